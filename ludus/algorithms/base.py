@@ -1,0 +1,123 @@
+"""Algorithms (immutable configuration) and the learners they build; oracles that compute instead of learning.
+
+The driver's training loop, whatever the algorithm:
+
+    rollout = worker.run(algorithm.collect → episodes or decisions)
+    for items in learner.items(rollout.trajectories): table.try_insert(items)
+    while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch)
+    policy_server.publish(learner.weights())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from ludus.data.base import Columns, ItemUnit, Sample, TableSpec
+from ludus.data.trajectories import Trajectories
+from ludus.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """How much to collect before the learner is asked again. `unit` "episodes": exactly `amount` whole episodes;
+    "decisions": at least `amount` learner decisions, in fragments whose open episodes go on in the next."""
+
+    unit: Literal["episodes", "decisions"]
+    amount: int
+    extras: tuple[str, ...] = ()  # what `Act.extras` to record
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerContext:
+    """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
+
+    total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
+    """
+
+    env: EnvSpec
+    seats: tuple[int, ...]
+    seed: int
+    total: int | None = None
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Owns weights, optimizer and schedules of one policy. Deterministic given its context, start and batches."""
+
+    spec: PolicySpec
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
+        """(table name, items) to insert for a rollout."""
+        ...
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """(table name, items) wanted now, one entry per `update`: all of them on-policy, the replay's due updates off-policy.
+        0 items: everything that the table holds."""
+        ...
+
+    def update(self, batch: Sample) -> Metrics:
+        """One update. Raises TrainingError where a loss or weight is not finite, leaving the last good weights in place."""
+        ...
+
+    def weights(self) -> Weights:
+        """Copies; with exploration state, normaliser statistics and warm-up flags (invariant 8)."""
+        ...
+
+    def state_dict(self) -> State:
+        """Everything that the next update depends on: targets, optimizers, schedules, random streams."""
+        ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """An immutable configuration (a pydantic model of `ludus.config.Config`) that builds learners."""
+
+    @property
+    def item(self) -> ItemUnit: ...
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …)."""
+        ...
+
+    def collect(self) -> Collect: ...
+
+    def tables(self) -> Sequence[TableSpec]: ...
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of the policies it trains."""
+        ...
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        """A new learner; `start`: warm start weights of the same spec, else fresh ones from the context's seed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """A computed best response: weights, the value it earns against the opponents, per seat it plays."""
+
+    spec: PolicySpec
+    weights: Weights
+    value: Mapping[int, float]
+    metrics: Metrics = field(default_factory=dict)
+
+
+@runtime_checkable
+class ComputedOracle(Protocol):
+    """An oracle that needs no episodes: exact best response on an enumerated game."""
+
+    def check(self, env: EnvSpec) -> None: ...
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
+
+    def respond(
+        self, env: object, seats: tuple[int, ...], opponents: Opponents, tables: Mapping[PolicyRef, np.ndarray]
+    ) -> Response:
+        """env: the vector environment (its `tree` is read); tables: realisation plans of the opponents' policies, per ref."""
+        ...

@@ -1,0 +1,87 @@
+"""Configuration models: frozen, closed to unknown keys, and clear about what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ludus.errors import ConfigError, nearest
+
+Model = TypeVar("Model", bound="Config")
+
+
+class Config(BaseModel):
+    """Base of every configuration model. Construct with keywords; a wrong one raises ConfigError with the nearest right one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, type(self))) from None
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line per problem: where, what was given, what is allowed."""
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            known = _fields_at(model, problem["loc"][:-1])
+            lines.append(f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}")
+        else:
+            given = "" if problem["type"] == "missing" else f" (given: {problem['input']!r})"
+            lines.append(f"{where or model.__name__}: {problem['msg']}{given}")
+    return "; ".join(lines)
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        info = model.model_fields.get(str(part))
+        annotation = info.annotation if info else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)
+
+
+def override(base: Mapping[str, Any], assignments: list[str]) -> dict[str, Any]:
+    """`base` with `a.b=value` assignments applied; values are YAML scalars or lists. Raises ConfigError if one has no `=`."""
+    result: dict[str, Any] = _copy(base)
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if not separator or not path:
+            raise ConfigError(
+                f"{assignment!r} is not an override; expected key=value, for example oracle.learning_rate=3e-4."
+            )
+        target = result
+        *parents, last = path.split(".")
+        for part in parents:
+            if not isinstance(target.get(part), dict):
+                target[part] = {}
+            target = target[part]
+        target[last] = scalar(text)
+    return result
+
+
+def scalar(text: str) -> Any:
+    """A YAML value, with numbers such as 3e-4 read as numbers. Raises ConfigError if it is not YAML."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{text!r} is not a YAML value: {error}") from error
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _copy(v) for k, v in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, list) else value

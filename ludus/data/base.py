@@ -1,0 +1,77 @@
+"""Tables: bounded collections of items with a sampler, a remover and a rate limiter; created and closed with their task.
+
+Items live in blocks of columns (name -> array, one row per item), so nothing here loops over items in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.types import Array, State
+
+ItemUnit: TypeAlias = Literal["decision", "segment", "joint", "episode"]
+Columns: TypeAlias = Mapping[str, Array]
+"""Equal leading lengths; one row per item."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What an algorithm asks for.
+
+    kind: "queue" (FIFO, each item sampled once, whole inserts in order) or "ring" (uniform replay, oldest evicted).
+    capacity: most items. max_lag: items whose `version_lo` column is more than this many versions behind the newest announced are
+    dropped and counted (None: never). limiter: registered limiter's options, in items (see `rate_limiter`).
+    """
+
+    name: str
+    kind: str = "queue"
+    capacity: int = 1_000_000
+    max_lag: int | None = None
+    limiter: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """columns of the n sampled items; index int64[n] to update priorities by; probability float64[n] each was drawn with."""
+
+    columns: Columns
+    index: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+@runtime_checkable
+class Table(Protocol):
+    """Pure and lock-free: `try_` calls never wait. After `close` every call raises TableClosed."""
+
+    spec: TableSpec
+
+    def try_insert(self, items: Columns) -> bool:
+        """All rows or none; False: the limiter or the bound does not allow it now."""
+        ...
+
+    def try_sample(self, count: int, rng: np.random.Generator) -> Sample | None:
+        """`count` items; None: the limiter does not allow it now. Never an evicted item."""
+        ...
+
+    def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None: ...
+
+    def announce(self, version: int) -> None:
+        """Newest version of the learner's weights: what `max_lag` counts from."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def statistics(self) -> Mapping[str, Any]:
+        """inserted, sampled, evicted, dropped (too old), refused inserts and samples: counts of items."""
+        ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,44 @@
+"""The one environment contract: a vector of environments that lists the decisions that are due.
+
+Turn-based and simultaneous games are the same thing: a turn-based game has fewer decisions due per step.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.types import Array, EnvSpec, Timestep
+
+
+@runtime_checkable
+class VectorEnv(Protocol):
+    """E environments stepped together, as structures of arrays.
+
+    All randomness of episode k of environment e comes from (seeds[e], k): the same seeds and actions give the same episodes,
+    whatever else is in the vector.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | None = None) -> Timestep:
+        """Start anew, with seeds uint64[E]. Each environment plays `episodes` episodes and is idle (nothing due) after that;
+        None: for ever. `ended` and `finished` are empty in the answer unless an episode has no decisions at all."""
+        ...
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        """actions[p]: one row per row of the last `due[p]`, in its order. Raises EnvError on an illegal action."""
+        ...
+
+    def snapshot(self) -> bytes | None:
+        """Everything needed to go on from here, without pickle; None: cannot be resumed inside an episode."""
+        ...
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """Go on from a snapshot of an equal environment; the answer equals the last timestep before it was taken."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,100 @@
+"""Every error that Ludus raises.
+
+LudusError
+├── ConfigError          a key, name or value in a scenario; a preset or file that is not there
+│   └── UnknownName      a name that nothing is registered under; says the nearest
+├── ScenarioError        parts that are fine alone and do not fit together
+├── EnvError             an environment that broke its contract or raised
+├── PolicyError          a policy that broke its contract; weights that do not fit their spec
+├── SolverError          a meta-solver that was given what it cannot solve
+├── DataError
+│   ├── TableClosed      the table's task has ended
+│   └── Deadlock         a rate limiter setting that could never make progress
+├── TrainingError        NaN loss or weights
+└── RunError             a run directory that is missing, half-written, changed or of another version
+
+Each message says what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "Deadlock",
+    "EnvError",
+    "LudusError",
+    "PolicyError",
+    "RunError",
+    "ScenarioError",
+    "SolverError",
+    "TableClosed",
+    "TrainingError",
+    "UnknownName",
+    "nearest",
+]
+
+
+class LudusError(Exception):
+    """Base of all errors of Ludus; the commands print its message as one line and exit with 2."""
+
+
+class ConfigError(LudusError):
+    """A key, name or value of a scenario is wrong."""
+
+
+class UnknownName(ConfigError):
+    """Nothing is registered under this name."""
+
+    def __init__(self, what: str, given: str, known: Iterable[str], hint: str = "") -> None:
+        options = sorted(known)
+        super().__init__(f"unknown {what} {given!r}{nearest(given, options)}{'. ' + hint if hint else ''}")
+        self.given = given
+
+
+class ScenarioError(LudusError):
+    """Parts that do not fit together."""
+
+
+class EnvError(LudusError):
+    """An environment broke its contract, raised, or cannot be made."""
+
+
+class PolicyError(LudusError):
+    """A policy broke its contract, or weights do not fit it."""
+
+
+class SolverError(LudusError):
+    """A meta-solver cannot solve what it was given."""
+
+
+class DataError(LudusError):
+    """A table, sampler or server was used wrongly."""
+
+
+class TableClosed(DataError):
+    """The table closed while, or before, somebody used it."""
+
+
+class Deadlock(DataError):
+    """A rate limiter setting under which neither side could ever go on."""
+
+
+class TrainingError(LudusError):
+    """A loss or weight became NaN or infinite."""
+
+
+class RunError(LudusError):
+    """A run directory is missing, incomplete, changed, locked or of another version."""
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for a near miss, otherwise the list of what is known."""
+    options = sorted(known)
+    close = difflib.get_close_matches(given, options, n=3, cutoff=0.6)
+    if close:
+        return "; did you mean " + " or ".join(repr(name) for name in close) + "?"
+    return f" (known: {', '.join(options)})" if options else ""

@@ -1,0 +1,81 @@
+"""Rollouts: decisions in, actions out; trajectories of the learner and results of the episodes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.data.trajectories import Trajectories
+from ludus.policies.base import Policy
+from ludus.types import Act, Array, Due, Mixture, PolicyRef
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutOrder:
+    """What a worker plays.
+
+    learner: its newest weights act in every training episode, in the seats `seats` (environment e plays seats[e mod len]); None: an
+    evaluation, every seat is drawn from `opponents`. opponents: every other seat, drawn once per episode.
+    unit, amount: exactly `amount` whole episodes (preassigned indices, never the first to finish), or at least `amount` decisions
+    of the learner, leaving episodes open that the next order with `carry_on` continues.
+    seed: key of this order's shard streams.
+    """
+
+    learner: PolicyRef | None
+    seats: tuple[int, ...]
+    opponents: Mixture
+    unit: Literal["episodes", "decisions"]
+    amount: int
+    seed: int
+    carry_on: bool = False
+    extras: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Episodes:
+    """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner
+    (-1: none), entry int32[n, F] drawn of each factor of the opponents, index int64[n]."""
+
+    returns: NDArray[np.float64]
+    length: NDArray[np.int32]
+    terminated: NDArray[np.bool_]
+    seat: NDArray[np.int8]
+    entry: NDArray[np.int32]
+    index: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rollout:
+    """counters: env_steps, decisions (of all players), learner_decisions, episodes. seconds: environment, inference, writing."""
+
+    trajectories: Trajectories | None
+    episodes: Episodes
+    counters: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class PolicyBank(Protocol):
+    """Local copies or a shared server, the same to the worker. Index k of `policies` is what `bind` refers to."""
+
+    def load(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> None:
+        """The policies of the next order; those that were there already are kept, not rebuilt."""
+        ...
+
+    def bind(self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32]) -> None:
+        """From now on `slots` of `player` are played by the loaded policies of these indices; their memory starts at zero."""
+        ...
+
+    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+        """Groups rows by policy; same-architecture policies are stacked into one batched product. The worker's rows, in order."""
+        ...
+
+    @property
+    def noise_width(self) -> int: ...
+
+
+Rows = Array

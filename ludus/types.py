@@ -1,0 +1,305 @@
+"""The records that flow between Ludus's parts.
+
+Shapes: E environments, P players, A actions (the largest legal count of a player), I information states, n rows.
+Every array is NumPy on the CPU. Records are frozen; the arrays of a `Timestep` are buffers that their environment reuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import Space
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Weights: TypeAlias = Mapping[str, Array]
+"""Flat name -> array; holds exploration state and normaliser statistics too (invariant 8)."""
+State: TypeAlias = Mapping[str, Any]
+"""Nested mappings and lists of arrays and JSON scalars: what a checkpoint can hold without pickle."""
+Metrics: TypeAlias = Mapping[str, float]
+
+
+class Tail(IntEnum):
+    """How a segment ends (invariant 4): termination does not bootstrap, truncation and cuts do."""
+
+    TERMINATED = 0
+    TRUNCATED = 1
+    CUT = 2  # a fragment's end: the open decision carries on in the next fragment
+
+
+# ---------------------------------------------------------------------------------------------- environments
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """A body in the environment. `player` is the strategic side that controls it; agents of one role share a network."""
+
+    name: str
+    player: int
+    observation: Space[Any]
+    action: Space[Any]
+    role: str = "default"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumeration:
+    """All information states of a game small enough to be enumerated; ids are global, grouped by player.
+
+    Environments with an enumeration put int32 ids into `Due.observation`; `observation[ids]`, `mask[ids]` decode them.
+    """
+
+    observation: NDArray[np.float32]  # [I, *observation shape]
+    mask: NDArray[np.bool_]  # [I, A]
+    offset: tuple[int, ...]  # [P + 1]: player p's ids are offset[p] .. offset[p + 1] - 1
+    key: tuple[str, ...]  # [I]: the game's own name for the state
+
+    def ids(self, player: int) -> slice:
+        """The ids of one player."""
+        return slice(self.offset[player], self.offset[player + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnvSpec:
+    """What a vector of environments plays. `agents` are ordered by (player, index within the player)."""
+
+    id: str
+    agents: tuple[AgentSpec, ...]
+    utility_range: tuple[tuple[float, float], ...]  # [P]: least and largest undiscounted return, bounds or infinities
+    symmetry: tuple[tuple[int, ...], ...]  # partition of the players; those in one group are interchangeable
+    zero_sum: bool = False  # the players' returns sum to zero (or to a constant)
+    state: Space[Any] | None = None  # for central critics and mixers only
+    enumeration: Enumeration | None = None
+    max_decisions: int | None = None  # most decisions of one player in an episode, if known
+
+    @property
+    def num_players(self) -> int:
+        return len(self.utility_range)
+
+    def agents_of(self, player: int) -> tuple[AgentSpec, ...]:
+        """The agents that one player controls, in slot order."""
+        return tuple(a for a in self.agents if a.player == player)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Due:
+    """The decisions of one player that are due now; n rows in rising slot order.
+
+    slot: int32[n], environment × (agents of the player) + index of the agent.
+    observation: [n, *shape], or int32[n] ids if the environment has an enumeration.
+    mask: bool[n, A] legal actions; None if all always are, or if ids say it.
+    reward: float32[n], summed since that slot's last decision; 0 where `first`.
+    first: bool[n], the slot's first decision in this episode.
+    """
+
+    slot: NDArray[np.int32]
+    observation: Array
+    mask: NDArray[np.bool_] | None
+    reward: NDArray[np.float32]
+    first: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """Every slot of one player whose open decision closes now, whether it was due or not; n rows in slot order.
+
+    reward: float32[n], since the slot's last decision. terminated: bool[n]; otherwise truncated.
+    observation: [n, *shape] final observations, or int32[n] ids (-1: the game has no information state at its end).
+    mask: legal actions in the final observation, where truncation bootstraps; None as in `Due`.
+    """
+
+    slot: NDArray[np.int32]
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    observation: Array
+    mask: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
+    (environment steps), in rising environment order."""
+
+    environment: NDArray[np.int32]
+    returns: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    length: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timestep:
+    """One step of E environments. An ended environment restarts within the same step: its new episode's decisions are in
+    `due`, its old one's in `ended` and `finished`. Buffers stay valid until the second-next step."""
+
+    due: tuple[Due, ...]  # [P]
+    ended: tuple[Ended, ...]  # [P]
+    finished: Finished
+    state: Array | None = None  # [E, *shape]
+    final_state: Array | None = None  # [k, *shape], rows as in `finished`
+
+
+# ---------------------------------------------------------------------------------------------- policies
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRef:
+    """Names weights: `version` None means the newest, resolved when an episode draws it. `mode` is a published mode."""
+
+    population: int
+    policy: str
+    version: int | None = 0
+    mode: str = "explore"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """What rebuilds a policy around weights: a registered kind or `module:Class`, and JSON keywords for it."""
+
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """A policy's answer for n rows: action [n, …], logp float32[n] of the behaviour, next memory, declared extras."""
+
+    action: Array
+    logp: NDArray[np.float32]
+    memory: Array | None = None
+    extras: Mapping[str, Array] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------- opponents and tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One independent draw per episode: with probability probs[k], seats `seats` are played by entries[k] (one per seat)."""
+
+    seats: tuple[int, ...]
+    entries: tuple[tuple[PolicyRef, ...], ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A fixed distribution over co-players: a product of `Factor`s. A product of marginals has one factor per seat;
+    a joint (correlated) one has a single factor over all of them. Every seat but the learner's is in exactly one."""
+
+    factors: tuple[Factor, ...]
+
+    @staticmethod
+    def product(marginals: Mapping[int, tuple[Sequence[PolicyRef], Sequence[float]]]) -> Mixture:
+        """seat -> (policies, probabilities), drawn independently."""
+        return Mixture(
+            tuple(
+                Factor((seat,), tuple((ref,) for ref in refs), tuple(float(p) for p in probs))
+                for seat, (refs, probs) in sorted(marginals.items())
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Latest weights of other learners: seat -> ref with version None."""
+
+    seats: tuple[tuple[int, PolicyRef], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """A mixture whose probabilities a no-regret rule (`module:Class` or registered name) moves, from per-entry returns."""
+
+    start: Mixture
+    rule: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+Opponents: TypeAlias = Mixture | Live | Adaptive
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTask:
+    """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`."""
+
+    id: str
+    generation: int
+    population: int
+    seats: tuple[int, ...]
+    policy: str  # id of the policy to make
+    opponents: Opponents
+    start: PolicyRef | str | None = None  # warm start: a policy, a file, or random
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTask:
+    """Order to fill payoff cells: `profiles` hold one policy index per player. If `solution` is set, it asks for the exploitability of
+    these meta-strategies (marginals over the populations) instead."""
+
+    id: str
+    generation: int
+    profiles: tuple[tuple[int, ...], ...] = ()
+    marginals: tuple[tuple[float, ...], ...] | None = None
+
+
+Task: TypeAlias = TrainingTask | EvaluationTask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """The result of one profile, seat by seat: mean and M2 (sum of squared deviations) float64[P] over n units.
+
+    The unit is a mirrored, commonly seeded block. `exact`: computed, not sampled; then n = 0 and M2 = 0.
+    """
+
+    id: str
+    profile: tuple[int, ...]
+    seats: tuple[PolicyRef, ...]
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    wins: tuple[tuple[int, int, int], ...] = ()  # per player: won, drawn, lost episodes
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exploitability:
+    """gain float64[P]: what each player's best response earns over the profile of meta-strategies; NashConv is their sum."""
+
+    gain: NDArray[np.float64]
+    value: NDArray[np.float64]
+    exact: bool = True
+
+    @property
+    def nash_conv(self) -> float:
+        return float(self.gain.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
+    the last good weights kept."""
+
+    task: TrainingTask
+    ref: PolicyRef
+    spec: PolicySpec
+    weights: Weights
+    metrics: Metrics
+    counters: Mapping[str, int]
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A finished `EvaluationTask`: matches for its profiles, or the exploitability it asked for."""
+
+    task: EvaluationTask
+    matches: tuple[Match, ...] = ()
+    payoffs: NDArray[np.float64] | None = None  # [P, n0, …]: the whole exact table, instead of matches
+    exploitability: Exploitability | None = None
+
+
+TaskResult: TypeAlias = Trained | Evaluated
