@@ -1,0 +1,49 @@
+# Two commands do all the set-up: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help install demo test test-slow check lint types format benchmarks clean
+
+help:
+	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
+	@echo "make test        install, then the fast tests"
+	@echo "make test-slow   the slow tests"
+	@echo "make check       linter, formatter, type checker and fast tests"
+	@echo "make format      rewrite the code in the project's format"
+	@echo "make clean       remove .venv and caches"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+	@touch $(STAMP)
+
+demo: install
+	$(BIN)/ludus train leduc
+
+test: install
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile -q
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile -q --durations=15
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+check: lint types test
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
