@@ -1,0 +1,62 @@
+"""The records and seams of populations: who is in them, where they came from, and what is told to a run's store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.types import Match, PolicyRef, PolicySpec, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where a policy came from: the task and generation that made it, and what its training started from.
+
+    parent: the policy whose weights it started from, if any. start: the warm start's rule or file ("random", "last", "best", a path).
+    """
+
+    task: str = ""
+    generation: int = 0
+    parent: PolicyRef | None = None
+    start: str = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRecord:
+    """A frozen member of a population. index: its place in the population, which is its index on the payoff table's axis."""
+
+    ref: PolicyRef
+    index: int
+    spec: PolicySpec
+    lineage: Lineage
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """What the run's database implements. Each call comes once per new fact (repeats are filtered out before), in the order in which
+    the facts became known; the policy's weights are durable before `policy_added` is called."""
+
+    def policy_added(self, record: PolicyRecord) -> None: ...
+
+    def matches_recorded(self, matches: Sequence[Match]) -> None: ...
+
+    def payoffs_recorded(self, profiles: NDArray[np.int64], mean: NDArray[np.float64]) -> None:
+        """New exact cells: profiles int64[k, P], mean float64[k, P] (each player's expected return)."""
+        ...
+
+
+@runtime_checkable
+class WeightsStore(Protocol):
+    """Durable weights, by reference (`version` is always a number)."""
+
+    def put(self, ref: PolicyRef, spec: PolicySpec, weights: Weights) -> None:
+        """Durable when it returns. Putting equal weights again does nothing."""
+        ...
+
+    def get(self, ref: PolicyRef) -> Weights:
+        """Raises RunError if they are missing or changed."""
+        ...
