@@ -1,0 +1,65 @@
+"""Stopping a run from outside: the first Ctrl-C asks, the second one does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class StopRequest:
+    """The driver looks at `requested` between steps, and stops with a resumable run once it is true."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+
+    @property
+    def requested(self) -> bool:
+        return self._reason is not None
+
+    @property
+    def reason(self) -> str:
+        """Who asked; empty while nobody has."""
+        return self._reason or ""
+
+    def request(self, reason: str = "asked to stop") -> None:
+        """Ask for a clean stop; the first reason stays."""
+        self._reason = self._reason or reason
+
+
+@contextmanager
+def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
+    """While this is open, the first SIGINT or SIGTERM asks `stop` for a clean stop; the second ends the process at once
+    with 128 + its number (130 for SIGINT). Outside the main thread no handlers can be set, and none are."""
+    request = stop or StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if request.requested:
+            _exit_at_once(number)
+        request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _exit_at_once(number: int) -> None:
+    # No clean-up on purpose: a run is resumable after any kill, and clean-up is what the user no longer waits for.
+    if sys.stderr.isatty():
+        os.write(2, _SHOW_CURSOR.encode())
+    os._exit(128 + number)
