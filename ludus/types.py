@@ -187,7 +187,8 @@ class Factor:
 @dataclass(frozen=True, slots=True)
 class Mixture:
     """A fixed distribution over co-players: a product of `Factor`s. A product of marginals has one factor per seat;
-    a joint (correlated) one has a single factor over all of them. Every seat but the learner's is in exactly one."""
+    a joint (correlated) one has a single factor over all of them. Every seat is in exactly one; what is drawn for the seat that
+    the learner plays in an episode is ignored."""
 
     factors: tuple[Factor, ...]
 
@@ -221,6 +222,20 @@ class Adaptive:
 Opponents: TypeAlias = Mixture | Live | Adaptive
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
+
+    gap: the most any player gains by deviating inside the restricted game, summed over players (NashConv of the meta-game);
+    NaN where the solver promises nothing about it. warm: what the next call may start from (arrays and scalars only).
+    """
+
+    marginals: tuple[NDArray[np.float64], ...] | None
+    gap: float
+    joint: NDArray[np.float64] | None = None
+    warm: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
     """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`."""
@@ -236,13 +251,13 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTask:
-    """Order to fill payoff cells: `profiles` hold one policy index per player. If `solution` is set, it asks for the exploitability of
-    these meta-strategies (marginals over the populations) instead."""
+    """Order to fill payoff cells: `profiles` hold one policy index per player. If `solution` is set, it announces a generation's
+    meta-strategies and asks for their exploitability instead."""
 
     id: str
     generation: int
     profiles: tuple[tuple[int, ...], ...] = ()
-    marginals: tuple[tuple[float, ...], ...] | None = None
+    solution: Solution | None = None
 
 
 Task: TypeAlias = TrainingTask | EvaluationTask

@@ -1,0 +1,51 @@
+"""Parts of a scenario as data: `"nash"`, `{kind: nash, tolerance: 1e-3}`, `{kind: my.module:Solver}` or an object.
+
+A part's class is a `Config` model or a frozen dataclass; its options are its fields, all of them JSON values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from ludus.config import explain
+from ludus.errors import ConfigError, nearest
+from ludus.registry import load
+
+
+def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
+    """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
+    if not isinstance(value, str | Mapping):
+        return value
+    kind, options = (
+        (value, {}) if isinstance(value, str) else (value.get("kind"), {k: v for k, v in value.items() if k != "kind"})
+    )
+    if not isinstance(kind, str):
+        raise ConfigError(f"{what}: expected a name or a mapping with `kind`, given {value!r}.")
+    cls = load(what, kind, table)
+    if isinstance(cls, type) and issubclass(cls, BaseModel):
+        return cls(**options)
+    if not dataclasses.is_dataclass(cls):
+        return cls(**options)
+    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{what} {kind!r}: unknown key {name!r}{nearest(name, known)}")
+    try:
+        return TypeAdapter(cls).validate_python(options)
+    except ValidationError as error:
+        raise ConfigError(f"{what} {kind!r}: {explain(error, BaseModel)}") from None
+
+
+def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
+    """The mapping that `build_part` makes an equal part from."""
+    cls = type(part)
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    kind = next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
+    if isinstance(part, BaseModel):
+        return {"kind": kind, **part.model_dump(mode="json")}
+    fields = dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else {}
+    return {"kind": kind, **fields}

@@ -1,0 +1,47 @@
+"""Tasks and solutions as checkpoint state: arrays and JSON values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ludus.types import EvaluationTask, Solution, State, Task, TrainingTask
+
+_TRAINING = TypeAdapter(TrainingTask)
+
+
+def pack_solution(solution: Solution) -> State:
+    return {f.name: getattr(solution, f.name) for f in dataclasses.fields(solution)}
+
+
+def unpack_solution(state: Mapping[str, Any]) -> Solution:
+    marginals = state["marginals"]
+    return Solution(
+        None if marginals is None else tuple(marginals), float(state["gap"]), joint=state["joint"], warm=state["warm"]
+    )
+
+
+def pack_task(task: Task) -> State:
+    if isinstance(task, TrainingTask):
+        return {"training": _TRAINING.dump_python(task, mode="json")}
+    solution = None if task.solution is None else pack_solution(task.solution)
+    return {
+        "evaluation": {
+            "id": task.id,
+            "generation": task.generation,
+            "profiles": [list(p) for p in task.profiles],
+            "solution": solution,
+        }
+    }
+
+
+def unpack_task(state: State) -> Task:
+    if "training" in state:
+        return _TRAINING.validate_python(state["training"])
+    fields = state["evaluation"]
+    solution = None if fields["solution"] is None else unpack_solution(fields["solution"])
+    profiles = tuple(tuple(int(i) for i in p) for p in fields["profiles"])
+    return EvaluationTask(str(fields["id"]), int(fields["generation"]), profiles, solution)

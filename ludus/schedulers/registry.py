@@ -1,0 +1,3 @@
+"""Schedulers by the scenario that uses them."""
+
+SCHEDULERS = {"psro": "ludus.schedulers.psro:PSROScheduler"}
