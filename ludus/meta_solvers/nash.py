@@ -1,0 +1,106 @@
+"""Nash equilibrium of two-player zero-sum meta-games."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import ConfigError
+from ludus.meta_solvers import games
+from ludus.meta_solvers.base import Solution
+from ludus.meta_solvers.nash_ipm import MatrixSolution, certified_gap, solve_interior_point
+from ludus.meta_solvers.nash_lp import solve_highs
+from ludus.population.payoffs import Payoffs
+
+WARM_MIX = (
+    0.5  # how much of a warm start is uniform: keeps it away from the boundary, where interior-point steps are short
+)
+MARGIN = 0.8  # the part of the allowed gap that the solve may use; the rest covers the weights dropped afterwards
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nash:
+    """Equilibrium strategies (x, y): nobody gains more than the gap by deviating inside the restricted game.
+
+    method: "interior_point" (this package's; central answers, fast) or "highs" (SciPy's LP; vertices).
+    tolerance: largest gap, as a fraction of the payoffs' range.
+    slack: with `warm`, a gap of this fraction of what the new policies gain over the last solution is small enough too (never below
+    `tolerance`). 0 solves every restricted game to `tolerance`; 0.3 to 0.5 makes exact PSRO both faster and shorter, because early
+    restricted games are not worth solving exactly (measured on Leduc poker: NashConv 0.01 after 102 iterations instead of 167).
+
+    The interior point falls back to HiGHS if rounding stops it above the tolerance; of the two answers the better one is returned,
+    and its gap says how good it is. `warm` is the last (x, y). Weights too small to matter (together less than a fifth of the
+    tolerance) are dropped. Players that share a population get one and the same strategy.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
+
+    method: Literal["interior_point", "highs"] = "interior_point"
+    tolerance: float = 1e-4
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.method not in ("interior_point", "highs"):
+            raise ConfigError(f"nash: method is {self.method!r}, expected 'interior_point' or 'highs'.")
+        if not 0.0 < self.tolerance < 1.0:
+            raise ConfigError(
+                f"nash: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 0 and 1, like 1e-4."
+            )
+        if not 0.0 <= self.slack < 1.0:
+            raise ConfigError(f"nash: slack is {self.slack}, expected 0 (exact) to below 1.")
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+        """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
+        games.require_two_player_zero_sum(payoffs, "nash")
+        games.require_complete(payoffs, "nash")
+        matrix = games.zero_sum_matrix(payoffs)
+        last = _fitting(warm, matrix.shape)
+        allowed = self._allowed(matrix, last)
+        found = self._solve(matrix, last, allowed)
+        least = 0.1 * self.tolerance / max(matrix.shape)
+        row, column = games.distribution(found.row, least=least), games.distribution(found.column, least=least)
+        if games.shared(payoffs):
+            row = column = games.distribution(row + column)
+        return Solution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
+
+    def _allowed(
+        self, matrix: NDArray[np.float64], last: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    ) -> float:
+        """The gap to reach, in payoffs."""
+        allowed = self.tolerance * float(matrix.max() - matrix.min())
+        if last is None or self.slack == 0.0:
+            return allowed
+        return max(allowed, self.slack * certified_gap(matrix, *last))
+
+    def _solve(
+        self, matrix: NDArray[np.float64], last: tuple[NDArray[np.float64], NDArray[np.float64]] | None, allowed: float
+    ) -> MatrixSolution:
+        if self.method == "highs":
+            return solve_highs(matrix, gap=allowed)
+        start = None if last is None else (_interior(last[0]), _interior(last[1]))
+        found = solve_interior_point(matrix, gap=MARGIN * allowed, start=start)
+        if found.converged:
+            return found
+        exact = solve_highs(matrix, gap=allowed)
+        return exact if exact.gap < found.gap else found
+
+
+def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """The last strategies, padded with zeros for new policies; None if they cannot belong to this game."""
+    if warm is None or len(warm) != 2:
+        return None
+    sides = []
+    for strategy, size in zip(warm, shape, strict=True):
+        old = np.asarray(strategy, dtype=np.float64)
+        if old.ndim != 1 or not 0 < len(old) <= size or not math.isclose(float(old.sum()), 1.0, abs_tol=1e-6):
+            return None
+        sides.append(np.concatenate([old, np.zeros(size - len(old))]))
+    return sides[0], sides[1]
+
+
+def _interior(strategy: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (1.0 - WARM_MIX) * strategy + WARM_MIX / len(strategy)
