@@ -49,7 +49,8 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
 
 
 def override(base: Mapping[str, Any], assignments: list[str]) -> dict[str, Any]:
-    """`base` with `a.b=value` assignments applied; values are YAML scalars or lists. Raises ConfigError if one has no `=`."""
+    """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`oracle: ppo`) keeps it when one of
+    its options is set. Raises ConfigError if an assignment has no `=`."""
     result: dict[str, Any] = _copy(base)
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
@@ -61,7 +62,7 @@ def override(base: Mapping[str, Any], assignments: list[str]) -> dict[str, Any]:
         *parents, last = path.split(".")
         for part in parents:
             if not isinstance(target.get(part), dict):
-                target[part] = {}
+                target[part] = {"kind": target[part]} if isinstance(target.get(part), str) else {}
             target = target[part]
         target[last] = scalar(text)
     return result

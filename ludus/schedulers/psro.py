@@ -40,6 +40,7 @@ class PSROScheduler:
         self.warm_start, self.min_episodes = warm_start, min_episodes
         self.generation = 0
         self.solution: Solution | None = None  # of this generation, once solved
+        self._asked = False  # for this generation's responses
         self._warm: Any = None
         self._queue: list[Task] = []
         self._out: dict[str, Task] = {}
@@ -57,23 +58,24 @@ class PSROScheduler:
         left = [*self._out.values(), *self._queue]
         if isinstance(result, Trained) and not any(isinstance(task, TrainingTask) for task in left):
             self.generation += 1
-            self.solution = None
+            self.solution, self._asked = None, False
 
     def _plan(self, view: View) -> list[Task]:
         """What can be done now; nothing when the schedule is complete."""
-        if self.solution is not None or self.generation > self.generations:
-            return []
-        holes = view.payoffs.holes(self.min_episodes)
-        if len(holes):
-            sizes = "x".join(map(str, view.payoffs.sizes))
-            return [EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))]
-        rng = seeding.generator(self.seed, "solve", self.generation)
-        self.solution = solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
-        self._warm = solution.warm
-        announcement = EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=solution)
-        if self.generation == self.generations:
-            return [announcement]
-        return [announcement, *(self._response(p, solution, view) for p in sorted(set(self.population)))]
+        tasks: list[Task] = []
+        if self.solution is None:
+            holes = view.payoffs.holes(self.min_episodes)
+            if len(holes):
+                sizes = "x".join(map(str, view.payoffs.sizes))
+                return [EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))]
+            rng = seeding.generator(self.seed, "solve", self.generation)
+            self.solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
+            self._warm = self.solution.warm
+            tasks.append(EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=self.solution))
+        if self.generation < self.generations and not self._asked:
+            self._asked = True
+            tasks += [self._response(p, self.solution, view) for p in sorted(set(self.population))]
+        return tasks
 
     def _response(self, population: int, solution: Solution, view: View) -> TrainingTask:
         seats = tuple(p for p, which in enumerate(self.population) if which == population)
@@ -97,12 +99,14 @@ class PSROScheduler:
             "generation": self.generation,
             "tasks": [pack_task(task) for task in left],
             "solution": None if self.solution is None else pack_solution(self.solution),
+            "asked": self._asked,
             "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
         self.generation = int(state["generation"])
         self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
+        self._asked = bool(state["asked"])
         self._warm = state["warm"]
         self._queue, self._out = [unpack_task(task) for task in state["tasks"]], {}
 

@@ -1,0 +1,86 @@
+"""Exact payoffs and exploitability of growing populations on a compiled game tree."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.envs.game_tree import GameTree
+from ludus.errors import ScenarioError
+from ludus.policies.base import Policy
+from ludus.types import Exploitability, Solution
+
+
+class ExactEvaluator:
+    """Holds every policy's realisation plans, seat by seat, and the exact table of all profiles; a new policy adds one slice."""
+
+    def __init__(self, tree: GameTree, population: tuple[int, ...]) -> None:
+        """population: [P] index of each player's population."""
+        self.tree, self.population = tree, population
+        self._stacks = [np.empty((0, tree.num_sequences(p))) for p in range(tree.num_players)]
+        self._sizes = [0] * tree.num_players
+        self._table = np.empty((tree.num_players, *self._sizes))
+        self._known = tuple(self._sizes)
+
+    def add(self, population: int, policy: Policy) -> None:
+        """The next policy of `population`. Raises ScenarioError if it cannot be tabulated (it has memory, say)."""
+        for player, which in enumerate(self.population):
+            if which == population:
+                table = policy.tabulate(self.tree.enumeration, player)
+                if table is None:
+                    raise ScenarioError(
+                        f"exact evaluation needs policies that depend on the information state alone; {policy.spec.kind} does not. "
+                        "Set evaluation.payoffs=simulate and evaluation.exploitability=off."
+                    )
+                self._append(player, self.tree.realisation(player, table))
+
+    def _append(self, player: int, plan: NDArray[np.float64]) -> None:
+        count = self._sizes[player]
+        if count == len(self._stacks[player]):
+            grown = np.empty((max(16, 2 * count), plan.size))
+            grown[:count] = self._stacks[player]
+            self._stacks[player] = grown
+        self._stacks[player][count] = plan
+        self._sizes[player] = count + 1
+
+    def plans(self, player: int) -> NDArray[np.float64]:
+        """float64[n_p, S_p]: the plans of a player's policies."""
+        return self._stacks[player][: self._sizes[player]]
+
+    def payoffs(self, profiles: NDArray[np.int64]) -> NDArray[np.float64]:
+        """int64[k, P] -> float64[k, P] expected returns."""
+        self._extend()
+        return np.ascontiguousarray(self._table[(slice(None), *profiles.T)].T)
+
+    def _extend(self) -> None:
+        sizes = tuple(self._sizes)
+        if sizes == self._known:
+            return
+        if any(n > room for n, room in zip(sizes, self._table.shape[1:], strict=True)):
+            grown = np.empty((len(sizes), *(max(16, 2 * n) for n in sizes)))
+            grown[(slice(None), *map(slice, self._known))] = self._table[(slice(None), *map(slice, self._known))]
+            self._table = grown
+        done = list(self._known)
+        for player, size in enumerate(sizes):
+            if size > done[player]:
+                new = self._stacks[player][done[player] : size]
+                stacks = [stack[:n] for stack, n in zip(self._stacks, done, strict=True)]
+                if all(n for p, n in enumerate(done) if p != player):
+                    where = [slice(0, n) for n in done]
+                    where[player] = slice(done[player], size)
+                    self._table[(slice(None), *where)] = self.tree.payoffs_slice(player, new, stacks)
+                done[player] = size
+        self._known = sizes
+
+    def exploitability(self, solution: Solution) -> Exploitability:
+        """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn)."""
+        if solution.marginals is not None:
+            mixed = [m @ self.plans(p)[: len(m)] for p, m in enumerate(solution.marginals)]
+            return self.tree.exploitability(mixed)
+        assert solution.joint is not None
+        profiles = np.argwhere(solution.joint > 0)
+        probs = solution.joint[tuple(profiles.T)]
+        value = probs @ self.payoffs(profiles)
+        drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
+        best = [self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in range(self.tree.num_players)]
+        return Exploitability(gain=np.array(best) - value, value=value)

@@ -1,0 +1,178 @@
+"""What to run: environment, oracle, meta-solver, schedule, limits. Plain data that a YAML file or Python gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.config import Config, override
+from ludus.errors import ConfigError, ScenarioError, UnknownName
+from ludus.execution.stoppers import dump_stopper, parse_stopper
+from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.parts import build_part, dump_part
+from ludus.schedulers.warm_start import WarmStart
+from ludus.types import EnvSpec
+
+
+class Environment(Config):
+    """id: `family/name` or `module:Class`. num_envs: environments stepped together; they are also the shard of DESIGN §3, so
+    results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes."""
+
+    id: str
+    num_envs: int = Field(1024, ge=1)
+    tree: Literal["auto", "on", "off"] = "auto"
+    node_limit: int = Field(1_000_000, ge=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Evaluation(Config):
+    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. exploitability: likewise, or off."""
+
+    payoffs: Literal["auto", "exact", "simulate"] = "auto"
+    episodes: int = Field(1000, ge=2)
+    exploitability: Literal["auto", "exact", "off"] = "auto"
+
+
+class Checkpoints(Config):
+    """Barriers: at the start of every `generations`-th generation and every `iterations` training iterations inside a response.
+    They are part of the schedule: a run without a kill passes them too. keep: complete checkpoints left on disk."""
+
+    generations: int = Field(1, ge=1)
+    iterations: int = Field(200, ge=1)
+    keep: int = Field(2, ge=1)
+
+
+def _environment(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+def _rules(value: Any) -> Any:
+    one = {"source": value} if isinstance(value, str) else value
+    return (one,) if isinstance(one, Mapping | WarmStart) else one
+
+
+Oracle = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("oracle", v, ALGORITHMS)),
+    PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
+]
+Solver = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS)),
+    PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
+]
+Stop = Annotated[
+    Any,
+    BeforeValidator(lambda v: None if v is None else parse_stopper(v)),
+    PlainSerializer(lambda stop: None if stop is None else dump_stopper(stop)),
+]
+
+
+class PSRO(Config):
+    """Policy-Space Response Oracles (Lanctot et al. 2017).
+
+    env: an id or `Environment`. oracle: what trains or computes a best response, a registered name or `module:Class` with options.
+    response: when a response's training stops, {episodes: 20000} say; a computed oracle needs none. generations: best responses per
+    population. stop: ends the run earlier. warm_start: what a new policy starts from, one rule or several. share: one population for
+    interchangeable players (auto: where the environment says that they are). Generation 0 plays uniformly at random.
+    """
+
+    env: Annotated[Environment, BeforeValidator(_environment)]
+    oracle: Oracle = "ppo"
+    meta_solver: Solver = "nash"
+    generations: int = Field(20, ge=0)
+    response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
+    stop: Stop = None
+    warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_rules)] = (WarmStart(),)
+    share: Literal["auto", "never"] = "auto"
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+    seed: int = Field(0, ge=0)
+    name: str = ""
+
+    model_config = ConfigDict(validate_default=True)
+
+    def to_yaml(self) -> str:
+        """The scenario in full; `load_scenario` of it gives an equal one."""
+        return yaml.safe_dump({"scenario": "psro", **self.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
+
+    def population(self, env: EnvSpec) -> tuple[int, ...]:
+        """[P] index of each player's population."""
+        groups = env.symmetry if self.share == "auto" else tuple((p,) for p in range(env.num_players))
+        return tuple(next(k for k, group in enumerate(groups) if p in group) for p in range(env.num_players))
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError where parts that are fine alone do not fit together."""
+        self.oracle.check(env)
+        needs = self.meta_solver.needs
+        name = dump_part(self.meta_solver, META_SOLVERS)["kind"]
+        if "two_player" in needs and env.num_players != 2:
+            raise ScenarioError(
+                f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. "
+                "Use uniform, fictitious_play or projected_replicator_dynamics."
+            )
+        if "zero_sum" in needs and not env.zero_sum:
+            raise ScenarioError(
+                f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. "
+                "Use uniform, fictitious_play or projected_replicator_dynamics."
+            )
+        exact = [k for k in ("payoffs", "exploitability") if getattr(self.evaluation, k) == "exact"]
+        if exact and env.enumeration is None:
+            raise ScenarioError(
+                f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {env.id} is not (tree={self.env.tree}, "
+                f"node_limit={self.env.node_limit}). Use auto, or raise env.node_limit."
+            )
+
+
+Scenario = PSRO
+SCENARIOS: Mapping[str, type[PSRO]] = {"psro": PSRO}
+
+
+def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
+    """A preset or YAML file with `key=value` overrides. Raises ConfigError with the nearest right name."""
+    return parse_scenario(_read(name_or_path), overrides, seed)
+
+
+def parse_scenario(text: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
+    """The scenario that YAML text describes."""
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the scenario is not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"a scenario is a mapping of keys to values; given {type(data).__name__}.")
+    if isinstance(data.get("env"), str):
+        data["env"] = {"id": data["env"]}
+    data = override(data, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])])
+    kind = data.pop("scenario", "psro")
+    if kind not in SCENARIOS:
+        raise UnknownName("scenario", str(kind), SCENARIOS)
+    return SCENARIOS[kind](**data)
+
+
+def list_presets() -> dict[str, str]:
+    """name -> what it is (the first line of its file)."""
+    files = sorted(p for p in _presets().iterdir() if p.name.endswith(".yaml"))
+    return {p.name.removesuffix(".yaml"): p.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for p in files}
+
+
+def _presets() -> Any:
+    return resources.files("ludus") / "presets"
+
+
+def _read(name_or_path: str) -> str:
+    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        try:
+            return Path(name_or_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"scenario file {name_or_path!r} cannot be read: {error}") from error
+    presets = list_presets()
+    if name_or_path not in presets:
+        raise UnknownName("preset", name_or_path, presets, hint="A scenario of your own is a path ending in .yaml")
+    return str((_presets() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
