@@ -44,7 +44,7 @@ def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
         yield request
         return
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, _: FrameType | None) -> None:
         name = signal.Signals(number).name
         if request.requested:
             _exit_at_once(number)

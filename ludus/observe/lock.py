@@ -1,0 +1,84 @@
+"""One driver per run directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from ludus.errors import RunError
+
+FILE = "driver.lock"
+
+
+class RunLock:
+    """Exclusive right to write into a run directory, held until `close` or the end of the process.
+
+    The kernel frees the lock of a dead process, so a crashed driver never blocks a resume; the file stays and holds the last
+    driver's process id. Raises RunError if another driver has it.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RunError(
+                f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. Give another --run-dir."
+            ) from error
+        if not self._acquire():
+            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
+            self._fd = -1
+            raise RunError(
+                f"run {str(run_dir)!r} is in use by another process (pid {owner}). Wait for it or stop it, then try again."
+            )
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _acquire(self) -> bool:
+        for attempt in range(3):  # `is_running` of another process may hold it for an instant
+            if attempt:
+                time.sleep(0.02)
+            if _try_lock(self._fd, fcntl.LOCK_EX):
+                return True
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def is_running(run_dir: Path) -> bool:
+    """Whether a driver holds the run's lock now. Changes nothing on disk."""
+    try:
+        fd = os.open(run_dir / FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,255 @@
+"""Reads a run's database, also while its run goes on. Never writes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ludus.errors import RunError
+from ludus.observe import payoff_view
+from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
+from ludus.observe.migrations import migrate, version_of
+from ludus.observe.records import Checkpoint, Event, PayoffCells, Rating, Series, StoredMatch, StoredPolicy, StoredTask
+from ludus.observe.schema import FILE, VERSION
+from ludus.population.base import Lineage, PolicyRecord
+from ludus.population.payoffs import Payoffs
+from ludus.types import Match, PolicyRef, PolicySpec
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns what SQLite, JSON or a wrong blob raise about a damaged file into one RunError."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        detail = " ".join(str(error).split())
+        raise RunError(
+            f"the database {str(path)!r} cannot be read: {detail}. It is damaged, incomplete or not a run's database."
+        ) from error
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises RunError if SQLite finds the file's pages inconsistent."""
+    answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if answer != "ok":
+        raise RunError(
+            f"the database {str(path)!r} is damaged: {' '.join(str(answer).split())}. Restore it from a copy."
+        )
+
+
+class Reader:
+    """Typed records of a run. Each call reads what is committed at that moment.
+
+    Raises RunError if the directory holds no run, or its database is damaged, foreign or newer than this Ludus. `check=False`
+    skips the pass over all pages (for listings of many runs).
+    """
+
+    def __init__(self, run_dir: Path, *, check: bool = True) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / FILE
+        if not self.path.is_file():
+            raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+        with translated(self.path):
+            self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+            try:
+                if version_of(self._connection, repr(str(self.path))) < VERSION:
+                    self._connection = _upgraded_copy(self._connection, self.path)
+                if check:
+                    check_integrity(self._connection, self.path)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, arguments).fetchall()
+
+    def info(self) -> RunInfo:
+        """The run's facts; `run_dir` is where the run lies now."""
+        with translated(self.path):
+            facts = json.loads(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0])
+            facts["population"] = tuple(facts["population"])
+            facts["utility_range"] = tuple((low, high) for low, high in facts["utility_range"])
+            return RunInfo(**{**facts, "run_dir": self.run_dir})
+
+    def summary(self) -> RunSummary | None:
+        """How the last session ended; None if it did not end by itself."""
+        with translated(self.path):
+            rows = self._rows("SELECT value FROM run WHERE key = 'summary'")
+            if not rows:
+                return None
+            facts = json.loads(rows[0][0])
+            report = self.run_dir / facts["report"] if facts["report"] else None
+            return RunSummary(**{**facts, "run_dir": self.run_dir, "report": report})
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Committed checkpoints, oldest first."""
+        with translated(self.path):
+            return tuple(Checkpoint(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
+
+    def generations(self) -> tuple[GenerationRecord, ...]:
+        columns = "number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, solver_seconds, exact"
+        with translated(self.path):
+            rows = self._rows(f"SELECT {columns} FROM generations ORDER BY number")
+            return tuple(_generation(row) for row in rows)
+
+    def policies(self) -> tuple[StoredPolicy, ...]:
+        """By population, then place."""
+        with translated(self.path):
+            rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
+            return tuple(_policy(row) for row in rows)
+
+    def tasks(self) -> tuple[StoredTask, ...]:
+        columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
+        with translated(self.path):
+            rows = self._rows(f"SELECT {columns} FROM tasks ORDER BY generation, id")
+            return tuple(_task(row) for row in rows)
+
+    def matches(self) -> tuple[StoredMatch, ...]:
+        """In the order in which they were recorded."""
+        with translated(self.path):
+            return tuple(_match(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+
+    def payoff_cells(self) -> tuple[PayoffCells, ...]:
+        """Exact cells, in the order in which they were recorded."""
+        with translated(self.path):
+            rows = self._rows("SELECT generation, players, profiles, mean FROM payoffs ORDER BY seq")
+            return tuple(
+                PayoffCells(
+                    generation,
+                    np.frombuffer(profiles, "<i4").reshape(-1, players),
+                    np.frombuffer(mean, "<f8").reshape(-1, players),
+                )
+                for generation, players, profiles, mean in rows
+            )
+
+    def payoffs(self) -> Payoffs:
+        """The payoff table that exact cells and pooled matches give."""
+        info = self.info()
+        sizes = self._sizes(info)
+        cells, matches = self.payoff_cells(), self.matches()
+        with translated(self.path):
+            return payoff_view.assemble(info, sizes, cells, tuple(stored.match for stored in matches))
+
+    def _sizes(self, info: RunInfo) -> tuple[int, ...]:
+        with translated(self.path):
+            rows = self._rows("SELECT population, MAX(place) + 1 FROM policies GROUP BY population")
+        per_population = {int(population): int(size) for population, size in rows}
+        return tuple(per_population.get(population, 0) for population in info.population)
+
+    def ratings(self) -> tuple[Rating, ...]:
+        with translated(self.path):
+            rows = self._rows("SELECT generation, population, policy, kind, rating FROM ratings")
+            return tuple(Rating(g, p, policy, kind, _number(value)) for g, p, policy, kind, value in rows)
+
+    def metric_names(self) -> tuple[tuple[str, str], ...]:
+        """(name, counter) of every metric, sorted."""
+        with translated(self.path):
+            return tuple(self._rows("SELECT DISTINCT name, counter FROM metrics ORDER BY name, counter"))
+
+    def metrics(self, name: str, counter: str) -> Series:
+        with translated(self.path):
+            rows = self._rows(
+                "SELECT step, value FROM metrics WHERE name = ? AND counter = ? ORDER BY step", name, counter
+            )
+            step = np.array([row[0] for row in rows], np.int64)
+            return Series(name, counter, step, np.array([row[1] for row in rows], np.float64))
+
+    def events(self) -> tuple[Event, ...]:
+        with translated(self.path):
+            return tuple(Event(*row) for row in self._rows("SELECT time, level, kind, text FROM events ORDER BY seq"))
+
+
+def info_to_json(info: RunInfo) -> str:
+    return json.dumps({**asdict(info), "run_dir": ""})
+
+
+def summary_to_json(summary: RunSummary) -> str:
+    facts: Mapping[str, object] = asdict(replace(summary, run_dir=Path(), report=None))
+    return json.dumps({**facts, "run_dir": "", "report": summary.report.name if summary.report else ""})
+
+
+def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    # Reading must change nothing on disk, so an older schema is brought up to date in memory.
+    copy = sqlite3.connect(":memory:")
+    connection.backup(copy)
+    connection.close()
+    migrate(copy, repr(str(path)))
+    return copy
+
+
+def _generation(row: tuple[Any, ...]) -> GenerationRecord:
+    number, seconds, episodes, nash_conv, gains, values, responses, sizes, marginals, gap, solver_seconds, exact = row
+    ends = np.cumsum([0, *json.loads(sizes)])
+    flat = np.frombuffer(marginals, "<f8").tolist()
+    if len(flat) != ends[-1]:
+        raise ValueError(f"generation {number} holds {len(flat)} probabilities for {ends[-1]} policies")
+    return GenerationRecord(
+        number=number,
+        seconds=seconds,
+        episodes=episodes,
+        nash_conv=nash_conv,
+        gains=tuple(json.loads(gains)),
+        values=tuple(json.loads(values)),
+        marginals=tuple(tuple(flat[a:b]) for a, b in pairwise(ends)),
+        solver_gap=_number(gap),
+        solver_seconds=solver_seconds,
+        responses=tuple(json.loads(responses)),
+        exact=bool(exact),
+    )
+
+
+def _policy(row: tuple[Any, ...]) -> StoredPolicy:
+    population, policy, version, place, kind, config, file, sha256, parent, start, generation, task, created, _ = row
+    origin = PolicyRef(**json.loads(parent)) if parent else None
+    record = PolicyRecord(
+        ref=PolicyRef(population, policy, version),
+        index=place,
+        spec=PolicySpec(kind, json.loads(config)),
+        lineage=Lineage(task=task, generation=generation, parent=origin, start=start),
+    )
+    return StoredPolicy(record, file, sha256, created)
+
+
+def _task(row: tuple[Any, ...]) -> StoredTask:
+    identifier, kind, generation, population, policy, state, metrics, counters, failure = row
+    numbers = (json.loads(metrics), json.loads(counters))
+    return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
+
+
+def _match(row: tuple[Any, ...]) -> StoredMatch:
+    identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
+    match = Match(
+        id=identifier,
+        profile=tuple(json.loads(profile)),
+        seats=tuple(PolicyRef(*seat) for seat in json.loads(seats)),
+        n=n,
+        mean=np.frombuffer(mean, "<f8"),
+        m2=np.frombuffer(m2, "<f8"),
+        wins=tuple((w, d, lost) for w, d, lost in json.loads(wins)),
+        exact=bool(exact),
+    )
+    return StoredMatch(match, generation, created)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value  # SQLite keeps NaN as NULL

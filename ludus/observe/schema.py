@@ -1,0 +1,61 @@
+"""The tables of a run's database, `ludus.db` (SQLite).
+
+`barrier` is the number of the checkpoint whose commit covers a row, so that a resumed run can drop what came after its checkpoint.
+Arrays are little-endian blobs (float64, profiles int32); small records are JSON.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
+VERSION = 1
+FILE = "ludus.db"
+
+TABLES = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
+CREATE TABLE policies (
+  population INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, place INTEGER NOT NULL, kind TEXT NOT NULL,
+  config TEXT NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL, parent TEXT, start TEXT NOT NULL, generation INTEGER NOT NULL,
+  task TEXT NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (population, id, version));
+CREATE VIEW lineage AS
+  SELECT population, id, version, json_extract(parent, '$.population') AS parent_population,
+    json_extract(parent, '$.policy') AS parent_id, json_extract(parent, '$.version') AS parent_version, start, task, generation
+  FROM policies;
+CREATE TABLE generations (
+  number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
+  vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
+  solver_seconds REAL NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
+  metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE matches (
+  id TEXT PRIMARY KEY, generation INTEGER NOT NULL, profile TEXT NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL,
+  mean BLOB NOT NULL, m2 BLOB NOT NULL, wins TEXT NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL,
+  barrier INTEGER NOT NULL);
+CREATE TABLE payoffs (
+  seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
+  barrier INTEGER NOT NULL);
+CREATE TABLE ratings (
+  generation INTEGER NOT NULL, population INTEGER NOT NULL, policy TEXT NOT NULL, kind TEXT NOT NULL, rating REAL,
+  barrier INTEGER NOT NULL, PRIMARY KEY (generation, population, policy, kind)) WITHOUT ROWID;
+CREATE TABLE metrics (
+  name TEXT NOT NULL, counter TEXT NOT NULL, step INTEGER NOT NULL, value REAL, barrier INTEGER NOT NULL,
+  PRIMARY KEY (name, counter, step)) WITHOUT ROWID;
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY, time REAL NOT NULL, level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
+  barrier INTEGER NOT NULL);
+"""
+
+COVERED = ("policies", "generations", "tasks", "matches", "payoffs", "ratings", "metrics", "events")
+"""The tables whose rows a checkpoint covers."""
+
+INSERT = {
+    "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "generations": "INSERT OR REPLACE INTO generations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+    "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once
+    "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",
+    "ratings": "INSERT OR REPLACE INTO ratings VALUES (?,?,?,?,?,?)",
+    "metrics": "INSERT OR REPLACE INTO metrics VALUES (?,?,?,?,?)",
+    "events": "INSERT INTO events (time, level, kind, text, barrier) VALUES (?,?,?,?,?)",
+}
