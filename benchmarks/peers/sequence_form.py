@@ -53,8 +53,7 @@ class SequenceForm:
         self.payoff_transposed = csr_array(self.payoff.T)
         self._levels = tuple(_levels(np.array(p.parent)) for p in self.players)
         self._parent = tuple(np.array(p.parent) for p in self.players)
-        self._state = tuple(_state_of_sequence(p) for p in self.players)
-        self._count = tuple(np.array([len(a) for a in p.actions], dtype=float) for p in self.players)
+        self._uniform = tuple(np.array([1.0 / len(a) for a in p.actions for _ in a]) for p in self.players)
         self._rows = tuple(_row_maker(p) for p in self.players)
 
     def _walk(
@@ -77,7 +76,7 @@ class SequenceForm:
 
     def uniform(self, player: int) -> Floats:
         """The realisation plan of the uniform policy."""
-        return self._plan(player, 1.0 / self._count[player][self._state[player][1:]])
+        return self._plan(player, self._uniform[player])
 
     def pure(self, player: int, best: Mapping[str, int]) -> Floats:
         """The realisation plan of a deterministic policy, given as key -> action; the first action where it is silent."""
@@ -94,15 +93,19 @@ class SequenceForm:
             plan[level] = plan[self._parent[player][level]] * behaviour[level - 1]
         return plan
 
-    def behaviour(self, player: int, plan: Floats) -> Floats:
-        """Action probabilities per sequence but the empty one; uniform where the plan does not reach."""
-        reach = plan[self._parent[player][1:]]
-        uniform = 1.0 / self._count[player][self._state[player][1:]]
-        return np.where(reach > 0, plan[1:] / np.where(reach > 0, reach, 1.0), uniform)
+    def behaviour(self, player: int, plan: Floats, *, tremble: float = 0.0) -> Floats:
+        """Action probabilities per sequence but the empty one; uniform where the plan does not reach.
 
-    def policy_dict(self, player: int, plan: Floats) -> dict[str, list[tuple[int, float]]]:
+        With a tremble, every decision is uniform with that probability, so that every sequence is reached.
+        """
+        reach = plan[self._parent[player][1:]]
+        uniform = self._uniform[player]
+        played = np.where(reach > 0, plan[1:] / np.where(reach > 0, reach, 1.0), uniform)
+        return np.minimum((1.0 - tremble) * played + tremble * uniform, 1.0)  # pyspiel refuses 1 + rounding
+
+    def policy_dict(self, player: int, plan: Floats, *, tremble: float = 0.0) -> dict[str, list[tuple[int, float]]]:
         """The plan as pyspiel wants it: key -> [(action, probability)]."""
-        probabilities = self.behaviour(player, plan).tolist()
+        probabilities = self.behaviour(player, plan, tremble=tremble).tolist()
         return {key: [(a, probabilities[i]) for a, i in pairs] for key, pairs in self._rows[player]}
 
 
@@ -112,13 +115,6 @@ def _levels(parent: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     for sequence in range(1, len(parent)):
         depth[sequence] = depth[parent[sequence]] + 1
     return [np.flatnonzero(depth == d) for d in range(1, int(depth.max()) + 1)]
-
-
-def _state_of_sequence(own: Sequences) -> NDArray[np.int64]:
-    state = np.full(len(own.parent), -1)
-    for info, first in enumerate(own.first):
-        state[first : first + len(own.actions[info])] = info
-    return state
 
 
 def _row_maker(own: Sequences) -> list[tuple[str, list[tuple[int, int]]]]:
