@@ -1,0 +1,111 @@
+"""The arrays under a payoff table: they grow by doubling, and are copied only if something inside a shared part is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.population.statistics import Moments
+
+Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]
+
+
+class Cells:
+    """mean, m2 float64[P, c_0, …], weight float64[c_0, …] (the count, or what decay left of it), exact bool[c_0, …]; c: capacities."""
+
+    def __init__(self, players: int, capacity: int) -> None:
+        self.players = players
+        # every axis doubles, so memory has a factor 2^P: with many players start small
+        self._allocate((max(1, capacity if players <= 3 else 2),) * players)
+        self._shared: tuple[int, ...] | None = None
+
+    def _allocate(self, capacity: tuple[int, ...]) -> None:
+        self.mean = np.full((self.players, *capacity), np.nan)
+        self.m2 = np.zeros((self.players, *capacity))
+        self.weight = np.zeros(capacity)
+        self.exact = np.zeros(capacity, dtype=np.bool_)
+
+    def reserve(self, sizes: Sequence[int]) -> None:
+        """Room for `sizes`; amortised constant time per cell."""
+        capacity = self.exact.shape
+        if all(size <= room for size, room in zip(sizes, capacity, strict=True)):
+            return
+        wanted = tuple(
+            room if size <= room else max(2 * room, size) for size, room in zip(sizes, capacity, strict=True)
+        )
+        old = (self.mean, self.m2, self.weight, self.exact)
+        region = tuple(slice(0, room) for room in capacity)
+        self._allocate(wanted)
+        self._fill(old, region)
+        self._shared = None  # what was shared keeps the old arrays
+
+    def _fill(self, arrays: Arrays, region: tuple[slice, ...]) -> None:
+        self.mean[(slice(None), *region)], self.m2[(slice(None), *region)] = arrays[0], arrays[1]
+        self.weight[region], self.exact[region] = arrays[2], arrays[3]
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def share(
+        self, sizes: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
+        region = tuple(slice(0, size) for size in sizes)
+        mean, m2, exact = self.mean[(slice(None), *region)], self.m2[(slice(None), *region)], self.exact[region]
+        count = np.floor(self.weight[region] + 1e-9).astype(np.int64)
+        for array in (mean, m2, exact, count):
+            array.setflags(write=False)
+        self._shared = tuple(max(a, b) for a, b in zip(sizes, self._shared or sizes, strict=True))
+        return mean, count, m2, exact
+
+    def get(self, profile: tuple[int, ...]) -> Moments:
+        at: tuple[Any, ...] = (slice(None), *profile)
+        return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
+
+    def exact_only(self, sizes: tuple[int, ...]) -> Cells:
+        """A copy with the exact cells alone."""
+        out = Cells(self.players, 1)
+        out.reserve(sizes)
+        region = tuple(slice(0, size) for size in sizes)
+        exact = self.exact[region]
+        out.exact[region] = exact
+        out.mean[(slice(None), *region)] = np.where(exact, self.mean[(slice(None), *region)], np.nan)
+        return out
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def detach(self, profiles: Iterable[Sequence[int]]) -> None:
+        """Before writing these cells: copy the arrays if one of them lies in a shared part."""
+        shared = self._shared
+        if shared is None or not any(all(i < size for i, size in zip(p, shared, strict=True)) for p in profiles):
+            return
+        self.mean, self.m2, self.weight, self.exact = (
+            self.mean.copy(),
+            self.m2.copy(),
+            self.weight.copy(),
+            self.exact.copy(),
+        )
+        self._shared = None
+
+    def put(self, profile: tuple[int, ...], moments: Moments) -> None:
+        at: tuple[Any, ...] = (slice(None), *profile)
+        self.weight[profile], self.mean[at], self.m2[at] = moments.n, moments.mean, moments.m2
+
+    def set_exact_cell(self, profile: tuple[int, ...], mean: NDArray[np.float64]) -> None:
+        self.put(profile, Moments(0.0, mean, np.zeros(self.players)))
+        self.exact[profile] = True
+
+    def set_exact(
+        self, block: tuple[slice, ...], new: NDArray[np.bool_], values: NDArray[np.float64], first: Sequence[int]
+    ) -> None:
+        """Make the `new` cells of a block exact: values float64[P, k_0, …]."""
+        if new.all():
+            self.detach([first])
+        else:
+            self.detach(np.argwhere(new) + np.array(first))
+        self.mean[(slice(None), *block)][:, new] = values[:, new]
+        self.m2[(slice(None), *block)][:, new] = 0.0
+        self.weight[block][new] = 0.0
+        self.exact[block] = True
