@@ -1,0 +1,1 @@
+"""The parts of the compiled game tree; `ludus.envs.game_tree` puts them together."""

@@ -1,0 +1,89 @@
+"""Exact computations over the sequence form, as compiled sweeps in float64.
+
+Realisation plans and best responses follow von Stengel, "Efficient computation of behavior strategies" (1996); a mixture of
+policies at the root is the same mixture of their plans (Kuhn's theorem).
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+_TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
+
+
+@njit(cache=True)
+def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
+    """plan[s] = product of the player's own probabilities along s. Returns the first row that is no distribution, or -1."""
+    plan[0] = 1.0
+    for i in range(len(parent)):
+        above = plan[parent[i]]
+        total = 0.0
+        for s in range(start[i], start[i + 1]):
+            p = table[i, action[s]]
+            if not p >= 0.0:
+                return i
+            total += p
+            plan[s] = above * p
+        if not abs(total - 1.0) <= _TOLERANCE:
+            return i
+    return -1
+
+
+@njit(cache=True)
+def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
+    """Conditional probabilities of a plan; uniform over legal actions where the plan does not come."""
+    for i in range(len(start) - 1):
+        total = 0.0
+        for s in range(start[i], start[i + 1]):
+            total += plan[s]
+        for s in range(start[i], start[i + 1]):
+            table[i, action[s]] = plan[s] / total if total > 0.0 else 1.0 / (start[i + 1] - start[i])
+
+
+@njit(cache=True)
+def gradient_two(own, other, weight, plan, scale, gradient):  # type: ignore[no-untyped-def]
+    """Adds to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players."""
+    for u in range(len(own)):
+        gradient[own[u]] += scale * weight[u] * plan[other[u]]
+
+
+@njit(cache=True)
+def gradient_many(player, sequence, weight, plans, offset, scale, gradient):  # type: ignore[no-untyped-def]
+    """As `gradient_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
+    for u in range(sequence.shape[1]):
+        reach = scale * weight[u]
+        for q in range(sequence.shape[0]):
+            if q != player:
+                reach *= plans[offset[q] + sequence[q, u]]
+        gradient[sequence[player, u]] += reach
+
+
+@njit(cache=True)
+def maximise(parent, start, action, gradient, table):  # type: ignore[no-untyped-def]
+    """Bottom-up: the best action of every information state (the lowest of equals) into the zero `table`; the value."""
+    for i in range(len(parent) - 1, -1, -1):
+        best = start[i]
+        for s in range(start[i] + 1, start[i + 1]):
+            if gradient[s] > gradient[best]:
+                best = s
+        table[i, action[best]] = 1.0
+        gradient[parent[i]] += gradient[best]
+    return gradient[0]
+
+
+@njit(cache=True)
+def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-untyped-def]
+    """out[p] = expected return of player p; two players."""
+    for p in range(2):
+        total = 0.0
+        for u in range(len(first)):
+            total += weight[p, u] * plan0[first[u]] * plan1[second[u]]
+        out[p] = total
+
+
+@njit(cache=True)
+def contract(coefficient, sequence, group, plan, out):  # type: ignore[no-untyped-def]
+    """out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]: one player's sequences are summed out."""
+    for p in range(coefficient.shape[0]):
+        for u in range(len(sequence)):
+            out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]
