@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from ludus.population.statistics import Moments
 
-Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]
+Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 
 
 class Cells:
-    """mean, m2 float64[P, c_0, …], weight float64[c_0, …] (the count, or what decay left of it), exact bool[c_0, …]; c: capacities."""
+    """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …]; c: capacities."""
 
-    def __init__(self, players: int, capacity: int) -> None:
+    def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
         self.players = players
+        self._weight = weight
         # every axis doubles, so memory has a factor 2^P: with many players start small
         self._allocate((max(1, capacity if players <= 3 else 2),) * players)
         self._shared: tuple[int, ...] | None = None
@@ -25,7 +26,7 @@ class Cells:
     def _allocate(self, capacity: tuple[int, ...]) -> None:
         self.mean = np.full((self.players, *capacity), np.nan)
         self.m2 = np.zeros((self.players, *capacity))
-        self.weight = np.zeros(capacity)
+        self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
         self.exact = np.zeros(capacity, dtype=np.bool_)
 
     def reserve(self, sizes: Sequence[int]) -> None:
@@ -54,7 +55,9 @@ class Cells:
         """Read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
         region = tuple(slice(0, size) for size in sizes)
         mean, m2, exact = self.mean[(slice(None), *region)], self.m2[(slice(None), *region)], self.exact[region]
-        count = np.floor(self.weight[region] + 1e-9).astype(np.int64)
+        count = (
+            self.weight[region] if self._weight is np.int64 else np.floor(self.weight[region] + 1e-9).astype(np.int64)
+        )
         for array in (mean, m2, exact, count):
             array.setflags(write=False)
         self._shared = tuple(max(a, b) for a, b in zip(sizes, self._shared or sizes, strict=True))
@@ -64,9 +67,9 @@ class Cells:
         at: tuple[Any, ...] = (slice(None), *profile)
         return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
 
-    def exact_only(self, sizes: tuple[int, ...]) -> Cells:
+    def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> Cells:
         """A copy with the exact cells alone."""
-        out = Cells(self.players, 1)
+        out = Cells(self.players, 1, weight)
         out.reserve(sizes)
         region = tuple(slice(0, size) for size in sizes)
         exact = self.exact[region]
@@ -98,14 +101,18 @@ class Cells:
         self.exact[profile] = True
 
     def set_exact(
-        self, block: tuple[slice, ...], new: NDArray[np.bool_], values: NDArray[np.float64], first: Sequence[int]
-    ) -> None:
-        """Make the `new` cells of a block exact: values float64[P, k_0, …]."""
+        self, values: NDArray[np.float64], start: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Make the block `values` float64[P, k_0, …] from the cell `start` exact; the profiles and values of cells that were not."""
+        box = tuple(slice(a, a + k) for a, k in zip(start, values.shape[1:], strict=True))
+        new = ~self.exact[box]
+        profiles = np.argwhere(new) + np.array(start)
+        everything: tuple[Any, ...] = (slice(None), *box)
         if new.all():
-            self.detach([first])
+            self.detach([start])
+            self.mean[everything], self.m2[everything], self.weight[box] = values, 0.0, 0
         else:
-            self.detach(np.argwhere(new) + np.array(first))
-        self.mean[(slice(None), *block)][:, new] = values[:, new]
-        self.m2[(slice(None), *block)][:, new] = 0.0
-        self.weight[block][new] = 0.0
-        self.exact[block] = True
+            self.detach(profiles)
+            self.mean[everything][:, new], self.m2[everything][:, new], self.weight[box][new] = values[:, new], 0.0, 0
+        self.exact[box] = True
+        return profiles, values[:, new].T

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
+from ludus.population.boxes import box, cut, outside
 from ludus.population.cells import Cells
 from ludus.population.payoffs import Payoffs
 from ludus.population.statistics import Moments, decayed, merge
@@ -55,6 +56,7 @@ class PayoffTable:
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
         self._cells = Cells(len(self.population), capacity)
+        self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
 
     # ------------------------------------------------------------------------------------------ what is in it
 
@@ -133,14 +135,16 @@ class PayoffTable:
             raise DataError(
                 f"the block {first} to {stop} lies outside the table of sizes {self.sizes}; add the policies first."
             )
-        self._check_values(values, first)
-        block = tuple(slice(a, b) for a, b in zip(first, stop, strict=True))
-        new = ~self._cells.exact[block]
-        self._check_agreement(values, block, new, first)
-        profiles = np.argwhere(new) + np.array(first)
-        if len(profiles):
-            self._cells.set_exact(block, new, values, first)
-        return profiles, values[:, new].T
+        boxes = list(outside(first, stop, self._whole))
+        self._check_whole(values, first, stop)
+        for start_, stop_ in boxes:
+            self._check_block(cut(values, first, start_, stop_), start_)
+        new = [self._cells.set_exact(cut(values, first, a, b), a) for a, b in boxes]
+        if self._cells.exact[tuple(slice(0, size) for size in self.sizes)].all():
+            self._whole = self.sizes
+        profiles, means = [p for p, _ in new], [m for _, m in new]
+        empty = np.empty((0, self.num_players))
+        return np.concatenate([empty.astype(np.int64), *profiles]), np.concatenate([empty, *means])
 
     # ------------------------------------------------------------------------------------------ views
 
@@ -157,7 +161,7 @@ class PayoffTable:
             return self._payoffs(self._cells)
         if not 0.0 < decay <= 1.0:
             raise DataError(f"decay is {decay}, expected above 0, at most 1.")
-        cells = self._cells.exact_only(self.sizes)
+        cells = self._cells.exact_only(self.sizes, np.float64 if kind == "decayed" else np.int64)
         keep = self._newest() if kind == "latest" else None
         for match in self._log:
             if keep is None or keep(match):
@@ -208,8 +212,7 @@ class PayoffTable:
         cell = match.mean.reshape(players, *([1] * players))
         self._check_values(cell, match.profile, f"match {match.id!r}: ")
         if match.exact:
-            block = tuple(slice(i, i + 1) for i in match.profile)
-            self._check_agreement(cell, block, ~self._cells.exact[block], match.profile)
+            self._check_block(cell, match.profile)
 
     def _check_values(self, values: NDArray[np.float64], first: Sequence[int], what: str = "") -> None:
         for player, (low, high) in enumerate(self.utility_range):
@@ -226,20 +229,31 @@ class PayoffTable:
                 "(the environment's utility range). Nothing was recorded."
             )
 
-    def _check_agreement(
-        self, values: NDArray[np.float64], block: tuple[slice, ...], new: NDArray[np.bool_], first: Sequence[int]
-    ) -> None:
-        if new.all():
+    def _check_whole(self, values: NDArray[np.float64], first: tuple[int, ...], stop: tuple[int, ...]) -> None:
+        """The part of a block that lies among cells all of which are exact. Equal to the bit is the usual case, and quickly seen."""
+        stop = tuple(min(a, b) for a, b in zip(stop, self._whole, strict=True))
+        if any(a >= b for a, b in zip(first, stop, strict=True)):
             return
-        old = self._cells.mean[(slice(None), *block)]
+        known = cut(values, first, first, stop)
+        if not np.array_equal(known, self._cells.mean[box(first, stop)]):
+            self._check_block(known, first)
+
+    def _check_block(self, values: NDArray[np.float64], first: Sequence[int]) -> None:
+        """In range, and equal to what is exact already, up to rounding."""
+        self._check_values(values, first)
+        where = box(first, tuple(a + k for a, k in zip(first, values.shape[1:], strict=True)))
+        known = self._cells.exact[where[1:]]
+        if not known.any():
+            return
+        old = self._cells.mean[where]
         scale = max(1.0, float(np.abs(values).max()))
-        wrong = (np.abs(values - old) > EXACT_TOLERANCE * scale).any(axis=0) & ~new
+        wrong = (np.abs(values - old) > EXACT_TOLERANCE * scale).any(axis=0) & known
         if wrong.any():
-            at = np.argwhere(wrong)[0]
+            at = tuple(np.argwhere(wrong)[0])
             profile = tuple(int(i) + a for i, a in zip(at, first, strict=True))
             raise DataError(
-                f"profile {profile} has the exact payoffs {[float(u[tuple(at)]) for u in old]}, "
-                f"and is now said to have {[float(u[tuple(at)]) for u in values]}. Policies of a population must not change."
+                f"profile {profile} has the exact payoffs {[float(u[at]) for u in old]}, "
+                f"and is now said to have {[float(u[at]) for u in values]}. Policies of a population must not change."
             )
 
 
