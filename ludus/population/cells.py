@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.population.boxes import box, outside
 from ludus.population.statistics import Moments
-
-Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 
 
 class Cells:
@@ -19,33 +18,31 @@ class Cells:
     def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
         self.players = players
         self._weight = weight
+        self.sizes = (0,) * players
         # every axis doubles, so memory has a factor 2^P: with many players start small
         self._allocate((max(1, capacity if players <= 3 else 2),) * players)
         self._shared: tuple[int, ...] | None = None
 
     def _allocate(self, capacity: tuple[int, ...]) -> None:
-        self.mean = np.full((self.players, *capacity), np.nan)
+        # memory beyond the used region is left untouched: pages that nobody writes cost nothing
+        self.mean = np.empty((self.players, *capacity))
         self.m2 = np.zeros((self.players, *capacity))
         self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
         self.exact = np.zeros(capacity, dtype=np.bool_)
 
-    def reserve(self, sizes: Sequence[int]) -> None:
-        """Room for `sizes`; amortised constant time per cell."""
+    def reserve(self, sizes: tuple[int, ...]) -> None:
+        """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
         capacity = self.exact.shape
-        if all(size <= room for size, room in zip(sizes, capacity, strict=True)):
-            return
-        wanted = tuple(
-            room if size <= room else max(2 * room, size) for size, room in zip(sizes, capacity, strict=True)
-        )
-        old = (self.mean, self.m2, self.weight, self.exact)
-        region = tuple(slice(0, room) for room in capacity)
-        self._allocate(wanted)
-        self._fill(old, region)
-        self._shared = None  # what was shared keeps the old arrays
-
-    def _fill(self, arrays: Arrays, region: tuple[slice, ...]) -> None:
-        self.mean[(slice(None), *region)], self.m2[(slice(None), *region)] = arrays[0], arrays[1]
-        self.weight[region], self.exact[region] = arrays[2], arrays[3]
+        if any(size > room for size, room in zip(sizes, capacity, strict=True)):
+            old, region = (self.mean, self.m2, self.weight, self.exact), box((0,) * self.players, self.sizes)
+            self._allocate(tuple(r if size <= r else max(2 * r, size) for size, r in zip(sizes, capacity, strict=True)))
+            for new, kept in zip((self.mean, self.m2), old, strict=False):
+                new[region] = kept[region]
+            self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
+            self._shared = None  # what was shared keeps the old arrays
+        for start, stop in outside((0,) * self.players, sizes, self.sizes):
+            self.mean[box(start, stop)] = np.nan
+        self.sizes = sizes
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -104,15 +101,15 @@ class Cells:
         self, values: NDArray[np.float64], start: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Make the block `values` float64[P, k_0, …] from the cell `start` exact; the profiles and values of cells that were not."""
-        box = tuple(slice(a, a + k) for a, k in zip(start, values.shape[1:], strict=True))
-        new = ~self.exact[box]
+        everything = box(start, [a + k for a, k in zip(start, values.shape[1:], strict=True)])
+        where = everything[1:]
+        new = ~self.exact[where]
         profiles = np.argwhere(new) + np.array(start)
-        everything: tuple[Any, ...] = (slice(None), *box)
         if new.all():
             self.detach([start])
-            self.mean[everything], self.m2[everything], self.weight[box] = values, 0.0, 0
+            self.mean[everything], self.m2[everything], self.weight[where] = values, 0.0, 0
         else:
             self.detach(profiles)
-            self.mean[everything][:, new], self.m2[everything][:, new], self.weight[box][new] = values[:, new], 0.0, 0
-        self.exact[box] = True
+            self.mean[everything][:, new], self.m2[everything][:, new], self.weight[where][new] = values[:, new], 0.0, 0
+        self.exact[where] = True
         return profiles, values[:, new].T
