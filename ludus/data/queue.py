@@ -1,0 +1,117 @@
+"""A first-in, first-out table: each item is handed out once, in order of insertion. For on-policy learners."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.data.base import Columns, Sample, TableSpec
+from ludus.data.columns import concatenate, rows_of
+from ludus.data.rate_limiter import check_queue
+from ludus.data.table import BoundedTable
+from ludus.errors import DataError, Deadlock
+from ludus.types import Array
+
+_NUMBER = "\0number"  # a column of our own in every block: the items' insertion numbers
+
+
+class Queue(BoundedTable):
+    """Whole inserts are kept as blocks and cut only where a batch ends. Inserts wait while there is no room.
+
+    Items that have become too old (`max_lag`) are dropped on arrival and whenever a newer version is announced.
+    Of the limiter only `min_size` can be set: a queue is by nature samples_per_insert = 1, min_diff = 0, max_diff = capacity.
+    """
+
+    def __init__(self, spec: TableSpec) -> None:
+        super().__init__(spec)
+        for name, value in spec.limiter.items():
+            if name != "min_size" and (name, value) != ("samples_per_insert", 1):
+                raise Deadlock(
+                    f"table {spec.name!r}: a queue hands out each item once and is bounded by its capacity, so {name}={value:g} would "
+                    "stop one side for ever. Leave it out, set the capacity instead, or use a ring."
+                )
+        self._blocks: deque[dict[str, Array]] = deque()
+        self._held = 0
+
+    def announce(self, version: int) -> None:
+        """A newer version; what it makes too old is dropped and counted."""
+        super().announce(version)
+        limit = self._too_old()
+        if limit is None or not self._blocks:
+            return
+        fresh = (rows_of(block, block["version_lo"] >= limit) for block in self._blocks)
+        self._blocks = deque(block for block in fresh if len(block[_NUMBER]))
+        held = sum(len(block[_NUMBER]) for block in self._blocks)
+        self._counts.dropped += self._held - held
+        self._held = held
+
+    def check_sizes(self, *, insert: int, batch: int) -> None:
+        check_queue(
+            min_size=self.limiter.min_size,
+            capacity=self.spec.capacity,
+            insert=insert,
+            batch=batch,
+            vary=self.spec.max_lag is not None,
+        )
+
+    def _size(self) -> int:
+        return self._held
+
+    def _admits(self, count: int) -> bool:
+        if count > self.spec.capacity:
+            raise Deadlock(
+                f"table {self.spec.name!r}: an insert of {count} items never fits into a queue of {self.spec.capacity}. "
+                "Raise the capacity or insert less at once."
+            )
+        return self._held + count <= self.spec.capacity
+
+    def _yields(self, count: int) -> bool:
+        if count > self.spec.capacity:
+            raise Deadlock(
+                f"table {self.spec.name!r}: a batch of {count} items never gets together in a queue of {self.spec.capacity}. "
+                "Raise the capacity or ask for less."
+            )
+        return self._held >= max(count, self.limiter.min_size)
+
+    def _store(self, columns: Columns, count: int) -> None:
+        first = self._counts.inserted
+        block: dict[str, Array] = {name: np.array(array) for name, array in columns.items()}
+        block[_NUMBER] = np.arange(first, first + count)
+        self._blocks.append(block)
+        self._held += count
+
+    def _draw(self, count: int, rng: np.random.Generator) -> Sample:
+        missing = count = count or self._held
+        parts = []
+        while missing:
+            block = self._blocks.popleft()
+            rows = len(block[_NUMBER])
+            if rows > missing:
+                self._blocks.appendleft(rows_of(block, slice(missing, None)))
+                block = rows_of(block, slice(0, missing))
+                rows = missing
+            parts.append(block)
+            missing -= rows
+        self._held -= count
+        columns = concatenate(parts)
+        return Sample(columns=columns, index=columns.pop(_NUMBER), probability=np.ones(count))
+
+    def _contents(self) -> tuple[NDArray[np.int64], dict[str, Array]]:
+        assert self._schema is not None
+        empty = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in self._schema.items()}
+        empty[_NUMBER] = np.empty(0, np.int64)
+        columns = concatenate([empty, *self._blocks])
+        return columns.pop(_NUMBER), columns
+
+    def _restore(self, numbers: NDArray[np.int64], columns: Columns) -> None:
+        if len(numbers) != len(next(iter(columns.values()))):
+            raise DataError(f"table {self.spec.name!r}: the state's numbers and columns have different lengths.")
+        if len(numbers):
+            self._blocks.append({**{k: np.array(v) for k, v in columns.items()}, _NUMBER: np.array(numbers)})
+            self._held = len(numbers)
+
+    def _forget(self) -> None:
+        self._blocks = deque()
+        self._held = 0
