@@ -1,0 +1,69 @@
+"""Checks of specs and weights; every failure is a PolicyError that names the policy's kind and the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import PolicyError
+from ludus.types import Array, PolicySpec, Weights
+
+
+def integer(spec: PolicySpec, key: str, *, least: int = 1) -> int:
+    """The whole number `spec.config[key]`, at least `least`."""
+    value = entry(spec, key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise PolicyError(
+            f"policy spec {spec.kind!r}: {key} is {value!r}; expected a whole number of at least {least}."
+        )
+    return value
+
+
+def widths(spec: PolicySpec, key: str) -> tuple[int, ...]:
+    """The layer widths `spec.config[key]`: a list of whole numbers of at least 1, possibly empty."""
+    value = entry(spec, key)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in value):
+        raise PolicyError(f"policy spec {spec.kind!r}: {key} is {value!r}; expected a list of whole numbers.")
+    return tuple(value)
+
+
+def choice(spec: PolicySpec, key: str, options: tuple[Any, ...]) -> Any:
+    """`spec.config[key]`, one of `options`; the first of them where the spec says nothing."""
+    value = spec.config.get(key, options[0])
+    if value not in options:
+        raise PolicyError(
+            f"policy spec {spec.kind!r}: {key} is {value!r}; expected one of {', '.join(map(repr, options))}."
+        )
+    return value
+
+
+def entry(spec: PolicySpec, key: str) -> Any:
+    """`spec.config[key]`."""
+    if key not in spec.config:
+        raise PolicyError(f"policy spec {spec.kind!r} lacks {key!r}; it has {sorted(spec.config) or 'nothing'}.")
+    return spec.config[key]
+
+
+def fitted(spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+    """float32 copies of `weights`, which must have exactly the names and shapes given, and finite numbers only."""
+    if set(weights) != set(shapes):
+        missing, extra = sorted(set(shapes) - set(weights)), sorted(set(weights) - set(shapes))
+        raise PolicyError(
+            f"weights do not fit the policy spec {spec.kind!r}: missing {missing or 'nothing'}, not expected {extra or 'nothing'}."
+        )
+    return {name: np.array(finite(spec, name, weights[name], shape), np.float32) for name, shape in shapes.items()}
+
+
+def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...]) -> Array:
+    """The array, if it has this shape, is numeric and has neither NaN nor infinity."""
+    array = np.asarray(array)
+    if array.shape != shape:
+        raise PolicyError(
+            f"weights of a {spec.kind!r} policy: {name!r} has shape {array.shape}; its spec asks for {shape}."
+        )
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise PolicyError(f"weights of a {spec.kind!r} policy: {name!r} holds something that is not a finite number.")
+    return array

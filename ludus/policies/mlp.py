@@ -1,0 +1,141 @@
+"""Multilayer perceptrons written out on one flat parameter vector, forward and backward.
+
+Written out because a population's networks are tiny: on 468 rows of a 64 × 64 network, autograd's bookkeeping costs three times
+the arithmetic. Everything is a torch operation, so the same code runs in float32 or float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.types import Array, Weights
+
+Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [in, out], bias [out]
+ACTIVATIONS = ("tanh", "relu")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """widths: inputs, hidden layers …, outputs. The activation follows every layer but the last."""
+
+    widths: tuple[int, ...]
+    activation: str = "tanh"
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum((i + 1) * o for i, o in zip(self.widths, self.widths[1:], strict=False))
+
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the weights, in the order in which the flat vector holds them."""
+        out: dict[str, tuple[int, ...]] = {}
+        for k, (i, o) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
+            out[f"{prefix}.{k}.weight"] = (i, o)
+            out[f"{prefix}.{k}.bias"] = (o,)
+        return out
+
+    def layers(self, flat: torch.Tensor) -> list[Layer]:
+        """Views of float[size] as layers."""
+        out, at = [], 0
+        for i, o in zip(self.widths, self.widths[1:], strict=False):
+            weight = flat[at : at + i * o].view(i, o)
+            out.append((weight, flat[at + i * o : at + (i + 1) * o]))
+            at += (i + 1) * o
+        return out
+
+    def initial(self, rng: np.random.Generator, gain: float | Sequence[float]) -> NDArray[np.float32]:
+        """Orthogonal weights and zero biases, flat float32[size]; hidden layers have gain √2, the last layer `gain`, which may say
+        another value for each output. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
+        parts = []
+        last = len(self.widths) - 2
+        for k, (i, o) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
+            scale = np.sqrt(2.0) if k < last else np.asarray(gain, np.float64)
+            parts += [(_orthogonal(rng, i, o) * scale).ravel(), np.zeros(o)]
+        return np.concatenate(parts).astype(np.float32)
+
+
+def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+    """A matrix with orthonormal columns, or rows if there are fewer of them; uniform over such matrices."""
+    tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(tall)
+    q = q * np.sign(np.diag(r))
+    return q if rows >= columns else q.T
+
+
+def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.Tensor:
+    """float[n, inputs] -> float[n, outputs], without gradients."""
+    with torch.no_grad():
+        for k, (weight, bias) in enumerate(layers):
+            x = torch.addmm(bias, x, weight)
+            if k < len(layers) - 1:
+                x = x.tanh_() if activation == "tanh" else x.relu_()
+    return x
+
+
+class Workspace:
+    """Buffers for passes over `rows` rows through one layout: the outputs of each layer, and the gradients of its inputs."""
+
+    def __init__(self, layout: Layout, rows: int, dtype: torch.dtype = torch.float32) -> None:
+        self.layout = layout
+        self.outputs = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
+        self.gradients = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
+        self._scratch = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:-1]]
+
+    @property
+    def out(self) -> torch.Tensor:
+        """float[rows, outputs], of the last forward pass."""
+        return self.outputs[-1]
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """float[rows, outputs]: the loss's gradient, to be filled in before the backward pass."""
+        return self.gradients[-1]
+
+    @torch.no_grad()
+    def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
+        """float[rows, inputs] -> `out`."""
+        for k, (weight, bias) in enumerate(layers):
+            x = torch.addmm(bias, x, weight, out=self.outputs[k])
+            if k < len(layers) - 1:
+                x = x.tanh_() if self.layout.activation == "tanh" else x.relu_()
+
+    @torch.no_grad()
+    def backward(self, layers: Sequence[Layer], x: torch.Tensor, into: Sequence[Layer]) -> None:
+        """Writes the gradients of the parameters to `into`, from `gradient` and the last forward pass over `x`."""
+        for k in reversed(range(len(layers))):
+            below = x if k == 0 else self.outputs[k - 1]
+            torch.mm(below.T, self.gradients[k], out=into[k][0])
+            torch.sum(self.gradients[k], 0, out=into[k][1])
+            if k > 0:
+                gradient = torch.mm(self.gradients[k], layers[k][0].T, out=self.gradients[k - 1])
+                if self.layout.activation == "tanh":  # tanh' = 1 - tanh²
+                    torch.mul(gradient, below, out=self._scratch[k - 1])
+                    gradient.addcmul_(self._scratch[k - 1], below, value=-1.0)
+                else:
+                    gradient.mul_(below > 0)
+
+
+def flatten(weights: Weights, shapes: Sequence[str]) -> NDArray[np.float32]:
+    """The named arrays, one after the other, as float32[size]."""
+    return np.concatenate([np.asarray(weights[name], np.float32).ravel() for name in shapes])
+
+
+def split(flat: Array, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Copies of the parts of a flat vector, by name: what `flatten` undoes."""
+    out, at = {}, 0
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        out[name] = np.array(flat[at : at + size]).reshape(shape)
+        at += size
+    return out
+
+
+def as_rows(observation: Array, inputs: int) -> torch.Tensor:
+    """Observations [n, *shape] as float32[n, inputs]."""
+    return torch.from_numpy(np.ascontiguousarray(observation, np.float32).reshape(len(observation), inputs))

@@ -1,0 +1,32 @@
+"""Kinds of policies by name."""
+
+from __future__ import annotations
+
+from ludus.errors import PolicyError
+from ludus.policies.base import Policy
+from ludus.registry import load
+from ludus.types import PolicySpec, Weights
+
+POLICIES = {
+    "gru": "ludus.policies.recurrent:GRUPolicy",
+    "mlp": "ludus.policies.network:MLPPolicy",
+    "q_network": "ludus.policies.q_network:QPolicy",
+    "random": "ludus.policies.random:RandomPolicy",
+    "tabular": "ludus.policies.tabular:TabularPolicy",
+}
+
+
+def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
+    """The policy that `spec` describes, around `weights` (copied): `Class(spec, weights)`.
+
+    Raises UnknownName for a kind that nobody registered, PolicyError if spec and weights do not fit each other.
+    """
+    kind = load("policy", spec.kind, POLICIES)
+    if not (isinstance(kind, type) and callable(getattr(kind, "act", None))):
+        raise PolicyError(
+            f"policy kind {spec.kind!r} is not a class with a method `act`; see ludus.policies.base.Policy."
+        )
+    policy = kind(spec, weights)
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"policy kind {spec.kind!r} lacks a part of the contract in ludus.policies.base.Policy.")
+    return policy

@@ -1,0 +1,239 @@
+"""Every built-in policy against the shipped contract, and its own literal numbers."""
+
+import numpy as np
+import pytest
+
+from ludus.errors import PolicyError, UnknownName
+from ludus.policies.network import MLPPolicy, initial_weights, mlp_spec
+from ludus.policies.q_network import QPolicy, action_values, q_spec
+from ludus.policies.q_network import initial_weights as q_initial
+from ludus.policies.recurrent import GRUPolicy, gru_spec
+from ludus.policies.recurrent import initial_weights as gru_initial
+from ludus.policies.registry import POLICIES, build_policy
+from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
+from ludus.policies.tabular import TabularPolicy
+from ludus.testing.policy import check_policy
+from ludus.types import Enumeration, PolicySpec
+
+INPUTS, ACTIONS = 6, 4
+
+
+@pytest.fixture
+def enumeration():
+    rng = np.random.default_rng(3)
+    mask = rng.random((20, ACTIONS)) < 0.6
+    mask[:, 1] = True
+    return Enumeration(
+        observation=rng.standard_normal((20, 2, 3)).astype(np.float32),
+        mask=mask,
+        offset=(0, 12, 20),
+        key=tuple(map(str, range(20))),
+    )
+
+
+def make(kind, enumeration, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    if kind == "tabular":
+        probs = rng.random((8, ACTIONS)) * enumeration.mask[12:]
+        return build_policy(
+            PolicySpec("tabular", {"offset": 12, "actions": ACTIONS}), {"probs": probs / probs.sum(1, keepdims=True)}
+        )
+    if kind == "random":
+        return build_policy(PolicySpec("random", {"actions": ACTIONS}), {})
+    if kind == "gru":
+        spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
+        return build_policy(spec, gru_initial(spec, rng))
+    if kind == "q_network":
+        spec = q_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8,), **options)
+        return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
+    spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
+    return build_policy(spec, scaled(initial_weights(spec, rng)))
+
+
+def scaled(weights):
+    """Weights whose actions are far from uniform, so that a test can tell policies apart."""
+    return {name: w * (100.0 if "policy.2" in name else 1.0) for name, w in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("tabular", {}),
+        ("random", {}),
+        ("gru", {}),
+        ("q_network", {}),
+        ("q_network", {"dueling": True}),
+        ("mlp", {"value": "shared"}),
+        ("mlp", {"value": "separate", "activation": "relu"}),
+        ("mlp", {"value": "none"}),
+    ],
+)
+def test_contract(kind, options, enumeration):
+    check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
+
+
+def test_every_registered_kind_is_checked(enumeration):
+    for kind in POLICIES:
+        assert make(kind, enumeration).spec.kind == kind
+
+
+def test_inverse_cdf_takes_the_first_action_whose_cumulative_probability_exceeds_the_noise():
+    probs = np.array([[0.25, 0.0, 0.5, 0.25]] * 6)
+    noise = np.array([0.0, 0.2499, 0.25, 0.7499, 0.75, 0.9999], np.float32)
+    action, logp = inverse_cdf(probs, noise)
+    assert action.tolist() == [0, 0, 2, 2, 3, 3]
+    assert np.exp(logp).tolist() == pytest.approx([0.25, 0.25, 0.5, 0.5, 0.25, 0.25])
+
+
+def test_masked_softmax_literal():
+    out = masked_softmax(np.array([[np.log(1.0), 50.0, np.log(3.0)]]), np.array([[True, False, True]]))
+    assert out[0].tolist() == pytest.approx([0.25, 0.0, 0.75])
+
+
+def test_masked_softmax_ignores_the_extra_value_column_and_large_logits():
+    out = masked_softmax(np.array([[1000.0, 1000.0, 5.0]], np.float32), np.array([[True, True]]))
+    assert out.tolist() == [[0.5, 0.5]]
+
+
+def test_one_hot_best_takes_the_first_of_ties_among_legal():
+    scores = np.array([[9.0, 2.0, 2.0], [1.0, 5.0, 5.0]])
+    mask = np.array([[False, True, True], [True, True, True]])
+    assert one_hot_best(scores, mask).tolist() == [[0, 1, 0], [0, 1, 0]]
+
+
+def test_dueling_values_literal():
+    out = np.array([[1.0, 4.0, 100.0, 10.0]])
+    mask = np.array([[True, True, False]])
+    # mean legal advantage 2.5, value 10
+    assert action_values(out, mask).tolist() == [[8.5, 11.5, 0.0]]
+    assert action_values(out[:, :3], mask).tolist() == [[1.0, 4.0, 0.0]]
+
+
+def test_epsilon_travels_with_the_weights(enumeration):
+    policy = make("q_network", enumeration)
+    table = policy.tabulate(enumeration, 1)
+    legal = enumeration.mask[12:].sum(1)
+    assert table.max(axis=1) == pytest.approx(0.7 + 0.3 / legal)
+    weights = {**policy.weights(), "epsilon": np.array([0.0], np.float32)}
+    assert set(np.unique(QPolicy(policy.spec, weights).tabulate(enumeration, 1))) == {0.0, 1.0}
+
+
+def test_a_row_without_a_legal_action_is_an_error(enumeration):
+    policy = make("mlp", enumeration)
+    mask = np.ones((2, ACTIONS), bool)
+    mask[1] = False
+    with pytest.raises(PolicyError, match="row 1 of 2 has no action"):
+        policy.act(np.zeros((2, INPUTS), np.float32), mask, None, np.zeros((2, 1), np.float32))
+
+
+def test_a_nan_network_is_an_error_not_an_action(enumeration):
+    policy = make("mlp", enumeration)
+    with pytest.raises(PolicyError, match="no action of positive probability"):
+        policy.act(np.full((1, INPUTS), np.nan, np.float32), None, None, np.zeros((1, 1), np.float32))
+
+
+def test_stacked_policies_equal_separate_calls(enumeration):
+    policies = [make("mlp", enumeration, seed=seed) for seed in range(5)]
+    rng = np.random.default_rng(1)
+    n = 200
+    index = rng.choice([0, 1, 3, 4], size=n, p=[0.6, 0.1, 0.1, 0.2]).astype(np.int32)  # policy 2 gets no row
+    ids = rng.integers(12, 20, n)
+    observation, mask = enumeration.observation[ids], enumeration.mask[ids]
+    noise = rng.random((n, 1), dtype=np.float32)
+    stacked = MLPPolicy.stack(policies)
+    for mode in MLPPolicy.modes:
+        answer = stacked.act(observation, mask, None, noise, index, mode)
+        for k, policy in enumerate(policies):
+            rows = index == k
+            alone = policy.act(observation[rows], mask[rows], None, noise[rows], mode=mode)
+            assert np.array_equal(answer.action[rows], alone.action)
+            assert answer.logp[rows] == pytest.approx(alone.logp, abs=1e-5)
+            assert answer.extras["value"][rows] == pytest.approx(alone.extras["value"], abs=1e-5)
+
+
+def test_policies_of_two_specs_do_not_stack(enumeration):
+    with pytest.raises(PolicyError, match="one spec"):
+        MLPPolicy.stack([make("mlp", enumeration), make("mlp", enumeration, activation="relu")])
+
+
+def test_stack_refuses_an_index_outside(enumeration):
+    stacked = MLPPolicy.stack([make("mlp", enumeration)])
+    with pytest.raises(PolicyError, match="1 are stacked"):
+        stacked.act(np.zeros((1, INPUTS)), None, None, np.zeros((1, 1), np.float32), np.array([1], np.int32))
+
+
+def test_gru_equals_torch_and_carries_its_memory(enumeration):
+    import torch
+
+    policy = make("gru", enumeration)
+    w = policy.weights()
+    cell = torch.nn.GRUCell(INPUTS, 5)
+    with torch.no_grad():
+        cell.weight_ih.copy_(torch.from_numpy(w["input.weight"].T))
+        cell.bias_ih.copy_(torch.from_numpy(w["input.bias"]))
+        cell.weight_hh.copy_(torch.from_numpy(w["memory.weight"].T))
+        cell.bias_hh.copy_(torch.from_numpy(w["memory.bias"]))
+    rng = np.random.default_rng(0)
+    memory = np.zeros((3, 5), np.float32)
+    state = torch.zeros(3, 5)
+    for _ in range(4):
+        x = rng.standard_normal((3, INPUTS)).astype(np.float32)
+        answer = policy.act(x, None, memory, np.full((3, 1), 0.5, np.float32))
+        state = cell(torch.from_numpy(x), state)
+        assert answer.memory == pytest.approx(state.detach().numpy(), abs=1e-6)
+        memory = answer.memory
+
+
+def test_gru_without_memory_is_an_error(enumeration):
+    policy = make("gru", enumeration)
+    with pytest.raises(PolicyError, match=r"memory of shape \(2, 5\); it was given none"):
+        policy.act(np.zeros((2, INPUTS), np.float32), None, None, np.zeros((2, 1), np.float32))
+    assert isinstance(policy, GRUPolicy)
+    assert policy.tabulate(enumeration, 0) is None
+
+
+def test_tabular_covers_its_ids_only(enumeration):
+    policy = make("tabular", enumeration)
+    assert isinstance(policy, TabularPolicy)
+    with pytest.raises(PolicyError, match="covers ids 12 to 19"):
+        policy.tabulate(enumeration, 0)
+    with pytest.raises(PolicyError, match="covers ids 12 to 19"):
+        policy.act(np.array([11], np.int32), None, None, np.zeros((1, 1), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("mlp", {"policy.0.weight": np.zeros((2, 2), np.float32)}, "has shape"),
+        ("mlp", {"policy.0.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
+        ("mlp", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
+        ("q_network", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
+        ("tabular", {"probs": np.full((8, ACTIONS), 0.3)}, "summing to 1"),
+        ("tabular", {"probs": np.array(1.0)}, "has shape"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(kind, change, message, enumeration):
+    policy = make(kind, enumeration)
+    with pytest.raises(PolicyError, match=message):
+        build_policy(policy.spec, {**policy.weights(), **change})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"actions": 2, "hidden": [8]}, "lacks 'inputs'"),
+        ({"inputs": 0, "actions": 2, "hidden": []}, "inputs is 0"),
+        ({"inputs": 3, "actions": 2, "hidden": "64"}, "hidden is '64'"),
+        ({"inputs": 3, "actions": 2, "hidden": [], "activation": "gelu"}, "expected one of 'tanh', 'relu'"),
+    ],
+)
+def test_specs_that_are_wrong_are_refused(config, message):
+    with pytest.raises(PolicyError, match=message):
+        build_policy(PolicySpec("mlp", config), {})
+
+
+def test_unknown_kind_names_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'tabular'"):
+        build_policy(PolicySpec("tabluar", {}), {})
+    with pytest.raises(PolicyError, match="not a class with a method"):
+        build_policy(PolicySpec("os:getcwd", {}), {})
