@@ -1,0 +1,122 @@
+"""The one shell that makes a pure table usable by several threads or an actor: a condition, deadlines, and time spent waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ludus.data.base import Columns, Sample, Table
+from ludus.errors import TableClosed
+from ludus.types import State
+
+Answer = TypeVar("Answer")
+
+
+class WaitingTable:
+    """Owns a table and its random stream. Every call is safe from any thread; a waiting call wakes when the table changes, closes,
+    or its deadline comes, and never polls.
+
+    Waits count from the call until its answer and are reported by both `insert`/`sample` and `statistics`.
+    """
+
+    def __init__(self, table: Table, rng: np.random.Generator) -> None:
+        self._table = table
+        self._rng = rng
+        self._changed = threading.Condition()
+        self._name = table.spec.name
+        self._seconds = {"insert": 0.0, "sample": 0.0}
+
+    def insert(self, items: Columns, *, timeout: float | None = None) -> float:
+        """Insert all rows as soon as that is allowed; the seconds that it waited.
+
+        Raises TimeoutError after `timeout` seconds (nothing was inserted), TableClosed when the table closes meanwhile, DataError.
+        """
+        return self._wait("insert", lambda: self._table.try_insert(items) or None, timeout)[1]
+
+    def sample(self, count: int, *, timeout: float | None = None) -> tuple[Sample, float]:
+        """`count` items (0: all it holds) as soon as that is allowed, and the seconds that it waited. Raises like `insert`."""
+        return self._wait("sample", lambda: self._table.try_sample(count, self._rng), timeout)
+
+    def try_insert(self, items: Columns) -> bool:
+        """Like `Table.try_insert`."""
+        with self._changed:
+            done = self._table.try_insert(items)
+            self._changed.notify_all()
+            return done
+
+    def try_sample(self, count: int) -> Sample | None:
+        """Like `Table.try_sample`, from this table's own stream."""
+        with self._changed:
+            sample = self._table.try_sample(count, self._rng)
+            self._changed.notify_all()
+            return sample
+
+    def update_priorities(self, index: Any, priority: Any) -> None:
+        """Like `Table.update_priorities`."""
+        with self._changed:
+            self._table.update_priorities(index, priority)
+
+    def announce(self, version: int) -> None:
+        """Like `Table.announce`; dropping what is too old may make room."""
+        with self._changed:
+            self._table.announce(version)
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._table)
+
+    def statistics(self) -> Mapping[str, Any]:
+        """The table's, and `insert_wait_seconds`, `sample_wait_seconds`: summed over finished and failed calls."""
+        with self._changed:
+            waits = {f"{side}_wait_seconds": seconds for side, seconds in self._seconds.items()}
+            return {**self._table.statistics(), **waits}
+
+    def state_dict(self) -> State:
+        """The table and the random stream; waits are clock readings and start anew."""
+        with self._changed:
+            return {"table": self._table.state_dict(), "rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: State) -> None:
+        with self._changed:
+            self._table.load_state_dict(state["table"])
+            self._rng.bit_generator.state = state["rng"]
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Close the table and wake everybody who waits for it, with TableClosed."""
+        with self._changed:
+            self._table.close()
+            self._changed.notify_all()
+
+    def _wait(self, side: str, attempt: Callable[[], Answer | None], timeout: float | None) -> tuple[Answer, float]:
+        begin = time.monotonic()
+        deadline = None if timeout is None else begin + timeout
+        with self._changed:
+            try:
+                while (answer := attempt()) is None:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise TimeoutError(self._late(side, timeout))
+                    self._changed.wait(left)
+            except TableClosed:
+                raise TableClosed(
+                    f"table {self._name!r} closed before this {side} was done: its task has ended."
+                ) from None
+            finally:
+                waited = time.monotonic() - begin
+                self._seconds[side] += waited
+            self._changed.notify_all()
+            return answer, waited
+
+    def _late(self, side: str, timeout: float | None) -> str:
+        other = {"insert": "samples", "sample": "inserts"}[side]
+        counts = ", ".join(f"{name} {value}" for name, value in self._table.statistics().items())
+        return (
+            f"table {self._name!r}: this {side} was not allowed within {timeout:g} s ({counts}). It waits for {other}: is that side "
+            "still alive, and do the limiter's settings fit?"
+        )
