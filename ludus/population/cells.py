@@ -68,10 +68,8 @@ class Cells:
         """A copy with the exact cells alone."""
         out = Cells(self.players, 1, weight)
         out.reserve(sizes)
-        region = tuple(slice(0, size) for size in sizes)
-        exact = self.exact[region]
-        out.exact[region] = exact
-        out.mean[(slice(None), *region)] = np.where(exact, self.mean[(slice(None), *region)], np.nan)
+        region = box((0,) * self.players, sizes)
+        out.load_exact(np.where(self.exact[region[1:]], self.mean[region], np.nan))
         return out
 
     # ------------------------------------------------------------------------------------------ writing
@@ -113,3 +111,8 @@ class Cells:
             self.mean[everything][:, new], self.m2[everything][:, new], self.weight[where][new] = values[:, new], 0.0, 0
         self.exact[where] = True
         return profiles, values[:, new].T
+
+    def load_exact(self, mean: NDArray[np.float64]) -> None:
+        """Make every cell exact that is not NaN in `mean` float64[P, n_0, …] (all cells in use)."""
+        region = box((0,) * self.players, self.sizes)
+        self.mean[region], self.exact[region[1:]] = mean, ~np.isnan(mean[0])

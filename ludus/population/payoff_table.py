@@ -11,7 +11,6 @@ view shares them: it is copied only when something is written inside what was ha
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
@@ -21,9 +20,11 @@ from numpy.typing import NDArray
 from ludus.errors import DataError
 from ludus.population.boxes import box, cut, outside
 from ludus.population.cells import Cells
+from ludus.population.matches import brief, frozen_match, same_match
+from ludus.population.packing import pack_matches, unpack_matches
 from ludus.population.payoffs import Payoffs
 from ludus.population.statistics import Moments, decayed, merge
-from ludus.types import Match
+from ludus.types import Match, State
 
 Kind: TypeAlias = Literal["all", "latest", "decayed"]
 KINDS: tuple[Kind, ...] = ("all", "latest", "decayed")
@@ -103,10 +104,10 @@ class PayoffTable:
             self._check(match)
             known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
             if known is None:
-                new[match.id] = _frozen(match)
+                new[match.id] = frozen_match(match)
             elif not same_match(known, match):
                 raise DataError(
-                    f"match {match.id!r} was recorded before with other content ({_brief(known)}; now {_brief(match)}). "
+                    f"match {match.id!r} was recorded before with other content ({brief(known)}; now {brief(match)}). "
                     "Ids must name one result for ever."
                 )
         for match in new.values():
@@ -179,6 +180,25 @@ class PayoffTable:
                 name = (seat.population, seat.policy)
                 newest[name] = max(newest.get(name, 0), seat.version or 0)
         return lambda match: all(newest[s.population, s.policy] == s.version for s in match.seats)
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        """The log, and the exact cells: mean float64[P, n_0, …] (NaN where not exact)."""
+        exact = self._cells.exact_only(self.sizes, np.int64)
+        return {
+            "sizes": list(self._sizes),
+            "log": pack_matches(self._log, self.num_players),
+            "exact": exact.mean[box((0,) * self.num_players, self.sizes)].copy(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
+        self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
+        self._cells, self._whole = Cells(self.num_players, 1), (0,) * self.num_players
+        self._cells.reserve(self.sizes)
+        self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
+        self.record(unpack_matches(state["log"]))
 
     # ------------------------------------------------------------------------------------------ checks
 
@@ -257,28 +277,9 @@ class PayoffTable:
             )
 
 
-def same_match(a: Match, b: Match) -> bool:
-    """Whether two records say the same, to the bit."""
-    scalars = all(
-        getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(Match) if f.name not in ("mean", "m2")
-    )
-    return scalars and np.array_equal(a.mean, b.mean) and np.array_equal(a.m2, b.m2)
-
-
 def _apply(cells: Cells, match: Match, decay: float) -> None:
     if match.exact:
         cells.set_exact_cell(match.profile, match.mean)
     elif not cells.exact[match.profile]:
         old = cells.get(match.profile)
         cells.put(match.profile, merge(decayed(old, decay), Moments(match.n, match.mean, match.m2)))
-
-
-def _frozen(match: Match) -> Match:
-    mean, m2 = np.array(match.mean, dtype=np.float64), np.array(match.m2, dtype=np.float64)
-    mean.setflags(write=False)
-    m2.setflags(write=False)
-    return dataclasses.replace(match, mean=mean, m2=m2)
-
-
-def _brief(match: Match) -> str:
-    return f"profile {match.profile}, n = {match.n}, mean {[float(u) for u in match.mean]}"

@@ -1,0 +1,188 @@
+"""The agent manager: populations of frozen policies, their lineage, and the results of their matches.
+
+It lives in the driver, and is the only place that knows all of these. It tells a recorder (the run's database) each new fact once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import DataError, nearest
+from ludus.population.base import Lineage, PolicyRecord, Recorder, WeightsStore
+from ludus.population.packing import pack_record, unpack_record
+from ludus.population.payoff_table import PayoffTable
+from ludus.schedulers.base import View
+from ludus.types import Array, EnvSpec, Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
+
+
+def populations_of(spec: EnvSpec, *, shared: bool = True) -> tuple[int, ...]:
+    """[P] index of each player's population: interchangeable players share one, unless `shared` is False."""
+    if not shared:
+        return tuple(range(spec.num_players))
+    population = [-1] * spec.num_players
+    for index, group in enumerate(sorted(spec.symmetry, key=min)):
+        for player in group:
+            population[player] = index
+    if min(population) < 0 or sum(len(group) for group in spec.symmetry) != spec.num_players:
+        raise DataError(
+            f"{spec.id}: symmetry {spec.symmetry} is not a partition of the players 0 to {spec.num_players - 1}."
+        )
+    return tuple(population)
+
+
+class AgentManager:
+    """Members are frozen: their arrays are read-only copies, and adding other weights under a known name is an error."""
+
+    def __init__(
+        self,
+        *,
+        utility_range: Sequence[tuple[float, float]],
+        population: Sequence[int],
+        zero_sum: bool,
+        recorder: Recorder | None = None,
+        store: WeightsStore | None = None,
+    ) -> None:
+        """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them."""
+        self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum)
+        self._recorder, self._store = recorder, store
+        self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
+        self._records: dict[PolicyRef, PolicyRecord] = {}
+        self._weights: dict[PolicyRef, Weights] = {}
+
+    # ------------------------------------------------------------------------------------------ populations
+
+    @property
+    def populations(self) -> tuple[tuple[PolicyRef, ...], ...]:
+        """The members of each population, oldest first."""
+        return tuple(tuple(record.ref for record in members) for members in self._members)
+
+    def add(
+        self, population: int, policy: str, spec: PolicySpec, weights: Weights, *, lineage: Lineage | None = None
+    ) -> PolicyRef:
+        """Freeze a policy as the newest member of a population; durable in the store before the recorder hears of it.
+
+        Adding the same policy again does nothing. Raises DataError if the name is taken by different weights or another spec.
+        """
+        if not 0 <= population < len(self._members):
+            raise DataError(f"there is no population {population}; populations are 0 to {len(self._members) - 1}.")
+        ref = PolicyRef(population, policy)
+        if ref in self._records:
+            if self._records[ref].spec != spec or not same_weights(self._weights[ref], weights):
+                raise DataError(
+                    f"population {population} has a policy {policy!r} already, with other weights; give the new one its own name."
+                )
+            return ref
+        kept = frozen(weights)
+        if self._store is not None:
+            self._store.put(ref, spec, kept)
+        record = PolicyRecord(ref, self.table.add_policy(population), spec, lineage or Lineage())
+        self._keep(record, kept)
+        if self._recorder is not None:
+            self._recorder.policy_added(record)
+        return ref
+
+    def _keep(self, record: PolicyRecord, weights: Weights) -> None:
+        self._members[record.ref.population].append(record)
+        self._records[record.ref] = record
+        self._weights[record.ref] = weights
+
+    def record_of(self, ref: PolicyRef) -> PolicyRecord:
+        """Where a member stands, its spec and its lineage. Any mode, and version None (a member has one version), are understood."""
+        found = self._records.get(PolicyRef(ref.population, ref.policy, ref.version or 0))
+        if found is None:
+            known = [r.policy for r in self._records if r.population == ref.population]
+            raise DataError(
+                f"no policy {ref.policy!r} (version {ref.version}) in population {ref.population}{nearest(ref.policy, known)}"
+            )
+        return found
+
+    def weights_of(self, ref: PolicyRef) -> tuple[PolicySpec, Weights]:
+        """What rebuilds a member: its spec, and its weights as read-only arrays."""
+        record = self.record_of(ref)
+        return record.spec, self._weights[record.ref]
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def on_result(self, result: TaskResult) -> None:
+        """Take what a task answered: a new member, matches, or exact payoffs. A result given twice counts once."""
+        if isinstance(result, Trained):
+            self._add_trained(result)
+        elif isinstance(result, Evaluated):
+            self.record_matches(result.matches)
+            if result.payoffs is not None:
+                self.record_exact(result.payoffs)
+
+    def _add_trained(self, result: Trained) -> None:
+        task, start = result.task, result.task.start
+        parent = start if isinstance(start, PolicyRef) else None
+        rule = "policy" if parent is not None else (start if isinstance(start, str) else "random")
+        lineage = Lineage(task.id, task.generation, parent, rule)
+        self.add(task.population, task.policy, result.spec, result.weights, lineage=lineage)
+
+    def record_matches(self, matches: Iterable[Match]) -> tuple[Match, ...]:
+        """Append to the match log; those that were new. Raises DataError (see `PayoffTable.record`), with nothing recorded."""
+        new = self.table.record(matches)
+        if new and self._recorder is not None:
+            self._recorder.matches_recorded(new)
+        return new
+
+    def record_exact(self, values: NDArray[np.float64], *, start: Sequence[int] | None = None) -> None:
+        """Set a block of exact payoffs float64[P, k_0, …] from the profile `start` on (default: the whole table)."""
+        profiles, mean = self.table.record_exact(values, start=start)
+        if len(profiles) and self._recorder is not None:
+            self._recorder.payoffs_recorded(profiles, mean)
+
+    def view(self, counters: Mapping[str, int] | None = None) -> View:
+        """What schedulers see now; later changes do not show in it."""
+        return View(self.populations, self.table.view(), dict(counters or {}))
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        """Members, log and exact payoffs; weights only if there is no store to read them back from."""
+        state: dict[str, object] = {
+            "members": [[pack_record(record) for record in members] for members in self._members],
+            "table": self.table.state_dict(),
+        }
+        if self._store is None:
+            state["weights"] = [[dict(self._weights[record.ref]) for record in members] for members in self._members]
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        """Replaces everything; the recorder is told nothing. Raises RunError if the store has lost weights."""
+        members = [[unpack_record(i, packed) for i, packed in enumerate(some)] for some in state["members"]]
+        if len(members) != len(self._members):
+            raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
+        self._members, self._records, self._weights = [[] for _ in members], {}, {}
+        self.table.load_state_dict(state["table"])
+        for some in members:
+            for record in some:
+                if self._store is not None:
+                    weights = self._store.get(record.ref)
+                else:
+                    weights = state["weights"][record.ref.population][record.index]
+                self._keep(record, frozen(weights))
+
+
+def frozen(weights: Weights) -> Weights:
+    """Read-only copies; arrays that own their memory and are read-only already are kept."""
+    return {name: _frozen_array(array) for name, array in weights.items()}
+
+
+def _frozen_array(array: Array) -> Array:
+    if array.flags.owndata and not array.flags.writeable:
+        return array
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy
+
+
+def same_weights(a: Weights, b: Weights) -> bool:
+    """Equal names, dtypes and bits (NaN equals itself)."""
+    if a.keys() != b.keys():
+        return False
+    pairs = [(np.asarray(a[name]), np.asarray(b[name])) for name in a]
+    return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)

@@ -1,0 +1,30 @@
+"""Pure functions on single match records."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ludus.types import Match
+
+
+def same_match(a: Match, b: Match) -> bool:
+    """Whether two records say the same, to the bit."""
+    scalars = all(
+        getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(Match) if f.name not in ("mean", "m2")
+    )
+    return scalars and np.array_equal(a.mean, b.mean) and np.array_equal(a.m2, b.m2)
+
+
+def frozen_match(match: Match) -> Match:
+    """The same, with arrays of its own that cannot be written."""
+    mean, m2 = np.array(match.mean, dtype=np.float64), np.array(match.m2, dtype=np.float64)
+    mean.setflags(write=False)
+    m2.setflags(write=False)
+    return dataclasses.replace(match, mean=mean, m2=m2)
+
+
+def brief(match: Match) -> str:
+    """For messages."""
+    return f"profile {match.profile}, n = {match.n}, mean {[float(u) for u in match.mean]}"
