@@ -26,7 +26,8 @@ class VectorEnv(Protocol):
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """Start anew, with seeds uint64[E]. Each environment plays `episodes` episodes (one number for all, or int64[E], zeros
-        allowed) and is idle (nothing due) after that; None: for ever. `ended` and `finished` are empty in the answer unless an episode has no decisions at all."""
+        allowed) and is idle (nothing due) after that; None: for ever. `ended` and `finished` are empty in the answer unless an
+        episode has no decisions at all."""
         ...
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.data.trajectories import Trajectories
 from ludus.policies.base import Policy
-from ludus.types import Act, Array, Due, Mixture, PolicyRef
+from ludus.types import Act, Due, Mixture, PolicyRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,10 @@ class RolloutOrder:
     unit, amount: exactly `amount` whole episodes (preassigned indices, never the first to finish), or at least `amount` decisions
     of the learner, leaving episodes open that the next order with `carry_on` continues.
     seed: key of this order's shard streams.
+    carry_on: go on with the episodes that the last order left open (their opponents stay); the learner's weights are the new ones.
+    extras: names of `Act.extras` to record for the learner's rows.
+    first_episode: what the order's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
+    which goes on counting.
     """
 
     learner: PolicyRef | None
@@ -33,12 +37,13 @@ class RolloutOrder:
     seed: int
     carry_on: bool = False
     extras: tuple[str, ...] = ()
+    first_episode: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episodes:
     """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner
-    (-1: none), entry int32[n, F] drawn of each factor of the opponents, index int64[n]."""
+    (-1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's own seat), index int64[n]."""
 
     returns: NDArray[np.float64]
     length: NDArray[np.int32]
@@ -60,22 +65,33 @@ class Rollout:
 
 @runtime_checkable
 class PolicyBank(Protocol):
-    """Local copies or a shared server, the same to the worker. Index k of `policies` is what `bind` refers to."""
+    """Local copies or a shared server, the same to the worker. Index k of `refs` is what `bind` refers to."""
 
-    def load(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> None:
-        """The policies of the next order; those that were there already are kept, not rebuilt."""
+    refs: Sequence[PolicyRef]
+    recurrent: bool  # whether any loaded policy has memory
+
+    def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
+        """The policies of the next order; those that were there already are kept, not rebuilt, and slots that are bound to others
+        keep them until they are bound anew. A ref with a version stands for the same weights for ever; one without is taken
+        anew at each load. `extras`: what the order will record."""
         ...
 
-    def bind(self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32]) -> None:
-        """From now on `slots` of `player` are played by the loaded policies of these indices; their memory starts at zero."""
+    def bind(
+        self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
+    ) -> None:
+        """From now on `slots` of `player` are played by the loaded policies of these indices; their memory starts at zero, unless
+        it is kept (a learner's newer weights within an episode)."""
+        ...
+
+    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+        """The recurrent memory that the next `act` of `slots`, bound to loaded policy `policy`, starts from (a copy); None without.
+        It is zero before a slot's first decision in an episode only once `act` has seen that `first`."""
         ...
 
     def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
-        """Groups rows by policy; same-architecture policies are stacked into one batched product. The worker's rows, in order."""
+        """noise: [n, noise_width]. Groups rows by policy; same-architecture policies are stacked into one batched product. The
+        worker's rows, in order; valid until the player's next `act`."""
         ...
 
     @property
     def noise_width(self) -> int: ...
-
-
-Rows = Array

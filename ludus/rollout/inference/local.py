@@ -1,0 +1,235 @@
+"""Inference by policy copies in the worker's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import PolicyError
+from ludus.policies.base import Policy
+from ludus.rollout.inference.groups import Group, group_key, merge
+from ludus.rollout.inference.tables import StackedTables
+from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
+
+_UNKNOWN, _TABLE, _GROUP = -1, 0, 1
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    ref: PolicyRef
+    policy: Policy
+    tabulate: bool
+
+
+class LocalBank:
+    """`PolicyBank` over local copies, for `num_envs` environments of `spec`.
+
+    Policies live in rows of a table; rows that are neither loaded nor bound are used again. On enumerated environments policies that
+    `tabulate` are played from stacked tables; the others are evaluated, in stacks where their class offers `stack`.
+    tabulate=False evaluates every policy on every row (for measurements, and for extras).
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, *, tabulate: bool = True) -> None:
+        self.refs: Sequence[PolicyRef] = ()
+        self.recurrent = False
+        self._spec = spec
+        self._tabulate = tabulate and spec.enumeration is not None
+        slots = [num_envs * len(spec.agents_of(p)) for p in range(spec.num_players)]
+        self._bound = [np.full(n, -1, np.int32) for n in slots]
+        self._action = [np.empty(n, np.int32) for n in slots]
+        self._logp = [np.empty(n, np.float32) for n in slots]
+        self._tables = (
+            [StackedTables(spec.enumeration, p) for p in range(spec.num_players)]
+            if spec.enumeration is not None
+            else []
+        )
+        self._memory: list[dict[tuple[int, ...], NDArray[np.float32]]] = [{} for _ in slots]
+        self._entries: list[_Entry | None] = []
+        self._row_of = np.zeros(0, np.int32)  # loaded index -> row
+        self._kind = np.zeros((len(slots), 0), np.int8)  # [P, rows]
+        self._group_of = np.zeros(0, np.int32)  # [rows]
+        self._index_of = np.zeros(0, np.int32)  # [rows]: place within its group
+        self._groups: list[Group] = []
+        self._only_tables = [False] * len(slots)
+
+    @property
+    def noise_width(self) -> int:
+        """The most uniforms per row that any policy here wants."""
+        return max((e.policy.noise_width for e in self._entries if e is not None), default=1)
+
+    def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
+        """See `PolicyBank.load`. Policies whose attribute `extras` names a wanted one are evaluated, not tabulated. Raises PolicyError if
+        a ref comes twice or a policy lacks its mode."""
+        refs = [ref for ref, _ in policies]
+        if len(set(refs)) != len(refs):
+            raise PolicyError("the same policy, version and mode was loaded twice; load each once.")
+        for ref, policy in policies:
+            if ref.mode not in policy.modes:
+                raise PolicyError(f"policy {ref.policy!r} has no mode {ref.mode!r}; it has {', '.join(policy.modes)}.")
+        known = {e.ref: row for row, e in enumerate(self._entries) if e is not None and e.ref.version is not None}
+        bound = np.unique(np.concatenate(self._bound))
+        kept = {known[ref] for ref in refs if ref in known} | {int(row) for row in bound if row >= 0}
+        free = [row for row in range(len(self._entries)) if row not in kept]
+        for row in free:
+            self._entries[row] = None
+        rows = []
+        for ref, policy in policies:
+            tabulate = self._tabulate and not set(getattr(policy, "extras", ())) & set(extras)
+            row = known.get(ref, -1)
+            if row < 0:
+                row = self._place(_Entry(ref, policy, tabulate), free)
+            elif self._update(row, tabulate):
+                self._kind[:, row] = _UNKNOWN
+            rows.append(row)
+        self.refs = tuple(refs)
+        self._row_of = np.array(rows, np.int32)
+        self.recurrent = any(e is not None and e.policy.memory_shape is not None for e in self._entries)
+        for p, held in enumerate(self._bound):
+            self._prepare(p, np.unique(held[held >= 0]))
+            self._only_tables[p] = self._all_tables(p)
+        self._regroup()
+
+    def bind(
+        self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
+    ) -> None:
+        """See `PolicyBank.bind`."""
+        rows = self._row_of[policy]
+        bound = self._bound[player]
+        if self._prepare(player, rows):
+            self._regroup()
+        bound[slots] = rows
+        if len(slots) == len(bound):
+            self._only_tables[player] = self._all_tables(player)
+        elif self._only_tables[player] and len(rows):
+            self._only_tables[player] = bool(self._kind[player, rows].max() == _TABLE)
+        if not keep_memory:
+            for memory in self._memory[player].values():
+                memory[slots] = 0
+
+    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+        """See `PolicyBank.memory`."""
+        entry = self._entries[int(self._row_of[policy])]
+        if entry is None or entry.policy.memory_shape is None:
+            return None
+        return self._memory_of(player, entry.policy.memory_shape)[slots]
+
+    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+        """See `PolicyBank.act`."""
+        for memory in self._memory[player].values():
+            memory[due.slot[due.first]] = 0
+        n = len(due.slot)
+        if self._only_tables[player]:
+            action, logp = self._action[player][:n], self._logp[player][:n]
+            self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
+            return Act(action, logp)
+        rows = self._bound[player][due.slot]
+        family = np.where(self._kind[player, rows] == _TABLE, -1, self._group_of[rows])
+        present = np.unique(family)
+        if len(present) == 1:
+            return self._evaluate(player, int(present[0]), due, noise, picked=None)
+        parts = []
+        for group in present:
+            picked = np.flatnonzero(family == group)
+            parts.append((picked, self._evaluate(player, int(group), due, noise, picked=picked)))
+        return merge(parts, n)
+
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def _place(self, entry: _Entry, free: list[int]) -> int:
+        if free:
+            row = free.pop(0)
+            self._entries[row] = entry
+        else:
+            row = len(self._entries)
+            self._entries.append(entry)
+            self._kind = np.pad(self._kind, ((0, 0), (0, 1)))
+        self._kind[:, row] = _UNKNOWN
+        return row
+
+    def _update(self, row: int, tabulate: bool) -> bool:
+        entry = self._entries[row]
+        assert entry is not None
+        changed = entry.tabulate != tabulate
+        entry.tabulate = tabulate
+        return changed
+
+    def _prepare(self, player: int, rows: NDArray[np.int32]) -> bool:
+        """Find out which of these policies are played from tables for this player; whether any is new among the evaluated ones."""
+        unknown = rows[self._kind[player, rows] == _UNKNOWN]
+        if not len(unknown):
+            return False
+        for row in np.unique(unknown):
+            entry = self._entries[row]
+            assert entry is not None
+            probs = None
+            if entry.tabulate and self._spec.enumeration is not None:
+                probs = entry.policy.tabulate(self._spec.enumeration, player, mode=entry.ref.mode)
+            if probs is not None:
+                self._tables[player].set(int(row), probs, name=entry.ref.policy)
+            self._kind[player, row] = _GROUP if probs is None else _TABLE
+        return bool((self._kind[player, unknown] == _GROUP).any())
+
+    def _all_tables(self, player: int) -> bool:
+        bound = self._bound[player]
+        return bool(self._tables) and bool((self._kind[player, np.unique(bound[bound >= 0])] == _TABLE).all())
+
+    def _regroup(self) -> None:
+        """Put every evaluated policy into the group of its class, configuration and mode."""
+        evaluated = [row for row in range(len(self._entries)) if (self._kind[:, row] == _GROUP).any()]
+        members: dict[object, list[int]] = {}
+        for row in evaluated:
+            entry = self._entries[row]
+            if entry is not None:
+                members.setdefault(group_key(entry.policy, entry.ref.mode), []).append(row)
+        self._group_of = np.full(len(self._entries), -1, np.int32)
+        self._index_of = np.zeros(len(self._entries), np.int32)
+        self._groups = []
+        for rows in members.values():
+            entries = [e for e in (self._entries[row] for row in rows) if e is not None]
+            self._group_of[rows] = len(self._groups)
+            self._index_of[rows] = np.arange(len(rows))
+            self._groups.append(Group([e.policy for e in entries], entries[0].ref.mode))
+
+    # ------------------------------------------------------------------------------------------------ evaluation
+
+    def _memory_of(self, player: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        held = self._memory[player]
+        if shape not in held:
+            held[shape] = np.zeros((len(self._bound[player]), *shape), np.float32)
+        return held[shape]
+
+    def _evaluate(
+        self, player: int, group: int, due: Due, noise: NDArray[np.float32], *, picked: NDArray[np.int64] | None
+    ) -> Act:
+        slot = due.slot if picked is None else due.slot[picked]
+        observation = due.observation if picked is None else due.observation[picked]
+        mask = due.mask if picked is None or due.mask is None else due.mask[picked]
+        noise = noise if picked is None else noise[picked]
+        if group < 0:
+            action, logp = np.empty(len(slot), np.int32), np.empty(len(slot), np.float32)
+            self._tables[player].sample(slot, observation, self._bound[player], noise, action=action, logp=logp)
+            return Act(action, logp)
+        chosen = self._groups[group]
+        observation, mask = self._decode(observation, mask, takes_ids=chosen.takes_ids)
+        memory = None
+        if chosen.memory_shape is not None:
+            memory = self._memory_of(player, chosen.memory_shape)[slot]
+        index = self._index_of[self._bound[player][slot]]
+        act = chosen.act(observation, mask, memory, noise, index=index)
+        if chosen.memory_shape is not None:
+            if act.memory is None:
+                raise PolicyError("a recurrent policy answered without its next memory; `Act.memory` must hold it.")
+            self._memory_of(player, chosen.memory_shape)[slot] = act.memory
+        return Act(act.action, act.logp, None, act.extras)
+
+    def _decode(
+        self, observation: Array, mask: NDArray[np.bool_] | None, *, takes_ids: bool
+    ) -> tuple[Array, NDArray[np.bool_] | None]:
+        enumeration = self._spec.enumeration
+        if enumeration is None:
+            return observation, mask
+        legal = enumeration.mask[observation] if mask is None else mask
+        return (observation if takes_ids else enumeration.observation[observation]), legal
