@@ -1,0 +1,259 @@
+"""Progress for people: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.table import Table
+
+from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
+from ludus.types import Metrics, Task, TrainingTask
+
+Clock = Callable[[], float]
+
+
+class Rates:
+    """What is shown between the driver's calls: episodes per second and the time left, from stored counts only."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._first: GenerationRecord | None = None
+        self._last: GenerationRecord | None = None
+        self._info: RunInfo | None = None
+
+    def started(self, info: RunInfo) -> None:
+        self._info, self._start, self._first, self._last = info, self._clock(), None, None
+
+    def generation(self, record: GenerationRecord) -> None:
+        self._last, self._first = record, self._first or record
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this session."""
+        return self._clock() - self._start
+
+    def episodes_per_second(self) -> float | None:
+        """Training episodes per second over this session; None before there are any."""
+        first, last = self._first, self._last
+        if first is None or last is None or last.episodes <= first.episodes or last.seconds <= first.seconds:
+            return None
+        return (last.episodes - first.episodes) / (last.seconds - first.seconds)
+
+    def seconds_left(self) -> float | None:
+        """Until the first limit, were the generations to go on at the session's mean pace; None if nothing limits the run."""
+        info, last, first = self._info, self._last, self._first
+        if info is None or last is None or first is None:
+            return None
+        left = []
+        if info.seconds is not None:
+            left.append(max(0.0, info.seconds - last.seconds))
+        if info.generations is not None and last.number > first.number:
+            pace = (last.seconds - first.seconds) / (last.number - first.number)
+            left.append(max(0.0, pace * (info.generations - last.number)))
+        return min(left) if left else None
+
+
+class PlainProgress:
+    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 1.0, clock: Clock = time.monotonic) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._every = every
+        self._clock = clock
+        self._rates = Rates(clock)
+        self._next = -math.inf
+        self._held: str | None = None
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._rates.started(info)
+        where = f" from generation {generation}" if generation else ""
+        self._write(f"run {info.name}: {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}{where}")
+
+    def task_started(self, task: Task) -> None:
+        return None
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        return None
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._rates.generation(record)
+        line = describe(record, self._rates)
+        now = self._clock()
+        if now < self._next:
+            self._held = line
+            return
+        self._next, self._held = now + self._every, None
+        self._write(line)
+
+    def run_finished(self, summary: RunSummary) -> None:
+        if self._held is not None:
+            self._write(self._held)
+            self._held = None
+        self._write(f"stopped: {summary.stopped_by}")
+
+    def message(self, text: str) -> None:
+        self._write(text)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+class RichProgress:
+    """A live bar under a short table of the newest generations. Its drawing thread repaints a few times a second, whatever the pace
+    of the run."""
+
+    ROWS = 8
+
+    def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
+        self._console = console or Console(stderr=True)
+        self._rates = Rates(clock)
+        self._records: list[GenerationRecord] = []
+        self._task_text = "starting"
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._task: TaskID | None = None
+        self._live: Live | None = None
+        self._limit: int | None = None
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._rates.started(info)
+        self._limit = info.generations
+        self._console.print(
+            f"[bold]{info.name}[/]  {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}", highlight=False
+        )
+        self._task = self._bar.add_task("starting", total=info.generations, completed=generation, note="")
+        self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4, transient=False)
+        self._live.start()
+
+    def task_started(self, task: Task) -> None:
+        if isinstance(task, TrainingTask):
+            self._describe(f"generation {task.generation}: best response of population {task.population}")
+        else:
+            self._describe(f"generation {task.generation}: payoffs")
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        share = "" if fraction is None else f" {100 * fraction:.0f}%"
+        speed = metrics.get("episodes_per_second")
+        if self._task is not None:
+            pace = "" if speed is None else f"{share}  {compact(speed)} episodes/s"
+            self._bar.update(self._task, note=pace or share)
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._rates.generation(record)
+        self._records = [*self._records[1 - self.ROWS :], record]
+        if self._task is not None:
+            self._bar.update(self._task, completed=record.number)
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self._describe(f"stopped: {summary.stopped_by}")
+        self.close()
+
+    def message(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """Stops drawing and gives the terminal back; also after an error, when no `run_finished` came."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _describe(self, text: str) -> None:
+        if self._task is not None:
+            self._bar.update(self._task, description=text, note="")
+
+    def _render(self) -> Table:
+        grid = Table.grid(padding=(0, 0))
+        if self._records:
+            grid.add_row(self._table())
+        grid.add_row(self._bar)
+        left = self._rates.seconds_left()
+        about = "" if left is None else f", about {duration(left)} left"
+        grid.add_row(f"[dim]{duration(self._rates.elapsed)} elapsed{about}[/]")
+        return grid
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 2), header_style="dim")
+        for name in ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time"):
+            table.add_column(name, justify="right")
+        speed = self._rates.episodes_per_second()
+        for record in self._records:
+            newest = record is self._records[-1]
+            table.add_row(
+                f"{record.number}/{self._limit}" if self._limit else str(record.number),
+                number(record.nash_conv),
+                returns(record.responses),
+                "+".join(str(size) for size in record.sizes),
+                compact(record.episodes),
+                compact(speed) if newest and speed is not None else "",
+                duration(record.seconds),
+                style="bold" if newest else "",
+            )
+        return table
+
+
+def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
+    """`RichProgress` if the stream (default: standard error) is a terminal, otherwise `PlainProgress`. `close` it in the end."""
+    target = stream if stream is not None else sys.stderr
+    return RichProgress(Console(file=target)) if target.isatty() else PlainProgress(target)
+
+
+def describe(record: GenerationRecord, rates: Rates) -> str:
+    """A generation as one plain line."""
+    parts = [f"generation {record.number}"]
+    if record.nash_conv is not None:
+        parts.append(f"NashConv {number(record.nash_conv)}{'' if record.exact else ' (at least)'}")
+    if any(math.isfinite(value) for value in record.responses):
+        parts.append(f"best response {returns(record.responses)}")
+    if record.episodes:
+        speed = rates.episodes_per_second()
+        parts.append(f"{compact(record.episodes)} episodes" + (f" ({compact(speed)}/s)" if speed is not None else ""))
+    parts.append(duration(record.seconds))
+    left = rates.seconds_left()
+    if left is not None:
+        parts.append(f"about {duration(left)} left")
+    return "  ".join(parts)
+
+
+def number(value: float | None) -> str:
+    """Four decimals, or four significant digits where that says nothing."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def returns(values: tuple[float, ...]) -> str:
+    return " ".join("-" if math.isnan(value) else f"{value:+.3f}" for value in values) or "-"
+
+
+def compact(value: float) -> str:
+    """1234567 -> 1.23M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """4.2s, 1m05s, 2h03m."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"

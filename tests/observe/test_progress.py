@@ -1,0 +1,185 @@
+"""What people see of a run."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import synthetic_run as synthetic
+from rich.console import Console
+
+from ludus.observe.base import GenerationRecord, Observer, Observers, RunSummary, Silent
+from ludus.observe.progress import PlainProgress, Rates, RichProgress, compact, duration, number, progress_for
+from ludus.observe.tensorboard import TensorBoardWriter
+from ludus.types import EvaluationTask, Mixture, TrainingTask
+
+INFO = synthetic.info(Path("runs/demo"), generations=10)
+SUMMARY = RunSummary(INFO.run_dir, 3, 6.0, 300, 0.5, "reached generations=3")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(number: int, *, seconds: float, nash_conv: float | None = 1.5) -> GenerationRecord:
+    return GenerationRecord(
+        number, seconds, 100 * number, nash_conv, marginals=((1.0,), (0.5, 0.5)), responses=(0.25, float("nan"))
+    )
+
+
+def plain(clock: Clock) -> tuple[PlainProgress, io.StringIO]:
+    stream = io.StringIO()
+    return PlainProgress(stream, every=1.0, clock=clock), stream
+
+
+def test_plain_line_says_where_the_run_is() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(INFO)
+    progress.generation_done(record(1, seconds=2.0))
+    clock.now = 2.0
+    progress.generation_done(record(2, seconds=4.0))
+    first, *lines = stream.getvalue().splitlines()
+    assert first == "run demo: leduc on openspiel/leduc_poker, ppo, seed 7"
+    assert lines == [
+        "generation 1  NashConv 1.5000  best response +0.250 -  100 episodes  2.0s",
+        "generation 2  NashConv 1.5000  best response +0.250 -  200 episodes (50/s)  4.0s  about 16.0s left",
+    ]
+
+
+def test_fast_generations_are_thinned_but_the_last_is_shown() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(INFO)
+    for k in range(100):
+        clock.now = 0.025 * k
+        progress.generation_done(record(k, seconds=0.025 * k, nash_conv=None))
+    progress.run_finished(SUMMARY)
+    shown = [line.split()[1] for line in stream.getvalue().splitlines() if line.startswith("generation")]
+    assert shown == ["0", "40", "80", "99"]
+    assert stream.getvalue().splitlines()[-1] == "stopped: reached generations=3"
+    assert "NashConv" not in stream.getvalue()
+
+
+def test_a_bound_is_not_shown_as_a_value() -> None:
+    progress, stream = plain(Clock())
+    progress.generation_done(GenerationRecord(1, 2.0, 0, 0.75, exact=False))
+    assert stream.getvalue() == "generation 1  NashConv 0.7500 (at least)  2.0s\n"
+
+
+def test_time_left_follows_the_nearest_limit() -> None:
+    rates = Rates(Clock())
+    assert rates.seconds_left() is None
+    rates.started(synthetic.info(Path("r"), generations=10, seconds=12.0))
+    rates.generation(record(1, seconds=3.0))
+    assert rates.seconds_left() == 9.0  # one generation gives no pace yet
+    rates.generation(record(2, seconds=4.0))
+    assert rates.seconds_left() == 8.0  # both limits: 12 - 4 and 8 generations of 1 s
+    rates.generation(record(6, seconds=5.0))
+    assert rates.seconds_left() == pytest.approx(4 * 2 / 5)
+
+
+def test_terminal_shows_table_and_bar() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    progress = RichProgress(console)
+    progress.run_started(INFO)
+    progress.task_started(TrainingTask("t", 2, 1, (1,), "p2", Mixture(())))
+    progress.task_progress(0.25, {"episodes_per_second": 41_234.0})
+    for k in range(1, 12):
+        progress.generation_done(record(k, seconds=2.0 * k))
+    progress._live.refresh()  # type: ignore[union-attr]
+    progress.task_started(EvaluationTask("e", 3))
+    progress.message("policy [p2] kept its last good weights")
+    progress.run_finished(SUMMARY)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for expected in (
+        "NashConv",
+        "1.5000",
+        "41.2k episodes/s",
+        "25%",
+        "11/10",
+        "50",
+        "policy [p2] kept",
+        "stopped: reached",
+    ):
+        assert expected in text
+    assert progress._live is None
+
+
+def test_an_error_gives_the_terminal_back() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    progress = RichProgress(console)
+    progress.run_started(INFO)
+    progress.close()
+    progress.close()
+    assert console.file.getvalue().count("\x1b[?25h") == 1  # type: ignore[attr-defined]
+
+
+def test_pipes_get_plain_lines() -> None:
+    assert isinstance(progress_for(io.StringIO()), PlainProgress)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (2.5, "2.5"), (9999, "9999"), (12_345, "12.3k"), (2_400_000, "2.4M"), (3e9, "3G")]
+)
+def test_compact(value: float, text: str) -> None:
+    assert compact(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(4.25, "4.2s"), (65.9, "1m05s"), (7384, "2h03m")])
+def test_duration(value: float, text: str) -> None:
+    assert duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (float("nan"), "-"), (0.0, "0.0000"), (1.23456, "1.2346"), (3.2e-6, "3.2e-06")]
+)
+def test_number(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_observers_are_told_in_order() -> None:
+    told: list[tuple[str, str]] = []
+
+    class Named(Silent):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def message(self, text: str) -> None:
+            told.append((self.name, text))
+
+        def generation_done(self, record: GenerationRecord) -> None:
+            told.append((self.name, str(record.number)))
+
+    both = Observers(Named("a"), Named("b"))
+    assert isinstance(both, Observer)
+    both.run_started(INFO)
+    both.task_started(EvaluationTask("e", 0))
+    both.task_progress(None, {})
+    both.generation_done(record(4, seconds=1.0))
+    both.message("hello")
+    both.run_finished(SUMMARY)
+    assert told == [("a", "4"), ("b", "4"), ("a", "hello"), ("b", "hello")]
+
+
+def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    writer = TensorBoardWriter(tmp_path)
+    writer.scalars(0, {"ignored": 1.0})  # nothing before the run starts
+    writer.run_started(INFO)
+    writer.generation_done(record(1, seconds=2.0))
+    writer.generation_done(record(2, seconds=4.0, nash_conv=0.75))
+    writer.run_finished(SUMMARY)
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    seen = [
+        (event.step, value.tag, value.tensor.float_val[0] if value.tensor.float_val else value.simple_value)
+        for event in EventFileLoader(str(file)).Load()
+        for value in event.summary.value
+    ]
+    assert (1, "nash_conv", 1.5) in seen
+    assert (2, "nash_conv", 0.75) in seen
+    assert (2, "best_response/player_0", 0.25) in seen
+    assert not any(tag == "ignored" for _, tag, _ in seen)
