@@ -73,17 +73,19 @@ class EpisodeServer:
         """Wait until all rows may be inserted; see `WaitingTable.insert`."""
         return self.table(task, table).insert(items, timeout=timeout)
 
-    def sample(self, task: str, table: str, count: int, *, timeout: float | None = None) -> tuple[Sample, float]:
+    def sample(
+        self, task: str, table: str, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
+    ) -> tuple[Sample, float]:
         """Wait until `count` items (0: all) may be sampled; see `WaitingTable.sample`."""
-        return self.table(task, table).sample(count, timeout=timeout)
+        return self.table(task, table).sample(count, rng, timeout=timeout)
 
     def try_insert(self, task: str, table: str, items: Columns) -> bool:
         """Insert now or not at all; see `Table.try_insert`."""
         return self.table(task, table).try_insert(items)
 
-    def try_sample(self, task: str, table: str, count: int) -> Sample | None:
-        """Sample now or not at all; see `Table.try_sample`."""
-        return self.table(task, table).try_sample(count)
+    def try_sample(self, task: str, table: str, count: int, rng: np.random.Generator | None = None) -> Sample | None:
+        """Sample now or not at all, with `rng` or from the table's own stream; see `Table.try_sample`."""
+        return self.table(task, table).try_sample(count, rng)
 
     def update_priorities(self, task: str, table: str, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
         """See `Table.update_priorities`."""

@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from ludus.errors import DataError, nearest
-from ludus.types import PolicyRef, Weights
-
-Key: TypeAlias = tuple[int, str]
-"""(population, policy)."""
+from ludus.types import Array, Weights
 
 
 class Durable(Protocol):
-    """Writes weights where they outlive this process. `ref` has its version. When it raises, nothing is announced."""
+    """Writes weights where they outlive this process. When it raises, nothing is announced."""
 
-    def __call__(self, ref: PolicyRef, weights: Weights) -> None: ...
+    def __call__(self, policy: str, version: int, weights: Weights) -> None: ...
 
 
-def in_memory(ref: PolicyRef, weights: Weights) -> None:
-    """A `Durable` that keeps nothing: for runs without a directory."""
+def in_memory(policy: str, version: int, weights: Weights) -> None:
+    """A `Durable` that keeps nothing: for runs without a directory, and policies that a checkpoint holds anyway."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """One version of a policy: `ref` with its version, read-only weights."""
+    """One version of a policy; the weights are read-only."""
 
-    ref: PolicyRef
+    version: int
     weights: Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shelf:
-    """What is announced of one policy; replaced as a whole, so that readers need no lock. versions: oldest first."""
+    """What is announced of one policy; replaced as a whole, so that readers need no lock. snapshots: oldest first, never empty."""
 
-    versions: tuple[Snapshot, ...]
+    snapshots: tuple[Snapshot, ...]
     frozen: bool = False
+
+    @property
+    def newest(self) -> Snapshot:
+        return self.snapshots[-1]
 
 
 class PolicyServer:
-    """Keeps the newest `keep` versions of every policy; a frozen policy keeps its last one for good and takes no more."""
+    """Keeps the newest `keep` versions of every policy, by policy id; a frozen policy keeps its last one and takes no more."""
 
     def __init__(self, durable: Durable = in_memory, *, keep: int = 2) -> None:
         if keep < 1:
@@ -51,127 +51,107 @@ class PolicyServer:
         self._durable = durable
         self._keep = keep
         self._writing = threading.Lock()
-        self._shelves: dict[Key, _Shelf] = {}
+        self._shelves: dict[str, _Shelf] = {}
 
-    def publish(self, ref: PolicyRef, weights: Weights) -> PolicyRef:
-        """Write the weights, then announce them as `ref.version` (None: the next); the ref with its version.
+    def publish(self, policy: str, weights: Weights, version: int) -> None:
+        """Write copies of the weights, then announce them.
 
-        Publishing the same version again with the same weights (a retry) changes nothing. Raises DataError if the version is older
-        than the newest, was published with other weights, or the policy is frozen; whatever `durable` raises, announcing nothing.
+        Publishing the newest version again with the same weights (a retry) changes nothing. Raises DataError if the version is not
+        above the newest otherwise, or the policy is frozen; whatever `durable` raises, and then announces nothing.
         """
         with self._writing:
-            shelf = self._shelves.get(_key(ref))
-            newest = shelf.versions[-1] if shelf else None
-            version = _next(newest) if ref.version is None else ref.version
-            ref = replace(ref, version=version)
-            if newest is not None and version == newest.ref.version and _equal(newest.weights, weights):
-                return newest.ref
-            self._refuse(ref, shelf)
-            snapshot = Snapshot(ref, _read_only(weights))
-            self._durable(ref, snapshot.weights)
-            earlier = shelf.versions if shelf else ()
-            self._shelves[_key(ref)] = _Shelf((*earlier, snapshot)[-self._keep :])
-        return ref
+            shelf = self._shelves.get(policy)
+            earlier: tuple[Snapshot, ...] = ()
+            if shelf is not None:
+                if shelf.newest.version == version and _equal(shelf.newest.weights, weights):
+                    return
+                self._refuse(policy, version, shelf)
+                earlier = shelf.snapshots
+            snapshot = Snapshot(version, _read_only(weights))
+            self._durable(policy, version, snapshot.weights)
+            self._shelves[policy] = _Shelf((*earlier, snapshot)[-self._keep :])
 
-    def restore(self, ref: PolicyRef, weights: Weights, *, frozen: bool) -> None:
-        """Announce what is durable already (read back from a run directory), without writing it again. Replaces what was there."""
-        if ref.version is None:
-            raise DataError(f"policy {ref.policy!r} is restored without a version; give the one that was published.")
+    def restore(self, policy: str, weights: Weights, version: int, *, frozen: bool = False) -> None:
+        """Announce what is durable already (read back from a run directory), without writing it; replaces what was there."""
+        snapshot = Snapshot(version, _read_only(weights))
         with self._writing:
-            self._shelves[_key(ref)] = _Shelf((Snapshot(ref, _read_only(weights)),), frozen)
+            self._shelves[policy] = _Shelf((snapshot,), frozen)
 
-    def freeze(self, ref: PolicyRef) -> PolicyRef:
-        """No more versions of this policy; the ref of its last one, which is the only one kept."""
+    def freeze(self, policy: str) -> int:
+        """No more versions of this policy; the last one, which is the only one kept."""
         with self._writing:
-            last = self._shelf(ref).versions[-1]
-            self._shelves[_key(ref)] = _Shelf((last,), frozen=True)
-        return last.ref
+            last = self._shelf(policy).newest
+            self._shelves[policy] = _Shelf((last,), frozen=True)
+        return last.version
 
-    def frozen(self, ref: PolicyRef) -> bool:
-        """Whether the policy takes no more versions."""
-        return self._shelf(ref).frozen
+    def forget(self, policy: str) -> None:
+        """Drop a policy from memory; its durable copy stays."""
+        with self._writing:
+            self._shelf(policy)
+            del self._shelves[policy]
 
-    def latest(self, ref: PolicyRef) -> PolicyRef:
-        """`ref` (its mode kept) with the newest version of its policy."""
-        return replace(ref, version=self._shelf(ref).versions[-1].ref.version)
+    def get(self, policy: str, version: int | None = None) -> Weights:
+        """Weights of a version (None: the newest). Never waits.
 
-    def get(self, ref: PolicyRef, *, unchanged_since: int | None = None) -> Snapshot | None:
-        """Weights of `ref.version` (None: the newest); None if that is the version `unchanged_since`, which the caller has.
-
-        Never waits. Raises DataError for an unknown policy (with the nearest) or a version that is not kept.
+        Raises DataError for an unknown policy (with the nearest) and for a version that is not kept.
         """
-        shelf = self._shelf(ref)
-        for snapshot in reversed(shelf.versions):
-            if ref.version is None or snapshot.ref.version == ref.version:
-                if snapshot.ref.version == unchanged_since:
-                    return None
-                return Snapshot(replace(ref, version=snapshot.ref.version), snapshot.weights)
-        held = [snapshot.ref.version for snapshot in shelf.versions]
+        shelf = self._shelf(policy)
+        for snapshot in reversed(shelf.snapshots):
+            if version is None or snapshot.version == version:
+                return snapshot.weights
+        held = [snapshot.version for snapshot in shelf.snapshots]
         raise DataError(
-            f"policy {ref.policy!r} of population {ref.population}: version {ref.version} is not kept (kept: {held}). Ask for one of "
-            "these, for the newest (None), or raise `keep`."
+            f"version {version} of policy {policy!r} is not kept (kept: {held}); ask for one of these, or for the newest with None."
         )
 
-    def policies(self) -> tuple[PolicyRef, ...]:
-        """The newest version of every policy, in order of (population, policy)."""
-        return tuple(shelf.versions[-1].ref for _, shelf in sorted(self._shelves.copy().items()))
+    def newest(self, policy: str, *, unchanged_since: int | None = None) -> Snapshot | None:
+        """The newest version with its weights; None if it is still `unchanged_since`, which the caller has. Never waits."""
+        snapshot = self._shelf(policy).newest
+        return None if snapshot.version == unchanged_since else snapshot
 
-    def forget(self, ref: PolicyRef) -> None:
-        """Drop a policy from memory (its durable copy stays). Raises DataError if it is unknown."""
-        with self._writing:
-            self._shelf(ref)
-            del self._shelves[_key(ref)]
+    def latest(self, policy: str) -> int:
+        """The newest version's number."""
+        return self._shelf(policy).newest.version
 
-    def _shelf(self, ref: PolicyRef) -> _Shelf:
-        shelf = self._shelves.get(_key(ref))
+    def frozen(self, policy: str) -> bool:
+        """Whether the policy takes no more versions."""
+        return self._shelf(policy).frozen
+
+    def policies(self) -> tuple[str, ...]:
+        """Every policy that has a version, sorted."""
+        return tuple(sorted(self._shelves.copy()))
+
+    def _shelf(self, policy: str) -> _Shelf:
+        shelf = self._shelves.get(policy)
         if shelf is None:
-            known = [policy for population, policy in list(self._shelves) if population == ref.population]
             raise DataError(
-                f"population {ref.population} has no published policy {ref.policy!r}{nearest(ref.policy, known)}. Publish it first."
+                f"no policy {policy!r} is published here{nearest(policy, self._shelves.copy())}. Publish it first."
             )
         return shelf
 
-    def _refuse(self, ref: PolicyRef, shelf: _Shelf | None) -> None:
-        if shelf is None:
-            return
-        newest = shelf.versions[-1].ref.version
+    def _refuse(self, policy: str, version: int, shelf: _Shelf) -> None:
+        newest = shelf.newest.version
         if shelf.frozen:
             raise DataError(
-                f"policy {ref.policy!r} is frozen at version {newest}; train a new policy instead of publishing to it."
+                f"policy {policy!r} is frozen at version {newest}; train a new policy instead of publishing to it."
             )
-        assert ref.version is not None
-        assert newest is not None
-        if ref.version <= newest:
+        if version <= newest:
             raise DataError(
-                f"policy {ref.policy!r}: version {ref.version} comes after version {newest}; versions only go up, and one version "
-                f"has one set of weights. Publish {newest + 1} or more."
+                f"policy {policy!r}: version {version} comes after version {newest}. Versions only go up, and one version has one set "
+                f"of weights: publish {newest + 1} or more."
             )
-
-
-def _key(ref: PolicyRef) -> Key:
-    return ref.population, ref.policy
-
-
-def _next(newest: Snapshot | None) -> int:
-    if newest is None:
-        return 0
-    assert newest.ref.version is not None
-    return newest.ref.version + 1
 
 
 def _equal(ours: Weights, theirs: Weights) -> bool:
     """Bit for bit, so NaN equals itself."""
-    return ours.keys() == theirs.keys() and all(
-        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-        for a, b in ((ours[name], np.asarray(theirs[name])) for name in ours)
-    )
+    pairs = ((ours[name], np.asarray(theirs[name])) for name in ours if name in theirs)
+    same = all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+    return same and ours.keys() == theirs.keys()
 
 
 def _read_only(weights: Weights) -> Weights:
     """Copies that nobody can write to."""
-    copies: dict[str, np.ndarray] = {}
-    for name, array in weights.items():
-        copies[name] = np.array(array, order="C")
-        copies[name].flags.writeable = False
-    frozen: Mapping[str, np.ndarray] = copies
-    return frozen
+    copies: dict[str, Array] = {name: np.array(array, order="C") for name, array in weights.items()}
+    for array in copies.values():
+        array.flags.writeable = False
+    return copies

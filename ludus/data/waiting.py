@@ -37,9 +37,13 @@ class WaitingTable:
         """
         return self._wait("insert", lambda: self._table.try_insert(items) or None, timeout)[1]
 
-    def sample(self, count: int, *, timeout: float | None = None) -> tuple[Sample, float]:
-        """`count` items (0: all it holds) as soon as that is allowed, and the seconds that it waited. Raises like `insert`."""
-        return self._wait("sample", lambda: self._table.try_sample(count, self._rng), timeout)
+    def sample(
+        self, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
+    ) -> tuple[Sample, float]:
+        """`count` items (0: all it holds) as soon as that is allowed, and the seconds that it waited; drawn with `rng`, or from this
+        table's own stream. Raises like `insert`."""
+        rng = self._rng if rng is None else rng
+        return self._wait("sample", lambda: self._table.try_sample(count, rng), timeout)
 
     def try_insert(self, items: Columns) -> bool:
         """Like `Table.try_insert`."""
@@ -48,10 +52,10 @@ class WaitingTable:
             self._changed.notify_all()
             return done
 
-    def try_sample(self, count: int) -> Sample | None:
-        """Like `Table.try_sample`, from this table's own stream."""
+    def try_sample(self, count: int, rng: np.random.Generator | None = None) -> Sample | None:
+        """Like `Table.try_sample`; without `rng` from this table's own stream."""
         with self._changed:
-            sample = self._table.try_sample(count, self._rng)
+            sample = self._table.try_sample(count, self._rng if rng is None else rng)
             self._changed.notify_all()
             return sample
 
