@@ -91,7 +91,7 @@ class Nash:
 
 def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The last strategies, padded with zeros for new policies; None if they cannot belong to this game."""
-    if warm is None or len(warm) != 2:
+    if not isinstance(warm, tuple | list) or len(warm) != 2:
         return None
     sides = []
     for strategy, size in zip(warm, shape, strict=True):
