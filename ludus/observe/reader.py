@@ -17,6 +17,7 @@ import numpy as np
 from ludus.errors import RunError
 from ludus.observe import payoff_view
 from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
+from ludus.observe.lock import is_running
 from ludus.observe.migrations import migrate, version_of
 from ludus.observe.records import Checkpoint, Event, PayoffCells, Rating, Series, StoredMatch, StoredPolicy, StoredTask
 from ludus.observe.schema import FILE, VERSION
@@ -253,3 +254,12 @@ def _match(row: tuple[Any, ...]) -> StoredMatch:
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else value  # SQLite keeps NaN as NULL
+
+
+def run_state(run_dir: Path, summary: RunSummary | None) -> str:
+    """ "running", "finished" (a stopper or the schedule ended it), "stopped" (the user did) or "interrupted" (it died)."""
+    if is_running(run_dir):
+        return "running"
+    if summary is None:
+        return "interrupted"
+    return "finished" if summary.complete else "stopped"

@@ -1,0 +1,271 @@
+"""What the report shows, computed from the database alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import RunError
+from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
+from ludus.observe.reader import Reader, run_state
+from ludus.observe.records import Event, Rating, StoredPolicy
+from ludus.population.payoffs import Payoffs
+
+Number = float | None
+MAX_POINTS = 600  # along an axis of generations
+MAX_LAYERS = 32  # policies of a stacked area that are drawn one by one
+MAX_CELLS = 400  # along an axis of a heat map
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """One entry per generation. nash_conv: empty if it was never computed. gains: [P][generations]. exact: no entry is a bound."""
+
+    generation: list[int]
+    seconds: list[float]
+    episodes: list[int]
+    nash_conv: list[Number]
+    gains: list[list[Number]]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Mean return of player `of`; rows and columns are two players' policies, the other players mix by their last meta-strategy."""
+
+    of: int
+    row_player: int
+    column_player: int
+    rows: list[str]
+    columns: list[str]
+    values: list[list[Number]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One policy's probability per generation. place: age of the policy in [0, 1], for its colour; None: many small ones."""
+
+    label: str
+    place: Number
+    values: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    player: int
+    generation: list[int]
+    layers: list[Layer]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """mean: return against the last meta-strategy of the other players."""
+
+    policy: str
+    generation: int
+    start: str
+    mean: Number
+    rating: Number
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A population, best mean first. players: who draw from it."""
+
+    population: int
+    players: list[int]
+    rows: list[Ranked]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    time: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    info: RunInfo
+    state: str
+    summary: RunSummary | None
+    convergence: Convergence
+    heat_maps: list[HeatMap]
+    strategies: list[Strategy]
+    rankings: list[Ranking]
+    notes: list[Note]
+
+
+def collect(reader: Reader) -> ReportData:
+    """Everything that the report shows. Raises RunError if the database is damaged."""
+    info, summary = reader.info(), reader.summary()
+    records, policies, payoffs = reader.generations(), reader.policies(), reader.payoffs()
+    if records and len(records[-1].marginals) != info.players:
+        raise RunError(f"the database of {str(reader.run_dir)!r} holds a generation of another number of players.")
+    marginals = _last_marginals(records, payoffs.sizes)
+    names = _names(info, policies)
+    return ReportData(
+        info=info,
+        state=run_state(reader.run_dir, summary),
+        summary=summary,
+        convergence=_convergence(info, records),
+        heat_maps=_heat_maps(info, payoffs, marginals, names),
+        strategies=_strategies(records, names),
+        rankings=_rankings(info, policies, payoffs, marginals, reader.ratings()),
+        notes=[_note(event) for event in reader.events() if event.level != "info"],
+    )
+
+
+def _names(info: RunInfo, policies: Sequence[StoredPolicy]) -> list[list[str]]:
+    """[P][policies of the player] ids."""
+    return [
+        [stored.record.ref.policy for stored in policies if stored.record.ref.population == population]
+        for population in info.population
+    ]
+
+
+def _last_marginals(records: Sequence[GenerationRecord], sizes: tuple[int, ...]) -> list[NDArray[np.float64]]:
+    """Padded with zeros for policies that came after the last generation was solved; zeros if there was none."""
+    last = [np.zeros(size) for size in sizes]
+    if records:
+        for row, marginal in zip(last, records[-1].marginals, strict=True):
+            row[: len(marginal)] = marginal[: len(row)]
+    return last
+
+
+def _convergence(info: RunInfo, records: Sequence[GenerationRecord]) -> Convergence:
+    kept = thin(records, MAX_POINTS)
+    known = any(record.nash_conv is not None for record in kept)
+    gains = [
+        [_finite(record.gains[player]) if player < len(record.gains) else None for record in kept]
+        for player in range(info.players)
+    ]
+    return Convergence(
+        generation=[record.number for record in kept],
+        seconds=[round(record.seconds, 3) for record in kept],
+        episodes=[record.episodes for record in kept],
+        nash_conv=[_finite(record.nash_conv) for record in kept] if known else [],
+        gains=gains if known else [],
+        exact=all(record.exact for record in kept),
+    )
+
+
+def _heat_maps(
+    info: RunInfo, payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]], names: list[list[str]]
+) -> list[HeatMap]:
+    if min(payoffs.sizes, default=0) == 0:
+        return []
+    maps = []
+    for row, column in combinations(range(info.players), 2):
+        owners = (row,) if info.zero_sum and info.players == 2 else (row, column)
+        for of in owners:
+            keep = (slice(-MAX_CELLS, None),) * 2  # the newest, if there are too many
+            values = against(payoffs.mean[of], marginals, keep=(row, column))[keep]
+            label = (names[row][keep[0]], names[column][keep[1]])
+            maps.append(HeatMap(of, row, column, *label, [[_finite(cell) for cell in line] for line in values]))
+    return maps
+
+
+def against(
+    mean: NDArray[np.float64], marginals: Sequence[NDArray[np.float64]], *, keep: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Expectation of `mean` [n_0, …] over the marginals of all axes but `keep` (in rising order). NaN where a hole has weight."""
+    result = mean
+    for axis in reversed(range(mean.ndim)):
+        if axis in keep:
+            continue
+        support = np.flatnonzero(marginals[axis])
+        if len(support) == 0:
+            return np.full([n for k, n in enumerate(mean.shape) if k in keep], np.nan)
+        result = np.tensordot(result.take(support, axis=axis), marginals[axis][support], axes=(axis, 0))
+    return result
+
+
+def _strategies(records: Sequence[GenerationRecord], names: list[list[str]]) -> list[Strategy]:
+    kept = thin(records, MAX_POINTS)
+    if not kept:
+        return []
+    generation = [record.number for record in kept]
+    return [Strategy(player, generation, _layers(kept, player, names[player])) for player in range(len(names))]
+
+
+def _layers(records: Sequence[GenerationRecord], player: int, names: list[str]) -> list[Layer]:
+    size = max(len(record.marginals[player]) for record in records)
+    mass = np.zeros((len(records), size))
+    for k, record in enumerate(records):
+        mass[k, : len(record.marginals[player])] = record.marginals[player]
+    total = mass.sum(axis=0)
+    shown = np.sort(np.argsort(-total, kind="stable")[:MAX_LAYERS])
+    layers = [
+        Layer(names[k] if k < len(names) else f"#{k}", k / max(1, size - 1), np.round(mass[:, k], 6).tolist())
+        for k in shown
+        if total[k] > 0
+    ]
+    rest = np.delete(mass, shown, axis=1).sum(axis=1)
+    if rest.any():
+        layers.insert(0, Layer("all others", None, np.round(rest, 6).tolist()))
+    return layers
+
+
+def _rankings(
+    info: RunInfo,
+    policies: Sequence[StoredPolicy],
+    payoffs: Payoffs,
+    marginals: Sequence[NDArray[np.float64]],
+    ratings: Sequence[Rating],
+) -> list[Ranking]:
+    # Later generations come last in the database, so the newest rating of a policy wins.
+    rating = {
+        (entry.population, entry.policy): entry.rating for entry in sorted(ratings, key=lambda entry: entry.generation)
+    }
+    return [
+        _ranking(population, info, policies, payoffs, marginals, rating) for population in sorted(set(info.population))
+    ]
+
+
+def _ranking(
+    population: int,
+    info: RunInfo,
+    policies: Sequence[StoredPolicy],
+    payoffs: Payoffs,
+    marginals: Sequence[NDArray[np.float64]],
+    rating: dict[tuple[int, str], float],
+) -> Ranking:
+    players = [player for player, own in enumerate(info.population) if own == population]
+    members = [stored.record for stored in policies if stored.record.ref.population == population]
+    mean = np.mean([against(payoffs.mean[p], marginals, keep=(p,)) for p in players], axis=0) if members else []
+    probability = np.mean([marginals[p] for p in players], axis=0)
+    rows = [
+        Ranked(
+            policy=member.ref.policy,
+            generation=member.lineage.generation,
+            start=member.lineage.start,
+            mean=_finite(mean[k]),
+            rating=_finite(rating.get((population, member.ref.policy))),
+            probability=float(probability[k]),
+        )
+        for k, member in enumerate(members)
+    ]
+    rows.sort(key=lambda row: -np.inf if row.mean is None else row.mean, reverse=True)
+    return Ranking(population, players, rows)
+
+
+def thin(records: Sequence[GenerationRecord], limit: int) -> list[GenerationRecord]:
+    """At most `limit` of them, evenly spread, first and last included."""
+    if len(records) <= limit:
+        return list(records)
+    return [records[k] for k in np.unique(np.linspace(0, len(records) - 1, limit).round().astype(int))]
+
+
+def _note(event: Event) -> Note:
+    return Note(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.time)), event.level, f"{event.kind}: {event.text}")
+
+
+def _finite(value: float | None) -> Number:
+    return None if value is None or not np.isfinite(value) else float(f"{value:.6g}")
