@@ -20,11 +20,11 @@ from ludus.types import PolicySpec, Weights
 FORMAT = 1
 
 
-def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights) -> str:
+def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True) -> str:
     """Writes a policy and returns the SHA-256 of the file, in hexadecimal; equal policies give equal bytes.
 
-    Written beside `path`, flushed to the disk and renamed, so that a kill leaves the old file or the new one. Raises PolicyError if the
-    weights do not fit the spec, or hold NaN or infinities.
+    Written beside `path`, flushed to the disk and renamed, so that a kill leaves the old file or the new one; sync=False leaves the
+    flushing to the caller. Raises PolicyError if the weights do not fit the spec, or hold NaN or infinities.
     """
     build_policy(spec, weights)
     header = json.dumps({"format": FORMAT, "kind": spec.kind, "config": dict(spec.config)}, sort_keys=True)
@@ -35,12 +35,14 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
     try:
         with open(aside, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    if sync:
+        _sync_folder(target.parent)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,16 +14,6 @@ from ludus.policies.checks import choice, fitted, integer, widths
 from ludus.policies.mlp import ACTIVATIONS, Layer, Layout, as_rows, flatten, forward, split
 from ludus.policies.sampling import draw, masked_softmax, one_hot_best
 from ludus.types import Act, Array, PolicySpec, Weights
-
-Value = Literal["shared", "separate", "none"]
-
-
-def mlp_spec(
-    *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "tanh", value: Value = "shared"
-) -> PolicySpec:
-    """The spec of an `MLPPolicy`; `inputs` is the number of entries of one observation."""
-    config = {"inputs": inputs, "actions": actions, "hidden": list(hidden), "activation": activation, "value": value}
-    return PolicySpec("mlp", config)
 
 
 def layouts(spec: PolicySpec) -> dict[str, Layout]:

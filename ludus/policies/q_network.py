@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,20 +15,6 @@ from ludus.policies.checks import choice, fitted, integer, widths
 from ludus.policies.mlp import ACTIVATIONS, Layout, as_rows, flatten, forward, split
 from ludus.policies.sampling import one_hot_best
 from ludus.types import Array, PolicySpec, Weights
-
-
-def q_spec(
-    *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "relu", dueling: bool = False
-) -> PolicySpec:
-    """The spec of a `QPolicy`; `inputs` is the number of entries of one observation."""
-    config = {
-        "inputs": inputs,
-        "actions": actions,
-        "hidden": list(hidden),
-        "activation": activation,
-        "dueling": dueling,
-    }
-    return PolicySpec("q_network", config)
 
 
 def q_layout(spec: PolicySpec) -> Layout:

@@ -16,11 +16,6 @@ from ludus.policies.sampling import draw, masked_softmax, one_hot_best
 from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 
-def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
-    """The spec of a `GRUPolicy`."""
-    return PolicySpec("gru", {"inputs": inputs, "actions": actions, "hidden": hidden})
-
-
 def shapes(spec: PolicySpec) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the weights; the three gates (reset, update, candidate) lie side by side."""
     inputs, actions, hidden = integer(spec, "inputs"), integer(spec, "actions"), integer(spec, "hidden")

@@ -55,14 +55,3 @@ class TabularPolicy(CategoricalPolicy):
 
     def weights(self) -> Weights:
         return {"probs": self.probs.copy()}
-
-
-def tabular_spec(enumeration: Enumeration, seats: tuple[int, ...]) -> PolicySpec:
-    """The spec of a table that covers the ids of all `seats` (and of the seats between them)."""
-    first = enumeration.offset[min(seats)]
-    return PolicySpec("tabular", {"offset": int(first), "actions": int(enumeration.mask.shape[1])})
-
-
-def covered(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
-    """The ids that `tabular_spec(enumeration, seats)` covers."""
-    return slice(enumeration.offset[min(seats)], enumeration.offset[max(seats) + 1])

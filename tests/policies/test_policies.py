@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from ludus.errors import PolicyError, UnknownName
-from ludus.policies.network import MLPPolicy, initial_weights, mlp_spec
-from ludus.policies.q_network import QPolicy, action_values, q_spec
+from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
-from ludus.policies.recurrent import GRUPolicy, gru_spec
+from ludus.policies.recurrent import GRUPolicy
 from ludus.policies.recurrent import initial_weights as gru_initial
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
+from ludus.policies.specs import gru_spec, mlp_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.testing.policy import check_policy
 from ludus.types import Enumeration, PolicySpec

@@ -9,7 +9,8 @@ from safetensors.numpy import save
 from ludus.errors import PolicyError
 from ludus.policies import file as policy_file
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.network import initial_weights, mlp_spec
+from ludus.policies.network import initial_weights
+from ludus.policies.specs import mlp_spec
 from ludus.types import PolicySpec
 
 SPEC = mlp_spec(inputs=3, actions=2, hidden=(4,))

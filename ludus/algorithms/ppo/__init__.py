@@ -1,0 +1,5 @@
+"""Proximal policy optimisation."""
+
+from ludus.algorithms.ppo.config import PPO
+
+__all__ = ["PPO"]

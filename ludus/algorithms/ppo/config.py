@@ -1,0 +1,71 @@
+"""PPO's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import discrete
+from ludus.config import Config
+from ludus.data.base import ItemUnit, TableSpec
+from ludus.policies.specs import mlp_spec
+from ludus.types import EnvSpec, PolicySpec, Weights
+
+TABLE = "rollouts"
+
+
+class PPO(Config):
+    """Proximal policy optimisation (Schulman et al. 2017) with masked discrete actions; see the README beside this file."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    value_network: Literal["shared", "separate"] = "shared"
+
+    batch: int = Field(default=2000, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "episodes"
+    epochs: int = Field(default=20, ge=1)
+    minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
+    max_lag: int | None = Field(default=None, ge=0)
+    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+
+    learning_rate: Scheduled = Schedule(start=3e-3, end=3e-4)
+    entropy: Scheduled = Schedule(start=0.01, end=0.0)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip: float = Field(default=0.2, gt=0)
+    clip_value: float | None = Field(default=None, gt=0)
+    value_coefficient: float = Field(default=0.5, ge=0)
+    max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
+    target_kl: float | None = Field(default=None, gt=0)
+    normalise_advantages: bool = True
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete."""
+        for player in range(env.num_players):
+            discrete(env, (player,), algorithm="PPO")
+
+    def collect(self) -> Collect:
+        return Collect(self.batch_unit, self.batch)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        inputs, actions = discrete(env, seats, algorithm="PPO")
+        return mlp_spec(
+            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.algorithms.ppo.learner import PPOLearner  # a scenario can be read without loading torch
+
+        return PPOLearner(self, context, start)

@@ -1,0 +1,51 @@
+"""Numbers that change over a training task."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ludus.config import Config
+
+
+class Schedule(Config):
+    """From `start` to `end` over the first `over` of the training budget, then constant.
+
+    `shape`: linear, exponential (both ends positive), cosine, or step (`start` until `over`, then `end`). Follows the learner's own
+    count of collected episodes or decisions (whichever its `Collect` counts) over `LearnerContext.total`; with no total it stays
+    at `start`. In a scenario a plain number stands for a constant.
+    """
+
+    start: float = Field(ge=0, allow_inf_nan=False)
+    end: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # None: constant
+    shape: Literal["linear", "exponential", "cosine", "step"] = "linear"
+    over: float = Field(default=1.0, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Schedule:
+        if self.shape == "exponential" and self.end is not None and min(self.start, self.end) <= 0:
+            raise ValueError("an exponential schedule needs a positive start and end; use shape=linear to reach 0")
+        return self
+
+    def at(self, progress: float) -> float:
+        """The value at `progress` of the budget, 0 to 1."""
+        if self.end is None:
+            return self.start
+        x = min(max(progress / self.over, 0.0), 1.0)
+        if self.shape == "step":
+            return self.end if x >= 1.0 else self.start
+        if self.shape == "exponential":
+            return float(self.start * (self.end / self.start) ** x)
+        if self.shape == "cosine":
+            x = 0.5 * (1.0 - math.cos(math.pi * x))
+        return self.start + (self.end - self.start) * x
+
+
+def _constant(value: Any) -> Any:
+    return {"start": value} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+Scheduled = Annotated[Schedule, BeforeValidator(_constant)]
+"""A field that takes a number or a `Schedule`."""
