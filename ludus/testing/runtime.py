@@ -1,0 +1,163 @@
+"""The contract of a runtime, as checks. Factories and parts are importable, so that other processes can make them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ludus.errors import DataError, RunError
+from ludus.runtime.base import Runtime
+from ludus.types import Array
+
+MakeRuntime = Callable[[], Runtime]
+
+
+class Tally:
+    """A part with state. `spec` is what it starts from."""
+
+    def __init__(self, spec: int) -> None:
+        self.total = spec
+
+    def add(self, amount: int, times: int = 1) -> int:
+        self.total += amount * times
+        return self.total
+
+    def fail(self, message: str) -> None:
+        raise DataError(message)
+
+    def double(self, array: Array) -> Array:
+        return array * 2
+
+    def slow(self, seconds: float) -> float:
+        """Stands for a long computation."""
+        time.sleep(seconds)
+        return seconds
+
+
+def broken(spec: str) -> Tally:
+    """A factory that raises."""
+    raise DataError(spec)
+
+
+def check_runtime(make: MakeRuntime) -> None:
+    """Raises AssertionError, saying what is wrong, unless runtimes that `make` gives keep the `Runtime` contract.
+
+    - The part that `spawn` makes keeps its state between calls, which run in the order they were made.
+    - `call` raises nothing that the part raises; `get` does, every time, with its type and message, and the part lives on.
+      A factory that raises does so in `get` of the first call at the latest.
+    - A value is passed as it is or as an equal copy; arrays that arrive must not be written to.
+    - `wait` splits the references it was given, in their order, and obeys `at_least` and `timeout`; `get` raises TimeoutError.
+    - `restarts` allows for a part whose process dies; an exception of a method is no death and costs none.
+    - `stop` twice is harmless; `get` of a call to a stopped part raises RunError, and `call` of it does not raise.
+    - A closed runtime refuses everything but `close` with RunError.
+    """
+    for check in (_check_calls, _check_errors, _check_values, _check_wait, _check_stop, _check_close):
+        runtime = make()
+        assert isinstance(runtime, Runtime), "it lacks a method of ludus.runtime.base.Runtime"
+        try:
+            check(runtime)
+        finally:
+            runtime.close()
+
+
+def _check_calls(runtime: Runtime) -> None:
+    a, b = runtime.spawn(Tally, 10), runtime.spawn(Tally, 20, resources={"num_cpus": 0.1}, restarts=1)
+    refs = [runtime.call(a, "add", k) for k in (1, 2, 3)]
+    other = runtime.call(b, "add", 5, 2)
+    answers = [runtime.get(ref) for ref in refs]
+    assert answers == [11, 13, 16], (
+        f"three calls in order gave {answers}, expected [11, 13, 16]: state or order was lost"
+    )
+    assert runtime.get(other) == 30, "two parts of one factory share their state, or an argument was lost"
+    assert runtime.get(refs[0]) == 11, "get of the same reference a second time gave another value"
+
+
+def _check_errors(runtime: Runtime) -> None:
+    part = runtime.spawn(Tally, 0, restarts=0)
+    ref = runtime.call(part, "fail", "the reason")
+    for _ in range(2):
+        _expect(DataError, lambda: runtime.get(ref), "get of a failed call", message="the reason")
+    assert runtime.get(runtime.call(part, "add", 4)) == 4, "a part was lost after one of its methods raised"
+    _expect(AttributeError, lambda: runtime.get(runtime.call(part, "no_such_method")), "a call of an unknown method")
+
+    def spawn_and_call() -> Any:
+        return runtime.get(runtime.call(runtime.spawn(broken, "no such thing"), "add", 1))
+
+    _expect(DataError, spawn_and_call, "a factory that raises", message="no such thing")
+
+
+def _check_values(runtime: Runtime) -> None:
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    value = {"array": array, "name": "x", "nested": [1, 2.5, None]}
+    back = runtime.get(runtime.put(value))
+    assert back["name"] == "x", "put and get changed a string"
+    assert back["nested"] == [1, 2.5, None], "put and get changed a list"
+    assert back["array"].dtype == np.int16, "put and get changed a dtype"
+    assert np.array_equal(back["array"], array), "put and get changed an array"
+    part = runtime.spawn(Tally, 0)
+    doubled = runtime.get(runtime.call(part, "double", array))
+    assert np.array_equal(doubled, array * 2), "an array changed on its way to a part or back"
+    assert array.max() == 5, "an argument of a call was written to"
+
+
+def _check_wait(runtime: Runtime) -> None:
+    parts = [runtime.spawn(Tally, 0) for _ in range(3)]
+    refs = [runtime.call(part, "add", k) for k, part in enumerate(parts)]
+    done, pending = runtime.wait(refs, at_least=3)
+    assert done == refs, "wait for all did not give all of them as done, in the order given"
+    assert not pending, "wait for all left some pending"
+    begin = time.monotonic()
+    slow = runtime.call(parts[0], "slow", 0.3)
+    done, pending = runtime.wait([slow, refs[1]], at_least=1, timeout=60)
+    assert refs[1] in done, "wait did not see that a finished call is done"
+    assert sorted(map(id, done + pending)) == sorted(map(id, [slow, refs[1]])), "wait lost or invented a reference"
+    runtime.wait([slow], at_least=1, timeout=0.01)
+    assert time.monotonic() - begin < 30, "wait went far past its timeout"
+    try:
+        assert runtime.get(slow, timeout=0.001) == 0.3, "get gave another value than the call"
+    except TimeoutError:
+        assert runtime.get(slow, timeout=60) == 0.3, "after a TimeoutError get must still give the value"
+    assert runtime.wait([], at_least=0) == ([], []), "waiting for nothing must give ([], [])"
+    _expect(RunError, lambda: runtime.wait(refs, at_least=4, timeout=1), "wait for 4 of 3 references")
+
+
+def _check_stop(runtime: Runtime) -> None:
+    stopped, other = runtime.spawn(Tally, 1), runtime.spawn(Tally, 2)
+    runtime.get(runtime.call(stopped, "add", 1))
+    runtime.stop(stopped)
+    runtime.stop(stopped)
+    ref = runtime.call(stopped, "add", 1)
+    _expect(RunError, lambda: runtime.get(ref, timeout=60), "get of a call to a stopped part")
+    assert runtime.get(runtime.call(other, "add", 1)) == 3, "stopping one part stopped another"
+
+
+def _check_close(runtime: Runtime) -> None:
+    part = runtime.spawn(Tally, 0)
+    ref = runtime.put(1)
+    runtime.close()
+    runtime.close()
+    calls: dict[str, Callable[[], Any]] = {
+        "spawn": lambda: runtime.spawn(Tally, 0),
+        "call": lambda: runtime.call(part, "add", 1),
+        "wait": lambda: runtime.wait([ref]),
+        "put": lambda: runtime.put(1),
+        "get": lambda: runtime.get(ref),
+        "stop": lambda: runtime.stop(part),
+    }
+    for name, call in calls.items():
+        _expect(RunError, call, f"{name} of a closed runtime")
+
+
+def _expect(kind: type[Exception], call: Callable[[], Any], what: str, message: str = "") -> None:
+    try:
+        call()
+    except Exception as error:
+        if isinstance(error, kind) and message in str(error):
+            return
+        raise AssertionError(
+            f"{what} raised {type(error).__name__} ({error}), expected {kind.__name__} with the message {message!r}"
+        ) from error
+    raise AssertionError(f"{what} did not raise {kind.__name__}")

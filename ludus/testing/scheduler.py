@@ -1,0 +1,274 @@
+"""The contract of a scheduler, as checks: it is driven to its end with invented results, several times, and must not notice how."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.population.payoffs import Payoffs
+from ludus.schedulers.base import Scheduler, View
+from ludus.types import (
+    Evaluated,
+    EvaluationTask,
+    Exploitability,
+    Match,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    State,
+    Task,
+    TaskResult,
+    Trained,
+    TrainingTask,
+)
+
+MakeScheduler = Callable[[], Scheduler]
+
+
+def check_scheduler(
+    make: MakeScheduler, *, population: tuple[int, ...] = (0, 1), initial: int = 1, max_tasks: int = 1000
+) -> None:
+    """Raises AssertionError, saying what is wrong, unless schedulers that `make` gives keep the `Scheduler` contract.
+
+    - It ends: within `max_tasks` answered tasks, `next_tasks` gives nothing while nothing is out, and goes on giving nothing.
+    - It never gives more than `free` tasks; asked with `free` 0 it gives none and nothing changes.
+    - Its tasks are well formed: new ids, seats of its population, opponents that are in the view, profiles inside the payoff table.
+    - Deterministic: the same results in the same order give the same tasks, for 1 and for 4 tasks in flight.
+    - A result that is given twice counts once.
+    - Saved anywhere and loaded into a new one (through what a checkpoint can hold), it goes on the same; tasks that were out and not
+      answered are given out again.
+    - Results that come in another order than their tasks do not keep it from ending.
+
+    population: [P] index of each player's population. initial: policies of each population at the start. The invented payoffs
+    are zero-sum, and symmetric where players share a population.
+    """
+
+    def drive(free: int, **options: Any) -> list[object]:
+        return _Drive(make, _World(population, initial), free, max_tasks, **options).run()
+
+    for free in (1, 4):
+        expected = drive(free)
+        assert expected, "it ended without giving any task"
+        assert drive(free) == expected, f"not deterministic: two runs with {free} tasks in flight gave different tasks"
+        assert drive(free, twice=True) == expected, "a result that was given twice did not count once"
+        assert drive(free, idle=True) == expected, "next_tasks with free=0 changed what it gave later"
+        for when in ("asked", "answered"):
+            for step in _spread(len(expected)):
+                again = drive(free, restart=(when, step))
+                assert again == expected, (
+                    f"saved and loaded after {step} results ({when}, {free} in flight), it went on with other tasks:\n"
+                    f"{_difference(expected, again)}"
+                )
+    drive(4, newest_first=True)
+
+
+class _Drive:
+    """One run from start to end."""
+
+    def __init__(
+        self,
+        make: MakeScheduler,
+        world: _World,
+        free: int,
+        max_tasks: int,
+        *,
+        twice: bool = False,
+        idle: bool = False,
+        newest_first: bool = False,
+        restart: tuple[str, int] | None = None,
+    ) -> None:
+        self.make, self.world, self.free, self.max_tasks = make, world, free, max_tasks
+        self.twice, self.idle, self.newest_first, self.restart = twice, idle, newest_first, restart
+        self.scheduler = make()
+        assert isinstance(self.scheduler, Scheduler), "it lacks a method of ludus.schedulers.base.Scheduler"
+        self.out: list[Task] = []
+        self.answered: dict[str, object] = {}
+
+    def run(self) -> list[object]:
+        """The tasks in the order that they were answered in, in a form that can be compared."""
+        while self._ask():
+            self._maybe_restart("asked")
+            if not self.out:
+                continue  # a new scheduler gives them out again
+            task = self.out.pop(-1 if self.newest_first else 0)
+            result = self.world.answer(task)
+            self.world.record(result)
+            for _ in range(2 if self.twice else 1):
+                self.scheduler.on_result(result, self.world.view())
+            self.answered[task.id] = _plain(task)
+            assert len(self.answered) <= self.max_tasks, f"it has not ended after {self.max_tasks} tasks"
+            self._maybe_restart("answered")
+        assert not self.scheduler.next_tasks(self.world.view(), self.free), "it gave tasks again after it had ended"
+        return list(self.answered.values())
+
+    def _ask(self) -> bool:
+        """Whether any task is out."""
+        view = self.world.view()
+        if self.idle:
+            assert not self.scheduler.next_tasks(view, 0), "it gave tasks with free=0"
+        free = self.free - len(self.out)
+        tasks = self.scheduler.next_tasks(view, free)
+        assert len(tasks) <= free, f"it gave {len(tasks)} tasks where {free} were free"
+        for task in tasks:
+            assert task.id not in self.answered, f"task {task.id!r} was given out again after it was answered"
+            assert task.id not in {t.id for t in self.out}, f"task {task.id!r} was given out twice"
+            _check_task(task, view)
+            self.out.append(task)
+        return bool(self.out)
+
+    def _maybe_restart(self, when: Literal["asked", "answered"]) -> None:
+        if self.restart != (when, len(self.answered)):
+            return
+        self.restart = None
+        state = _through_checkpoint(self.scheduler.state_dict())
+        self.scheduler = self.make()
+        self.scheduler.load_state_dict(state)
+        self.out = []
+
+
+class _World:
+    """Populations and payoffs that answer every task at once, from a hash of who plays."""
+
+    def __init__(self, population: tuple[int, ...], initial: int) -> None:
+        self.population = population
+        self.policies = [[PolicyRef(k, f"{k}-{-i}") for i in range(initial)] for k in sorted(set(population))]
+        self.known: set[tuple[int, ...]] = set()
+        self.recorded: set[str] = set()
+
+    def view(self) -> View:
+        sizes = tuple(len(self.policies[k]) for k in self.population)
+        players = len(sizes)
+        mean = np.full((players, *sizes), np.nan)
+        for profile in self.known:
+            mean.reshape(players, -1)[:, np.ravel_multi_index(profile, sizes)] = self.value(profile)
+        exact = ~np.isnan(mean[0])
+        payoffs = Payoffs(
+            mean=mean,
+            count=np.zeros(sizes, np.int64),
+            m2=np.zeros_like(mean),
+            exact=exact,
+            utility_range=((-1.0, 1.0),) * players,
+            population=self.population,
+            zero_sum=True,
+        )
+        return View(tuple(tuple(refs) for refs in self.policies), payoffs)
+
+    def value(self, profile: Sequence[int]) -> NDArray[np.float64]:
+        """float64[P], summing to 0; it depends on one's own policy and on the set of the others'."""
+        names = [self.policies[k][i].policy for k, i in zip(self.population, profile, strict=True)]
+        raw = [seeding.key(0, name, *sorted(names[:p] + names[p + 1 :])) / 2**64 for p, name in enumerate(names)]
+        values: NDArray[np.float64] = np.array(raw) - np.mean(raw)
+        return values
+
+    def answer(self, task: Task) -> TaskResult:
+        if isinstance(task, TrainingTask):
+            ref = PolicyRef(task.population, task.policy)
+            return Trained(task, ref, PolicySpec("random"), {}, {"return": 0.0}, {"episodes": 1})
+        if task.solution is not None:
+            players = len(self.population)
+            return Evaluated(task, exploitability=Exploitability(np.full(players, 0.1), np.zeros(players)))
+        profiles = task.profiles or tuple(itertools.product(*(range(len(self.policies[k])) for k in self.population)))
+        return Evaluated(task, tuple(self._match(task.id, profile) for profile in profiles))
+
+    def _match(self, task: str, profile: tuple[int, ...]) -> Match:
+        seats = tuple(self.policies[k][i] for k, i in zip(self.population, profile, strict=True))
+        mean = self.value(profile)
+        return Match(f"{task}/{profile}", profile, seats, 0, mean, np.zeros_like(mean), exact=True)
+
+    def record(self, result: TaskResult) -> None:
+        if result.task.id in self.recorded:
+            return
+        self.recorded.add(result.task.id)
+        if isinstance(result, Trained):
+            self.policies[result.ref.population].append(result.ref)
+        else:
+            self.known |= {match.profile for match in result.matches}
+
+
+def _check_task(task: Task, view: View) -> None:
+    sizes, population = view.payoffs.sizes, view.payoffs.population
+    if isinstance(task, EvaluationTask):
+        for profile in task.profiles:
+            inside = len(profile) == len(sizes) and all(0 <= i < n for i, n in zip(profile, sizes, strict=True))
+            assert inside, f"task {task.id!r}: profile {profile} lies outside the payoff table of sizes {sizes}"
+        return
+    mine = {p for p, k in enumerate(population) if k == task.population}
+    assert task.seats, f"task {task.id!r} has no seats"
+    assert set(task.seats) <= mine, f"task {task.id!r}: seats {task.seats} are not all of population {task.population}"
+    names = {ref.policy for ref in view.populations[task.population]}
+    assert task.policy not in names, f"task {task.id!r} would make policy {task.policy!r}, which exists"
+    if isinstance(task.opponents, Mixture):
+        _check_mixture(task.id, task.opponents, view)
+
+
+def _check_mixture(task: str, mixture: Mixture, view: View) -> None:
+    population = view.payoffs.population
+    seats = sorted(seat for factor in mixture.factors for seat in factor.seats)
+    assert seats == list(range(len(population))), f"task {task!r}: its opponents are for seats {seats}; each seat once"
+    known = {(ref.population, ref.policy) for refs in view.populations for ref in refs}
+    for factor in mixture.factors:
+        probs = np.array(factor.probs)
+        assert len(probs) == len(factor.entries), (
+            f"task {task!r}: {len(probs)} probabilities for {len(factor.entries)} entries"
+        )
+        assert (probs >= 0).all(), f"task {task!r}: a probability is negative or NaN"
+        assert abs(probs.sum() - 1) < 1e-6, f"task {task!r}: probabilities sum to {probs.sum()}"
+        for entry in factor.entries:
+            for seat, ref in zip(factor.seats, entry, strict=True):
+                assert (ref.population, ref.policy) in known, (
+                    f"task {task!r}: opponent {ref.policy!r} is in no population"
+                )
+                assert ref.population == population[seat], f"task {task!r}: {ref.policy!r} cannot play seat {seat}"
+
+
+def _spread(count: int) -> list[int]:
+    """Up to six places in a run of `count` results: both ends, and between."""
+    return sorted({0, 1, count // 3, count // 2, 2 * count // 3, count - 1} & set(range(count)))
+
+
+def _difference(expected: list[object], given: list[object]) -> str:
+    for k, (a, b) in enumerate(itertools.zip_longest(expected, given)):
+        if a != b:
+            return f"task {k} was {a}\nand became {b}"
+    return "nothing"
+
+
+def _plain(value: Any) -> object:
+    """Nested tuples that compare by value, whatever records and arrays `value` is made of."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = tuple((f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        return (type(value).__name__, *fields)
+    if isinstance(value, np.ndarray):
+        return ("array", value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, Mapping):
+        return tuple((key, _plain(value[key])) for key in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+def _through_checkpoint(state: State) -> State:
+    """What comes back from a checkpoint: copies, lists for tuples. Raises AssertionError for what it cannot hold."""
+
+    def convert(value: Any, where: str) -> Any:
+        if isinstance(value, Mapping):
+            for key in value:
+                assert isinstance(key, str), f"state_dict has the key {key!r} at {where}; keys must be strings"
+            return {key: convert(item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [convert(item, f"{where}[{k}]") for k, item in enumerate(value)]
+        if isinstance(value, np.ndarray):
+            assert not value.dtype.hasobject, f"state_dict has an array of objects at {where}"
+            return value.copy()
+        allowed = value is None or isinstance(value, bool | int | float | str)
+        assert allowed, f"state_dict has a {type(value).__name__} at {where}; only arrays and JSON values can be saved"
+        return value
+
+    result: State = convert(state, "state")
+    return result
