@@ -257,9 +257,7 @@ def _number(value: float | None) -> float:
 
 
 def run_state(run_dir: Path, summary: RunSummary | None) -> str:
-    """ "running", "finished" (a stopper or the schedule ended it), "stopped" (the user did) or "interrupted" (it died)."""
-    if is_running(run_dir):
-        return "running"
-    if summary is None:
-        return "interrupted"
+    """ "finished" (a stopper or the schedule ended it), "stopped" (the user did), "running" or "interrupted" (it died)."""
+    if summary is None:  # a resumed run has none until it ends again
+        return "running" if is_running(run_dir) else "interrupted"
     return "finished" if summary.complete else "stopped"

@@ -167,8 +167,8 @@ class Store:
         self._add("events", (time.time(), level, kind, text))
 
     def run_finished(self, summary: RunSummary) -> None:
-        """Says how the session ended, from the next commit on."""
-        self._flush()
+        """Says durably how the session ended. Rows after the last commit are dropped: a resumed run makes them again."""
+        self._discard()
         with translated(self.path):
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
 

@@ -91,7 +91,6 @@ def write(
                     f"reached generations={generations}",
                 )
             )
-            store.commit("end")
     return run_dir
 
 

@@ -17,7 +17,7 @@ import synthetic_run as synthetic
 from ludus.errors import RunError
 from ludus.observe.base import RunSummary
 from ludus.observe.lock import is_running
-from ludus.observe.reader import Reader
+from ludus.observe.reader import Reader, run_state
 from ludus.observe.store import Store
 from ludus.population.base import Recorder
 from ludus.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
@@ -74,14 +74,33 @@ def test_tasks_and_summary_come_back(run_dir: Path) -> None:
         store.task_started(train)
         store.task_started(EvaluationTask("e1", 1))
         store.task_done(trained)
-        store.run_finished(summary)
         store.commit("end")
+        store.event("run", "after the last barrier")
+        store.run_finished(summary)
+        with Reader(run_dir) as reader:
+            assert run_state(run_dir, reader.summary()) == "finished"
     with Reader(run_dir) as reader:
         evaluated, failed = reader.tasks()
         assert (evaluated.id, evaluated.kind, evaluated.state) == ("e1", "evaluate", "started")
         assert (failed.policy, failed.state, failed.failure) == ("p1", "failed", "loss became NaN")
         assert (failed.metrics, failed.counters) == ({"loss": 0.5}, {"episodes": 60})
         assert reader.summary() == summary
+        assert reader.events() == ()
+
+
+def test_state_of_a_run(run_dir: Path) -> None:
+    summary = RunSummary(run_dir, 3, 9.5, 180, None, "stopped by Ctrl-C", complete=False)
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        assert run_state(run_dir, None) == "running"
+        store.commit("c1")
+        store.run_finished(summary)
+    with Reader(run_dir) as reader:
+        assert run_state(run_dir, reader.summary()) == "stopped"
+    with Store.open(run_dir) as store:
+        store.rewind("c1")
+        with Reader(run_dir) as reader:
+            assert reader.summary() is None
+    assert run_state(run_dir, None) == "interrupted"
 
 
 def test_matches_are_pooled_and_counted_once(run_dir: Path) -> None:
