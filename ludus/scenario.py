@@ -79,7 +79,8 @@ class PSRO(Config):
 
     env: an id or `Environment`. oracle: what trains or computes a best response, a registered name or `module:Class` with options.
     response: when a response's training stops, {episodes: 20000} say; a computed oracle needs none. generations: best responses per
-    population. stop: ends the run earlier. warm_start: what a new policy starts from, one rule or several. share: one population for
+    population. stop: ends the run earlier. warm_start: what a new policy starts from, one rule or several. mode: how the members of
+    a population are played; against a fixed mixture some best response is deterministic, so greedy loses nothing. share: one population for
     interchangeable players (auto: where the environment says that they are). Generation 0 plays uniformly at random.
     """
 
@@ -90,6 +91,7 @@ class PSRO(Config):
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
     warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_rules)] = (WarmStart(),)
+    mode: Literal["explore", "greedy"] = "greedy"
     share: Literal["auto", "never"] = "auto"
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()

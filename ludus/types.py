@@ -235,6 +235,15 @@ class Solution:
     joint: NDArray[np.float64] | None = None
     warm: Any = None
 
+    @property
+    def strategies(self) -> tuple[NDArray[np.float64], ...]:
+        """[P] float64[n_p]: each player's meta-strategy; of a joint one, its marginals."""
+        if self.marginals is not None:
+            return self.marginals
+        assert self.joint is not None
+        axes = range(self.joint.ndim)
+        return tuple(self.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
@@ -247,6 +256,7 @@ class TrainingTask:
     policy: str  # id of the policy to make
     opponents: Opponents
     start: PolicyRef | str | None = None  # warm start: a policy, a file, or random
+    mode: str = "greedy"  # published mode in which the new member will be played
 
 
 @dataclass(frozen=True, slots=True)

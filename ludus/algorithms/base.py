@@ -10,14 +10,16 @@ The driver's training loop, whatever the algorithm:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.data.base import Columns, ItemUnit, Sample, TableSpec
 from ludus.data.trajectories import Trajectories
+from ludus.envs.game_tree import GameTree
 from ludus.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
 
 
@@ -108,6 +110,9 @@ class Response:
     metrics: Metrics = field(default_factory=dict)
 
 
+Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
+
+
 @runtime_checkable
 class ComputedOracle(Protocol):
     """An oracle that needs no episodes: exact best response on an enumerated game."""
@@ -116,8 +121,7 @@ class ComputedOracle(Protocol):
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
 
-    def respond(
-        self, env: object, seats: tuple[int, ...], opponents: Opponents, tables: Mapping[PolicyRef, np.ndarray]
-    ) -> Response:
-        """env: the vector environment (its `tree` is read); tables: realisation plans of the opponents' policies, per ref."""
+    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
+        """One policy that plays any of `seats` best against the opponents. stack(player, refs) -> float64[k, S_p] holds the
+        realisation plans of policies in the seat of `player`."""
         ...

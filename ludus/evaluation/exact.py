@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.envs.game_tree import GameTree
 from ludus.errors import ScenarioError
 from ludus.policies.base import Policy
-from ludus.types import Exploitability, Solution
+from ludus.types import Exploitability, Mixture, PolicyRef, Solution
 
 
 class ExactEvaluator:
@@ -21,12 +24,14 @@ class ExactEvaluator:
         self._sizes = [0] * tree.num_players
         self._table = np.empty((tree.num_players, *self._sizes))
         self._known = tuple(self._sizes)
+        self._index: dict[PolicyRef, int] = {}
 
-    def add(self, population: int, policy: Policy) -> None:
-        """The next policy of `population`. Raises ScenarioError if it cannot be tabulated (it has memory, say)."""
+    def add(self, ref: PolicyRef, policy: Policy) -> None:
+        """The next policy of its population. Raises ScenarioError if it cannot be tabulated (it has memory, say)."""
+        self._index[ref] = self._sizes[self.population.index(ref.population)]
         for player, which in enumerate(self.population):
-            if which == population:
-                table = policy.tabulate(self.tree.enumeration, player)
+            if which == ref.population:
+                table = policy.tabulate(self.tree.enumeration, player, mode=ref.mode)
                 if table is None:
                     raise ScenarioError(
                         f"exact evaluation needs policies that depend on the information state alone; {policy.spec.kind} does not. "
@@ -47,10 +52,14 @@ class ExactEvaluator:
         """float64[n_p, S_p]: the plans of a player's policies."""
         return self._stacks[player][: self._sizes[player]]
 
-    def payoffs(self, profiles: NDArray[np.int64]) -> NDArray[np.float64]:
-        """int64[k, P] -> float64[k, P] expected returns."""
+    def stack(self, player: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:
+        """float64[k, S_p]: the plans of these policies in the seat of `player`."""
+        return self._stacks[player][[self._index[ref] for ref in refs]]
+
+    def payoffs(self) -> NDArray[np.float64]:
+        """Expected returns float64[P, n_0, …] of every profile; valid until policies are added."""
         self._extend()
-        return np.ascontiguousarray(self._table[(slice(None), *profiles.T)].T)
+        return self._table[(slice(None), *map(slice, self._known))]
 
     def _extend(self) -> None:
         sizes = tuple(self._sizes)
@@ -72,15 +81,37 @@ class ExactEvaluator:
                 done[player] = size
         self._known = sizes
 
+    def mixed(self, solution: Solution) -> list[NDArray[np.float64]]:
+        """[P] the plan of each player's meta-strategy (the marginal of a joint one)."""
+        return [m @ self.plans(p)[: len(m)] for p, m in enumerate(solution.strategies)]
+
+    def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
+        """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored)."""
+        plans = [self.stack(seat, [ref])[0]] * self.tree.num_players
+        joint = [f for f in opponents.factors if len(f.seats) > 1]
+        for factor in opponents.factors:
+            if len(factor.seats) == 1 and factor.seats[0] != seat:
+                refs = [entry[0] for entry in factor.entries]
+                plans[factor.seats[0]] = np.asarray(factor.probs) @ self.stack(factor.seats[0], refs)
+        value = 0.0
+        for drawn in product(*(range(len(f.entries)) for f in joint)):
+            prob = 1.0
+            for factor, k in zip(joint, drawn, strict=True):
+                prob *= factor.probs[k]
+                for other, entry in zip(factor.seats, factor.entries[k], strict=True):
+                    if other != seat:
+                        plans[other] = self.stack(other, [entry])[0]
+            value += prob * float(self.tree.values(plans)[seat])
+        return value
+
     def exploitability(self, solution: Solution) -> Exploitability:
         """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn)."""
         if solution.marginals is not None:
-            mixed = [m @ self.plans(p)[: len(m)] for p, m in enumerate(solution.marginals)]
-            return self.tree.exploitability(mixed)
+            return self.tree.exploitability(self.mixed(solution))
         assert solution.joint is not None
         profiles = np.argwhere(solution.joint > 0)
         probs = solution.joint[tuple(profiles.T)]
-        value = probs @ self.payoffs(profiles)
+        value = self.payoffs()[(slice(None), *profiles.T)] @ probs
         drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
         best = [self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in range(self.tree.num_players)]
         return Exploitability(gain=np.array(best) - value, value=value)

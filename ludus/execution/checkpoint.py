@@ -69,6 +69,14 @@ def clean(folder: Path, keep: int, named: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Put new content in the place of a file: a kill leaves the old or the new one."""
+    aside = path.with_name(f".{path.name}.part")
+    write_durably(aside, content)
+    aside.rename(path)
+    sync_folder(path.parent)
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Write and fsync a new file."""
     with path.open("wb") as file:

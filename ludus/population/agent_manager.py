@@ -60,17 +60,25 @@ class AgentManager:
         return tuple(tuple(record.ref for record in members) for members in self._members)
 
     def add(
-        self, population: int, policy: str, spec: PolicySpec, weights: Weights, *, lineage: Lineage | None = None
+        self,
+        population: int,
+        policy: str,
+        spec: PolicySpec,
+        weights: Weights,
+        *,
+        mode: str = "explore",
+        lineage: Lineage | None = None,
     ) -> PolicyRef:
-        """Freeze a policy as the newest member of a population; durable in the store before the recorder hears of it.
+        """Freeze a policy as the newest member of a population, to be played in `mode`; in the store before the recorder hears of it.
 
         Adding the same policy again does nothing. Raises DataError if the name is taken by different weights or another spec.
         """
         if not 0 <= population < len(self._members):
             raise DataError(f"there is no population {population}; populations are 0 to {len(self._members) - 1}.")
-        ref = PolicyRef(population, policy)
-        if ref in self._records:
-            if self._records[ref].spec != spec or not same_weights(self._weights[ref], weights):
+        ref = PolicyRef(population, policy, mode=mode)
+        known = self._records.get(_plain(ref))
+        if known is not None:
+            if known.ref != ref or known.spec != spec or not same_weights(self._weights[ref], weights):
                 raise DataError(
                     f"population {population} has a policy {policy!r} already, with other weights; give the new one its own name."
                 )
@@ -86,12 +94,12 @@ class AgentManager:
 
     def _keep(self, record: PolicyRecord, weights: Weights) -> None:
         self._members[record.ref.population].append(record)
-        self._records[record.ref] = record
+        self._records[_plain(record.ref)] = record
         self._weights[record.ref] = weights
 
     def record_of(self, ref: PolicyRef) -> PolicyRecord:
         """Where a member stands, its spec and its lineage. Any mode, and version None (a member has one version), are understood."""
-        found = self._records.get(PolicyRef(ref.population, ref.policy, ref.version or 0))
+        found = self._records.get(_plain(ref))
         if found is None:
             known = [r.policy for r in self._records if r.population == ref.population]
             raise DataError(
@@ -120,7 +128,8 @@ class AgentManager:
         parent = start if isinstance(start, PolicyRef) else None
         rule = "policy" if parent is not None else (start if isinstance(start, str) else "random")
         lineage = Lineage(task.id, task.generation, parent, rule)
-        self.add(task.population, task.policy, result.spec, result.weights, lineage=lineage)
+        ref = result.ref
+        self.add(ref.population, ref.policy, result.spec, result.weights, mode=ref.mode, lineage=lineage)
 
     def record_matches(self, matches: Iterable[Match]) -> tuple[Match, ...]:
         """Append to the match log; those that were new. Raises DataError (see `PayoffTable.record`), with nothing recorded."""
@@ -165,6 +174,11 @@ class AgentManager:
                 else:
                     weights = state["weights"][record.ref.population][record.index]
                 self._keep(record, frozen(weights))
+
+
+def _plain(ref: PolicyRef) -> PolicyRef:
+    """The key of a member: whatever mode, and the version None too (a member has one version)."""
+    return PolicyRef(ref.population, ref.policy, ref.version or 0)
 
 
 def frozen(weights: Weights) -> Weights:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ludus import seeding
 from ludus.meta_solvers.base import MetaSolver, Solution
-from ludus.population.payoffs import Payoffs
+from ludus.meta_solvers.games import values_against
 from ludus.schedulers.base import View
 from ludus.schedulers.pack import pack_solution, pack_task, unpack_solution, unpack_task
 from ludus.schedulers.warm_start import WarmStart, choose
@@ -32,12 +31,13 @@ class PSROScheduler:
         population: tuple[int, ...],
         seed: int,
         warm_start: tuple[WarmStart, ...] = (),
+        mode: str = "greedy",
         min_episodes: int = 1,
     ) -> None:
-        """population: [P] index of each player's population (equal where players share one). min_episodes: fewer than these
-        in a sampled cell count as a hole."""
+        """population: [P] index of each player's population (equal where players share one). mode: in which new
+        members are played. min_episodes: a sampled cell with fewer is a hole."""
         self.solver, self.generations, self.population, self.seed = solver, generations, population, seed
-        self.warm_start, self.min_episodes = warm_start, min_episodes
+        self.warm_start, self.mode, self.min_episodes = warm_start, mode, min_episodes
         self.generation = 0
         self.solution: Solution | None = None  # of this generation, once solved
         self._asked = False  # for this generation's responses
@@ -80,7 +80,7 @@ class PSROScheduler:
     def _response(self, population: int, solution: Solution, view: View) -> TrainingTask:
         seats = tuple(p for p, which in enumerate(self.population) if which == population)
         generation = self.generation + 1
-        gains = mean_against(view.payoffs, solution, seats[0])
+        gains = values_against(view.payoffs.mean, solution.strategies, seats[0])
         start = choose(self.warm_start, generation=generation, population=population, view=view, gains=gains)
         return TrainingTask(
             id=f"response-{population}-{generation}",
@@ -90,6 +90,7 @@ class PSROScheduler:
             policy=f"{population}-{generation}",
             opponents=opponents(solution, tuple(view.populations[p] for p in self.population)),
             start=start,
+            mode=self.mode,
         )
 
     def state_dict(self) -> State:
@@ -124,16 +125,3 @@ def opponents(solution: Solution, populations: tuple[tuple[PolicyRef, ...], ...]
     entries = tuple(tuple(populations[p][i] for p, i in enumerate(profile)) for profile in kept_profiles.tolist())
     weights = tuple(float(solution.joint[tuple(profile)]) for profile in kept_profiles)
     return Mixture((Factor(tuple(range(len(populations))), entries, weights),))
-
-
-def mean_against(payoffs: Payoffs, solution: Solution, player: int) -> NDArray[np.float64]:
-    """float64[n_player]: each policy's mean payoff against the others' meta-strategies (marginals of a joint one)."""
-    table = np.moveaxis(payoffs.mean[player], player, 0)
-    marginals = solution.marginals
-    if marginals is None:
-        assert solution.joint is not None
-        axes = range(solution.joint.ndim)
-        marginals = tuple(solution.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
-    for probs in reversed([m for p, m in enumerate(marginals) if p != player]):
-        table = table @ probs
-    return np.asarray(table)

@@ -1,0 +1,56 @@
+"""Payoffs by play: every missing profile plays the same, commonly seeded episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.policies.base import Policy
+from ludus.population.statistics import moments
+from ludus.rollout.base import PolicyBank, RolloutOrder
+from ludus.rollout.worker import RolloutWorker
+from ludus.types import Factor, Match, Mixture, PolicyRef
+
+
+class MatchPlayer:
+    """Plays profiles on a rollout worker. Episode k of every profile starts from the same seeds (common random numbers), so that
+    with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks."""
+
+    def __init__(
+        self, worker: RolloutWorker, bank: PolicyBank, policy: Callable[[PolicyRef], Policy], *, seed: int
+    ) -> None:
+        self._worker, self._bank, self._policy, self._seed = worker, bank, policy, seed
+
+    def returns(self, seats: Sequence[PolicyRef], episodes: int, *, block: int = 0) -> NDArray[np.float64]:
+        """float64[episodes, P]: returns of one profile. Another `block` gives independent episodes."""
+        refs = list(dict.fromkeys(seats))
+        self._bank.load([(ref, self._policy(ref)) for ref in refs])
+        profile = Mixture((Factor(tuple(range(len(seats))), (tuple(seats),), (1.0,)),))
+        order = RolloutOrder(
+            learner=None,
+            seats=(),
+            opponents=profile,
+            unit="episodes",
+            amount=episodes,
+            seed=seeding.key(self._seed, "matches", block),
+        )
+        return self._worker.run(order).episodes.returns
+
+    def play(self, profile: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, *, block: int = 0) -> Match:
+        """One match of `episodes` episodes: indices and refs of the policies in each seat."""
+        returns = self.returns(seats, episodes, block=block)
+        found = moments(returns)
+        name = "-".join(map(str, profile))
+        return Match(f"match-{name}-{block}", profile, seats, episodes, found.mean, found.m2, wins=outcomes(returns))
+
+
+def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:
+    """float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws."""
+    best = returns.max(axis=1, keepdims=True)
+    top = returns == best
+    alone = top.sum(axis=1, keepdims=True) == 1
+    won, drawn = (top & alone).sum(axis=0), (top & ~alone).sum(axis=0)
+    return tuple((int(w), int(d), int(len(returns) - w - d)) for w, d in zip(won, drawn, strict=True))

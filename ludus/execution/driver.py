@@ -1,0 +1,294 @@
+"""The driver: asks the scheduler for tasks, does them, records what came out, and passes checkpoint barriers.
+
+    Scheduler --TrainingTask | EvaluationTask--> Driver --TaskResult--> AgentManager (populations, payoffs) --rows--> Store
+        ^                                                                    |
+        +----------------------- view: populations, payoffs with holes <-----+
+
+Single mode: one task at a time, in one thread, by calls that never wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from ludus.algorithms.base import ComputedOracle
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.matches import MatchPlayer
+from ludus.execution import checkpoint
+from ludus.execution.interrupt import StopRequest
+from ludus.execution.policy_files import PolicyFiles
+from ludus.execution.progress import Progress
+from ludus.execution.stoppers import Stopper
+from ludus.meta_solvers.games import values_against
+from ludus.observe.base import GenerationRecord, Observer
+from ludus.observe.store import Store
+from ludus.policies.file import load_policy
+from ludus.population.agent_manager import AgentManager
+from ludus.scenario import Scenario
+from ludus.schedulers.base import Scheduler
+from ludus.training.training import Parts, Training
+from ludus.types import (
+    Evaluated,
+    EvaluationTask,
+    Match,
+    Mixture,
+    PolicyRef,
+    Solution,
+    State,
+    Task,
+    TaskResult,
+    Trained,
+    TrainingTask,
+)
+
+COMPLETE = "the schedule is complete"
+
+
+class Interrupted(Exception):
+    """A stop was asked for in the middle of a task."""
+
+
+@dataclass(slots=True)
+class History:
+    """What the run's progress record is made of; part of the checkpoint."""
+
+    counters: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("env_steps", "decisions", "episodes", "samples", "updates"), 0)
+    )
+    generations: int = 0
+    nash_conv: list[float] = field(default_factory=list)
+    gains: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)  # [P] of the newest profile of meta-strategies
+    responses: list[float] = field(default_factory=list)  # [P] returns of the newest best responses
+    checkpoints: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Driver:
+    """The parts of a run, and the loop over its tasks. `exact` is None where the game has no tree."""
+
+    scenario: Scenario
+    scheduler: Scheduler
+    manager: AgentManager
+    parts: Parts
+    exact: ExactEvaluator | None
+    matches: MatchPlayer
+    store: Store
+    files: PolicyFiles
+    observer: Observer
+    stop: StopRequest
+    stopper: Stopper | None
+    history: History = field(default_factory=History)
+    resumed: State | None = None  # of a training task that a checkpoint was taken in
+    _started: float = field(default_factory=time.perf_counter)
+
+    def run(self) -> str:
+        """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
+        try:
+            while True:
+                if reason := self._over():
+                    return reason
+                tasks = self.scheduler.next_tasks(self.manager.view(), free=1)
+                if not tasks:
+                    return COMPLETE
+                for task in tasks:
+                    self.store.task_started(task)
+                    self.observer.task_started(task)
+                    result = self._do(task)
+                    self._record(result)
+                    self.scheduler.on_result(result, self.manager.view())
+                    if isinstance(task, EvaluationTask) and task.solution is not None:
+                        self._after_generation(task.generation)
+        except Interrupted:
+            return self.stop.reason
+
+    def _over(self) -> str | None:
+        if self.stop.requested:
+            return self.stop.reason
+        return self.stopper.reason(self.progress) if self.stopper else None
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, summed over its sessions."""
+        return self.history.seconds + time.perf_counter() - self._started
+
+    @property
+    def progress(self) -> Progress:
+        history = self.history
+        return Progress(
+            env_steps=history.counters["env_steps"],
+            decisions=history.counters["decisions"],
+            episodes=history.counters["episodes"],
+            samples=history.counters["samples"],
+            updates=history.counters["updates"],
+            seconds=self.seconds,
+            generations=history.generations,
+            nash_conv=tuple(history.nash_conv),
+            gains=tuple(history.gains),
+        )
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def _do(self, task: Task) -> TaskResult:
+        if isinstance(task, EvaluationTask):
+            return self._evaluate(task)
+        oracle = self.scenario.oracle
+        return self._compute(task, oracle) if isinstance(oracle, ComputedOracle) else self._train(task)
+
+    def _evaluate(self, task: EvaluationTask) -> Evaluated:
+        if task.solution is not None:
+            exploitability = None
+            if self.exact is not None and self.scenario.evaluation.exploitability != "off":
+                exploitability = self.exact.exploitability(task.solution)
+            return Evaluated(task, exploitability=exploitability)
+        if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
+            return Evaluated(task, payoffs=self.exact.payoffs())
+        return Evaluated(task, matches=tuple(self._matches(task)))
+
+    def _matches(self, task: EvaluationTask) -> Iterator[Match]:
+        populations = self.manager.populations
+        episodes = self.scenario.evaluation.episodes
+        for done, profile in enumerate(task.profiles):
+            if self.stop.requested:
+                raise Interrupted
+            seats = tuple(
+                populations[which][i] for which, i in zip(self.manager.table.population, profile, strict=True)
+            )
+            yield self.matches.play(profile, seats, episodes)
+            self.observer.task_progress((done + 1) / len(task.profiles), {})
+
+    def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
+        assert self.exact is not None
+        response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
+        metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
+        ref = PolicyRef(task.population, task.policy, mode=task.mode)
+        return Trained(task, ref, response.spec, response.weights, metrics, counters={})
+
+    def _train(self, task: TrainingTask) -> Trained:
+        start = None
+        if isinstance(task.start, PolicyRef):
+            start = self.manager.weights_of(task.start)[1]
+        elif task.start is not None:
+            start = load_policy(task.start).weights()
+        training = Training(
+            task, algorithm=self.scenario.oracle, parts=self.parts, stop=self.scenario.response, start=start
+        )
+        if self.resumed is not None and self.resumed["task"] == task.id:
+            training.load_state_dict(self.resumed["training"])
+        self.resumed = None
+        every = self.scenario.checkpoints.iterations
+        while training.finished() is None:
+            if self.stop.requested:
+                raise Interrupted
+            training.step()
+            self.observer.task_progress(training.fraction, training.metrics)
+            if training.iterations % every == 0 and training.finished() is None:
+                training.barrier()
+                self.checkpoint({"task": task.id, "training": training.state_dict()})
+        return training.result()
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def _record(self, result: TaskResult) -> None:
+        self.store.task_done(result)
+        if isinstance(result, Trained):
+            self._add(result)
+        elif result.task.solution is not None:
+            self._announce(result, result.task.solution)
+        else:
+            self.manager.on_result(result)
+
+    def _add(self, result: Trained) -> None:
+        task, history = result.task, self.history
+        if result.failure is not None:
+            self.store.event("training", result.failure, level="error")
+            self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
+        for name, count in result.counters.items():
+            history.counters[name] += count
+        self.manager.on_result(result)
+        self.admit(result.ref)
+        metrics = {f"response/{name}": value for name, value in result.metrics.items()}
+        self.store.metrics_recorded("episodes", history.counters["episodes"], metrics)
+        for seat in task.seats:
+            history.responses[seat] = self._return_of(result, seat)
+
+    def admit(self, ref: PolicyRef) -> None:
+        """Tell the exact evaluator of a new member."""
+        if self.exact is not None:
+            self.exact.add(ref, self.parts.policy(ref))
+
+    def _return_of(self, result: Trained, seat: int) -> float:
+        """What a new response earns against what it was trained against: exactly where possible, else in its last rollout."""
+        opponents = result.task.opponents
+        if self.exact is not None and isinstance(opponents, Mixture):
+            return self.exact.value_against(result.ref, seat, opponents)
+        return float(result.metrics.get("return", np.nan))
+
+    def _announce(self, result: Evaluated, solution: Solution) -> None:
+        history, found, generation = self.history, result.exploitability, result.task.generation
+        values = self._values(solution)
+        if generation:
+            history.gains.append(float(np.nanmax(np.subtract(history.responses, history.values))))
+        if found is not None:
+            history.nash_conv.append(found.nash_conv)
+        record = GenerationRecord(
+            number=generation,
+            seconds=self.seconds,
+            episodes=history.counters["episodes"],
+            nash_conv=None if found is None else found.nash_conv,
+            gains=() if found is None else tuple(found.gain.tolist()),
+            values=tuple(values),
+            marginals=tuple(tuple(m.tolist()) for m in solution.strategies),
+            solver_gap=solution.gap,
+            responses=tuple(history.responses),
+        )
+        history.generations, history.values = generation, values
+        history.responses = [float("nan")] * len(values)
+        self.store.generation = generation
+        self.store.generation_done(record)
+        self.observer.generation_done(record)
+
+    def _values(self, solution: Solution) -> list[float]:
+        """[P] expected returns of the meta-strategies against each other, by the payoff table."""
+        mean = self.manager.table.view().mean
+        if solution.joint is not None:
+            return [float((table * solution.joint).sum()) for table in mean]
+        return [float(m @ values_against(mean, solution.strategies, p)) for p, m in enumerate(solution.strategies)]
+
+    # ------------------------------------------------------------------------------------------ barriers
+
+    def _after_generation(self, generation: int) -> None:
+        if generation % self.scenario.checkpoints.generations == 0:
+            self.checkpoint(None)
+
+    def checkpoint(self, training: State | None) -> None:
+        """A barrier: everything so far becomes durable, together. `training`: the state of the task that is going on."""
+        history = self.history
+        history.checkpoints += 1
+        self.files.sync()
+        state = {
+            "scheduler": self.scheduler.state_dict(),
+            "manager": self.manager.state_dict(),
+            "history": {**{f.name: getattr(history, f.name) for f in fields(history)}, "seconds": self.seconds},
+            "training": training,
+        }
+        folder = self.files.run_dir / "checkpoint"
+        name = checkpoint.save(folder, history.checkpoints, state)
+        self.store.commit(name)
+        checkpoint.clean(folder, self.scenario.checkpoints.keep, name)
+
+    def restore(self, name: str) -> None:
+        """Go on from a checkpoint that the database names."""
+        state = checkpoint.load(self.files.run_dir / "checkpoint", name)
+        self.manager.load_state_dict(state["manager"])
+        for population in self.manager.populations:
+            for ref in population:
+                self.admit(ref)
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.history = History(**state["history"])
+        self.resumed = state["training"]
