@@ -68,7 +68,7 @@ def project(point: NDArray[np.float64], least: float) -> None:
     total = 1.0 - least * len(point)
     shifted = point - least
     ordered = np.sort(shifted)[::-1]
-    running, shift = 0.0, 0.0
+    running, shift = 0.0, total - ordered[0]
     for k in range(len(ordered)):
         running += ordered[k]
         candidate = (total - running) / (k + 1)

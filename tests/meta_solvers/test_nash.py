@@ -39,7 +39,7 @@ def test_rock_paper_scissors(method):
     assert 0 <= solution.gap < 1e-6
 
 
-# weighted rock-paper-scissors: x is such that all rows earn 0, x1 = 2 x2 and x0 = x2 from its first and second rows
+# second: weighted rock-paper-scissors, worth 0; columns earn 0 where x1 = 2 x2, x0 = x2 and 2 x0 = x1
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("matrix", "row", "column", "worth"),
