@@ -1,0 +1,180 @@
+"""The limiter's formulas by hand, and its deadlock checks against simulation."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ludus.data.rate_limiter import Fill, RateLimiter, check_queue, check_replay
+from ludus.errors import DataError, Deadlock, UnknownName
+
+
+def test_samples_wait_for_min_size_and_inserts_are_free_until_then():
+    limiter = RateLimiter(samples_per_insert=4, min_size=10, max_diff=0)
+    assert limiter.allows_insert(10, Fill(0, 0, 0))
+    assert not limiter.allows_insert(11, Fill(0, 0, 0))
+    assert not limiter.allows_sample(1, Fill(9, 0, 9))
+    assert limiter.allows_sample(1, Fill(10, 0, 10))
+
+
+def test_difference_bounds_by_hand():
+    # r = 2, 50 inserted, 90 sampled: D = 2 · 50 − 90 = 10.
+    limiter, fill = RateLimiter(samples_per_insert=2, min_size=1, min_diff=-6, max_diff=20), Fill(50, 90, 30)
+    assert limiter.difference(fill) == 10
+    assert limiter.allows_insert(5, fill)  # 10 + 2 · 5 = 20
+    assert not limiter.allows_insert(6, fill)  # 22
+    assert limiter.allows_sample(16, fill)  # 10 − 16 = −6
+    assert not limiter.allows_sample(17, fill)
+
+
+def test_ratio_is_not_rounded():
+    limiter = RateLimiter(samples_per_insert=0.1, min_diff=0, max_diff=10)
+    assert limiter.difference(Fill(3 * 10**9, 3 * 10**8, 5)) == 0
+
+
+def test_without_bounds_only_min_size_counts():
+    limiter = RateLimiter(samples_per_insert=8, min_size=3)
+    assert limiter.allows_insert(10**6, Fill(10**9, 0, 10**6))
+    assert limiter.allows_sample(10**6, Fill(3, 10**9, 3))
+
+
+def test_never():
+    limiter = RateLimiter(samples_per_insert=1, min_size=1, min_diff=0, max_diff=10)
+    assert limiter.never_inserts(11, Fill(4, 4, 4))
+    assert not limiter.never_inserts(10, Fill(4, 0, 4))
+    assert limiter.never_samples(11, Fill(4, 0, 4))
+    assert not limiter.never_samples(10, Fill(4, 0, 4))
+
+
+def test_options():
+    assert RateLimiter.of({"min_size": 5, "max_diff": 7}) == RateLimiter(min_size=5, max_diff=7)
+    with pytest.raises(UnknownName, match="unknown rate limiter option 'min_sise'; did you mean 'min_size'"):
+        RateLimiter.of({"min_sise": 5})
+    for options, words in [
+        ({"samples_per_insert": 0}, "samples_per_insert is 0; it must be a positive"),
+        ({"samples_per_insert": math.nan}, "must be a positive"),
+        ({"min_size": 0}, "min_size is 0; it must be a whole number"),
+        ({"min_size": 1.5}, "min_size is 1.5; it must be a whole number"),
+        ({"max_diff": math.nan}, "neither may be NaN"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            RateLimiter.of(options)
+    with pytest.raises(Deadlock, match=r"max_diff \(3\) is not above min_diff \(3\)"):
+        RateLimiter(min_diff=3, max_diff=3)
+
+
+def test_deadlock_refusals_name_the_numbers_and_the_remedy():
+    # r · I = 4 · 1 = 4 up, 16 down, [0, 15]: from 12 neither 12 + 4 ≤ 15 nor 12 − 16 ≥ 0. 20 values apart is enough.
+    tight = RateLimiter(samples_per_insert=4, min_size=1, min_diff=0, max_diff=15)
+    with pytest.raises(Deadlock, match=r"must deadlock: inserts of 1 .* up by 4 and batches of 16 down by 16.*\[0, 15\].*max_diff to 20"):
+        check_replay(tight, capacity=100, insert=1, batch=16)
+    check_replay(RateLimiter(samples_per_insert=4, min_diff=0, max_diff=16), capacity=100, insert=1, batch=16)
+    # min_size 10 by inserts of 4 needs a third insert, to 12, which max_diff 11 does not let in.
+    with pytest.raises(Deadlock, match="takes it to min_size 10 .* to 12, above max_diff 11"):
+        check_replay(RateLimiter(min_size=10, min_diff=-50, max_diff=11), capacity=100, insert=4, batch=1)
+    check_replay(RateLimiter(min_size=10, min_diff=-50, max_diff=12), capacity=100, insert=4, batch=1)
+    with pytest.raises(Deadlock, match="an insert of 101 items never fits into a table of 100"):
+        check_replay(RateLimiter(), capacity=100, insert=101, batch=1)
+    with pytest.raises(Deadlock, match="min_size 200 is above the capacity 100"):
+        check_replay(RateLimiter(min_size=200), capacity=100, insert=1, batch=1)
+
+
+def test_queue_refusals():
+    check_queue(min_size=1, capacity=4096, insert=4096, batch=4096)
+    # With varying sizes 4095 can lie there: too few for a batch, too many for another insert.
+    with pytest.raises(Deadlock, match="may deadlock.*capacity to 8192"):
+        check_queue(min_size=1, capacity=4096, insert=4096, batch=4096, vary=True)
+    with pytest.raises(Deadlock, match="a batch of 11 items never gets together in a queue of 10"):
+        check_queue(min_size=1, capacity=10, insert=1, batch=11)
+    # 4, 8: a third insert of 4 does not fit into 11, and 9 are wanted.
+    with pytest.raises(Deadlock, match=r"must deadlock.*inserts of 4.*batches of 9"):
+        check_queue(min_size=1, capacity=11, insert=4, batch=9)
+    with pytest.raises(Deadlock, match="reaches min_size 9 only at 12 items and has room for 11"):
+        check_queue(min_size=9, capacity=11, insert=4, batch=0)
+    check_queue(min_size=9, capacity=12, insert=4, batch=0)
+
+
+def halts(allows_insert, allows_sample, insert, batch, take, steps=400) -> bool:
+    """Play random-free: insert whenever that is allowed, else sample; the order does not matter for whether it halts."""
+    inserted = sampled = size = 0
+    for _ in range(steps):
+        if allows_insert(Fill(inserted, sampled, size)):
+            inserted, size = inserted + insert, size + insert
+        elif allows_sample(Fill(inserted, sampled, size)):
+            sampled, size = sampled + batch, size - (batch if take else 0)
+        else:
+            return True
+    return False
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    ratio=st.sampled_from([0.25, 0.5, 1, 1.5, 2, 3, 8]),
+    min_size=st.integers(1, 12),
+    low=st.integers(-30, 20),
+    width=st.integers(1, 40),
+    insert=st.integers(1, 8),
+    batch=st.integers(1, 12),
+)
+def test_replay_check_refuses_exactly_what_halts(ratio, min_size, low, width, insert, batch):
+    limiter = RateLimiter(samples_per_insert=ratio, min_size=min_size, min_diff=low, max_diff=low + width)
+    expected = halts(
+        lambda fill: limiter.allows_insert(insert, fill),
+        lambda fill: limiter.allows_sample(batch, fill),
+        insert,
+        batch,
+        take=False,
+    )
+    try:
+        check_replay(limiter, capacity=10_000, insert=insert, batch=batch)
+        assert not expected, "it halts and was not refused"
+    except Deadlock:
+        assert expected, "it was refused and does not halt"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    min_size=st.integers(1, 12), capacity=st.integers(12, 30), insert=st.integers(1, 12), batch=st.integers(1, 12)
+)
+def test_queue_check_refuses_exactly_what_halts(min_size, capacity, insert, batch):
+    expected = halts(
+        lambda fill: fill.size + insert <= capacity,
+        lambda fill: fill.size >= max(batch, min_size),
+        insert,
+        batch,
+        take=True,
+    )
+    try:
+        check_queue(min_size=min_size, capacity=capacity, insert=insert, batch=batch)
+        assert not expected, "it halts and was not refused"
+    except Deadlock:
+        assert expected, "it was refused and does not halt"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    data=st.data(),
+    ratio=st.sampled_from([0.5, 1, 2, 3]),
+    min_size=st.integers(1, 8),
+    low=st.integers(-30, 4),
+    width=st.integers(1, 60),
+    insert=st.integers(1, 6),
+    batch=st.integers(1, 8),
+)
+def test_what_passes_for_varying_sizes_never_halts(data, ratio, min_size, low, width, insert, batch):
+    limiter = RateLimiter(samples_per_insert=ratio, min_size=min_size, min_diff=low, max_diff=low + width)
+    try:
+        check_replay(limiter, capacity=10_000, insert=insert, batch=batch, vary=True)
+    except Deadlock:
+        return
+    inserted = sampled = 0
+    for _ in range(30):
+        fill = Fill(inserted, sampled, inserted)
+        up, down = data.draw(st.integers(1, insert)), data.draw(st.integers(1, batch))
+        can_insert, can_sample = limiter.allows_insert(up, fill), limiter.allows_sample(down, fill)
+        assert can_insert or can_sample
+        if can_insert and (not can_sample or data.draw(st.booleans())):
+            inserted += up
+        else:
+            sampled += down
