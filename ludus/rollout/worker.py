@@ -207,7 +207,9 @@ class RolloutWorker:
         agents = self._agents[player]
         if agents == 1:
             return environments
-        return (environments[:, None] * np.int32(agents) + np.arange(agents, dtype=np.int32)).ravel()
+        slots: NDArray[np.int32] = np.repeat(environments * agents, agents)
+        slots += np.tile(np.arange(agents, dtype=np.int32), len(environments))
+        return slots
 
 
 class _Run:

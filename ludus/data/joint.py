@@ -1,0 +1,109 @@
+"""The joint view of a team: its agents side by side at each timestep, for algorithms that learn from all of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.data.trajectories import Trajectories
+from ludus.errors import DataError
+from ludus.types import Array, EnvSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """T timesteps of B pieces of episodes, n agents of one player; piece b owns steps start[b] … start[b + 1] - 1.
+
+    A step is there if at least one of the agents decided at it. present bool[T, n]: who did; row int64[T, n]: which row of the
+    trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
+    zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
+    t int32[T]: the key of the per-episode step table. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation
+    [B, n, *shape].
+    """
+
+    start: NDArray[np.int64]
+    episode: NDArray[np.int64]
+    t: NDArray[np.int32]
+    present: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    observation: Array
+    action: Array
+    logp: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    mask: NDArray[np.bool_] | None
+    tail: NDArray[np.int8]
+    tail_observation: Array
+    extras: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.t)
+
+
+def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
+    """The joint view of `player`'s team, ordered by (episode, t).
+
+    Raises DataError if an agent has two segments in one episode (concatenated fragments), or the player has none at all.
+    """
+    agents = [i for i, agent in enumerate(spec.agents) if agent.player == player]
+    segments = np.flatnonzero(trajectories.seat == player)
+    if not len(segments):
+        raise DataError(
+            f"no segment of player {player} is in these trajectories (seats: {sorted(set(trajectories.seat.tolist()))})."
+        )
+    column = np.full(len(spec.agents), -1, np.int64)
+    column[agents] = np.arange(len(agents))
+    place = column[trajectories.agent[segments]]
+    _refuse_repeats(trajectories, segments)
+
+    lengths = np.diff(trajectories.start)[segments]
+    rows = np.repeat(trajectories.start[segments], lengths) + _within(lengths)
+    row_episode = np.repeat(trajectories.episode[segments], lengths)
+    row_place = np.repeat(place, lengths)
+    keys = np.stack([row_episode, trajectories.t[rows].astype(np.int64)])
+    steps, step_of = np.unique(keys, axis=1, return_inverse=True)
+    row = np.full((steps.shape[1], len(agents)), -1, np.int64)
+    row[step_of.reshape(-1), row_place] = rows
+    present = row >= 0
+
+    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
+    tail = np.full((len(episodes), len(agents)), -1, np.int8)
+    tail[piece, place] = trajectories.tail[segments]
+    final = trajectories.tail_observation
+    tail_observation = np.zeros((len(episodes), len(agents), *final.shape[1:]), final.dtype)
+    tail_observation[piece, place] = final[segments]
+
+    def spread(values: Array) -> Array:
+        out = values[np.maximum(row, 0)]
+        out[~present] = 0
+        return out
+
+    return Joint(
+        start=np.searchsorted(steps[0], np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
+        episode=steps[0],
+        t=steps[1].astype(np.int32),
+        present=present,
+        row=row,
+        observation=spread(trajectories.observation),
+        action=spread(trajectories.action),
+        logp=spread(trajectories.logp),
+        reward=spread(trajectories.reward),
+        mask=None if trajectories.mask is None else spread(trajectories.mask),
+        tail=tail,
+        tail_observation=tail_observation,
+        extras={name: spread(values) for name, values in trajectories.extras.items()},
+    )
+
+
+def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 … length - 1 for each length, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _refuse_repeats(trajectories: Trajectories, segments: NDArray[np.int64]) -> None:
+    pairs = np.stack([trajectories.episode[segments], trajectories.agent[segments].astype(np.int64)])
+    if np.unique(pairs, axis=1).shape[1] < len(segments):
+        raise DataError("an agent has two segments in one episode; make the joint view of each fragment by itself.")

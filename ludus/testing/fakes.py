@@ -1,0 +1,302 @@
+"""Small scripted parts to try the seams with: environments that follow a script, and policies whose answers are known beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from ludus.errors import EnvError
+from ludus.types import (
+    Act,
+    AgentSpec,
+    Array,
+    Due,
+    Ended,
+    Enumeration,
+    EnvSpec,
+    Finished,
+    PolicySpec,
+    Timestep,
+    Weights,
+)
+
+__all__ = [
+    "ENDS_OFF_TURN",
+    "TEAM",
+    "TRUNCATED_OFF_TURN",
+    "CountingPolicy",
+    "FixedPolicy",
+    "Frame",
+    "Script",
+    "ScriptedEnv",
+    "StackedFixed",
+]
+
+_ACTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One timestep. due: (agent, observation, reward since its last decision). ended: (agent, reward, final observation).
+    Agents are numbered through all players."""
+
+    due: tuple[tuple[int, float, float], ...] = ()
+    ended: tuple[tuple[int, float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One episode: frames at times 0 … T; the last one has nothing due, and its `ended` closes everything that is open.
+    player: of each agent."""
+
+    player: tuple[int, ...]
+    frames: tuple[Frame, ...]
+    returns: tuple[float, ...]
+    terminated: bool = True
+
+
+ENDS_OFF_TURN = Script(
+    player=(0, 1),
+    frames=(
+        Frame(due=((0, 1, 0),)),
+        Frame(due=((1, 2, 0),)),
+        Frame(due=((0, 3, 0.5),)),
+        Frame(due=((1, 4, -0.5),)),
+        Frame(ended=((0, 1.0, 5), (1, -1.0, 6))),
+    ),
+    returns=(1.5, -1.5),
+)
+"""Two players in turns; player 1's second move ends the game, while player 0's last decision is still open."""
+
+TRUNCATED_OFF_TURN = Script(
+    player=(0, 1),
+    frames=(
+        Frame(due=((0, 1, 0),)),
+        Frame(due=((1, 2, 0),)),
+        Frame(ended=((0, 0.25, 7), (1, -0.25, 8))),
+    ),
+    returns=(0.25, -0.25),
+    terminated=False,
+)
+"""The episode is cut off by its time limit after player 1's move."""
+
+TEAM = Script(
+    player=(0, 0, 1),
+    frames=(
+        Frame(due=((0, 10, 0), (1, 11, 0), (2, 12, 0))),
+        Frame(due=((0, 20, 0),)),  # agent 1 has died; its decision stays open until its team has its reward
+        Frame(due=((0, 30, 1.0), (2, 32, -1.0))),
+        Frame(ended=((0, 2.0, 40), (1, 3.0, 41), (2, -2.0, 42))),
+    ),
+    returns=(3.0, -3.0),
+)
+"""Player 0 is a team of agents 0 and 1, which share its reward; agent 1 dies before the team scores."""
+
+
+class ScriptedEnv:
+    """`VectorEnv` in which environment e plays scripts[e mod len], episode after episode, whatever the actions (0 and 1) are."""
+
+    def __init__(self, scripts: Sequence[Script], num_envs: int) -> None:
+        self.num_envs = num_envs
+        self._scripts = [scripts[e % len(scripts)] for e in range(num_envs)]
+        player = scripts[0].player
+        space = Box(-np.inf, np.inf, (1,), np.float32)
+        self.spec = EnvSpec(
+            id="scripted",
+            agents=tuple(AgentSpec(f"agent_{a}", p, space, Discrete(_ACTIONS)) for a, p in enumerate(player)),
+            utility_range=((-np.inf, np.inf),) * (max(player) + 1),
+            symmetry=tuple((p,) for p in range(max(player) + 1)),
+        )
+        self._local = [sum(q == p for q in player[:a]) for a, p in enumerate(player)]
+        self._time = [0] * num_envs
+        self._left = [-1] * num_envs
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`; the seeds change nothing."""
+        quota = np.asarray(-1 if episodes is None else episodes, np.int64)
+        self._left = np.broadcast_to(quota, self.num_envs).tolist()
+        self._time = [0] * self.num_envs
+        return self._timestep([])
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        """See `VectorEnv.step`."""
+        if any(((a < 0) | (a >= _ACTIONS)).any() for a in actions):
+            raise EnvError("an action other than 0 and 1 was given.")
+        finished = []
+        for e, script in enumerate(self._scripts):
+            if not self._left[e]:
+                continue
+            self._time[e] += 1
+            if self._time[e] == len(script.frames) - 1:
+                finished.append(e)
+                self._left[e] -= 1
+                self._time[e] = 0
+        return self._timestep(finished)
+
+    def snapshot(self) -> bytes | None:
+        """Times and quotas as JSON."""
+        return json.dumps([self._time, self._left, self._last]).encode()
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """See `VectorEnv.restore`."""
+        self._time, self._left, finished = json.loads(snapshot)
+        return self._timestep(finished)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _timestep(self, finished: list[int]) -> Timestep:
+        self._last = finished
+        due: list[list[tuple[int, float, float, bool]]] = [[] for _ in self.spec.utility_range]
+        ended: list[list[tuple[int, float, bool, float]]] = [[] for _ in self.spec.utility_range]
+        for e, script in enumerate(self._scripts):
+            frames, now = script.frames, self._time[e]
+            for agent, reward, final in self._closing(e, finished):
+                ended[script.player[agent]].append((self._slot(e, agent), reward, script.terminated, final))
+            if self._left[e]:
+                for agent, observation, reward in frames[now].due:
+                    seen = any(agent == a for frame in frames[:now] for a, _, _ in frame.due)
+                    due[script.player[agent]].append((self._slot(e, agent), observation, reward, not seen))
+        return Timestep(
+            tuple(_due(rows) for rows in due),
+            tuple(_ended(rows) for rows in ended),
+            Finished(
+                np.array(finished, np.int32),
+                np.array([self._scripts[e].returns for e in finished], np.float64).reshape(-1, len(due)),
+                np.array([self._scripts[e].terminated for e in finished], np.bool_),
+                np.array([len(self._scripts[e].frames) - 1 for e in finished], np.int32),
+            ),
+        )
+
+    def _closing(self, environment: int, finished: list[int]) -> tuple[tuple[int, float, float], ...]:
+        frames = self._scripts[environment].frames
+        return frames[-1].ended if environment in finished else frames[self._time[environment]].ended
+
+    def _slot(self, environment: int, agent: int) -> int:
+        team = len(self.spec.agents_of(self.spec.agents[agent].player))
+        return environment * team + self._local[agent]
+
+
+def _due(rows: list[tuple[int, float, float, bool]]) -> Due:
+    return Due(
+        np.array([row[0] for row in rows], np.int32),
+        np.array([[row[1]] for row in rows], np.float32).reshape(-1, 1),
+        np.ones((len(rows), _ACTIONS), np.bool_),
+        np.array([row[2] for row in rows], np.float32),
+        np.array([row[3] for row in rows], np.bool_),
+    )
+
+
+def _ended(rows: list[tuple[int, float, bool, float]]) -> Ended:
+    return Ended(
+        np.array([row[0] for row in rows], np.int32),
+        np.array([row[1] for row in rows], np.float32),
+        np.array([row[2] for row in rows], np.bool_),
+        np.array([[row[3]] for row in rows], np.float32).reshape(-1, 1),
+        np.ones((len(rows), _ACTIONS), np.bool_),
+    )
+
+
+class FixedPolicy:
+    """Always plays config["action"], with logp config.get("logp", 0). Counts nothing, remembers nothing, and can be stacked."""
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    noise_width = 1
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec = spec
+        self.action = int(weights["action"])
+        self.logp = float(spec.config.get("logp", 0.0))
+
+    @classmethod
+    def of(cls, action: int, *, logp: float = 0.0) -> FixedPolicy:
+        """A policy that plays `action`."""
+        return cls(PolicySpec("ludus.testing.fakes:FixedPolicy", {"logp": logp}), {"action": np.array(action)})
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """The same action for every row; the extra "seen" repeats the first number of each observation."""
+        n = len(observation)
+        seen = np.asarray(observation, np.float32).reshape(n, -1)[:, 0].copy()
+        return Act(np.full(n, self.action, np.int32), np.full(n, self.logp, np.float32), None, {"seen": seen})
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: the action may be illegal."""
+        return None
+
+    def weights(self) -> Weights:
+        return {"action": np.array(self.action)}
+
+    @classmethod
+    def stack(cls, policies: Sequence[FixedPolicy]) -> StackedFixed:
+        """Several as one."""
+        return StackedFixed([policy.action for policy in policies], policies[0].logp)
+
+
+class StackedFixed:
+    """Row i plays actions[index[i]]; `calls` says how often it was asked."""
+
+    calls: ClassVar[int] = 0
+
+    def __init__(self, actions: Sequence[int], logp: float) -> None:
+        self.actions = np.array(actions, np.int32)
+        self.logp = logp
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        StackedFixed.calls += 1
+        return Act(self.actions[index], np.full(len(index), self.logp, np.float32))
+
+
+class CountingPolicy:
+    """Recurrent: its memory counts its own decisions in the episode, and its action is that count modulo 2."""
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    noise_width = 1
+    memory_shape: tuple[int, ...] | None = (1,)
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec | None = None, weights: Mapping[str, Array] | None = None) -> None:
+        self.spec = spec or PolicySpec("ludus.testing.fakes:CountingPolicy")
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        assert memory is not None
+        count = memory[:, 0].astype(np.int32)
+        return Act(count % _ACTIONS, np.zeros(len(count), np.float32), memory + 1)
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: it has memory."""
+        return None
+
+    def weights(self) -> Weights:
+        return {}
