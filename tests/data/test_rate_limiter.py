@@ -67,11 +67,14 @@ def test_options():
 def test_deadlock_refusals_name_the_numbers_and_the_remedy():
     # r · I = 4 · 1 = 4 up, 16 down, [0, 15]: from 12 neither 12 + 4 ≤ 15 nor 12 − 16 ≥ 0. 20 values apart is enough.
     tight = RateLimiter(samples_per_insert=4, min_size=1, min_diff=0, max_diff=15)
-    with pytest.raises(Deadlock, match=r"must deadlock: inserts of 1 .* up by 4 and batches of 16 down by 16.*\[0, 15\].*max_diff to 20"):
+    with pytest.raises(
+        Deadlock,
+        match=r"must deadlock: inserts of 1 .* up by 4 and batches of 16 down by 16.*\[0, 15\].*max_diff to 20",
+    ):
         check_replay(tight, capacity=100, insert=1, batch=16)
     check_replay(RateLimiter(samples_per_insert=4, min_diff=0, max_diff=16), capacity=100, insert=1, batch=16)
     # min_size 10 by inserts of 4 needs a third insert, to 12, which max_diff 11 does not let in.
-    with pytest.raises(Deadlock, match="takes it to min_size 10 .* to 12, above max_diff 11"):
+    with pytest.raises(Deadlock, match=r"takes it to min_size 10 .* to 12, above max_diff 11"):
         check_replay(RateLimiter(min_size=10, min_diff=-50, max_diff=11), capacity=100, insert=4, batch=1)
     check_replay(RateLimiter(min_size=10, min_diff=-50, max_diff=12), capacity=100, insert=4, batch=1)
     with pytest.raises(Deadlock, match="an insert of 101 items never fits into a table of 100"):
@@ -83,7 +86,7 @@ def test_deadlock_refusals_name_the_numbers_and_the_remedy():
 def test_queue_refusals():
     check_queue(min_size=1, capacity=4096, insert=4096, batch=4096)
     # With varying sizes 4095 can lie there: too few for a batch, too many for another insert.
-    with pytest.raises(Deadlock, match="may deadlock.*capacity to 8192"):
+    with pytest.raises(Deadlock, match=r"may deadlock.*capacity to 8192"):
         check_queue(min_size=1, capacity=4096, insert=4096, batch=4096, vary=True)
     with pytest.raises(Deadlock, match="a batch of 11 items never gets together in a queue of 10"):
         check_queue(min_size=1, capacity=10, insert=1, batch=11)
@@ -134,9 +137,7 @@ def test_replay_check_refuses_exactly_what_halts(ratio, min_size, low, width, in
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    min_size=st.integers(1, 12), capacity=st.integers(12, 30), insert=st.integers(1, 12), batch=st.integers(1, 12)
-)
+@given(min_size=st.integers(1, 12), capacity=st.integers(12, 30), insert=st.integers(1, 12), batch=st.integers(1, 12))
 def test_queue_check_refuses_exactly_what_halts(min_size, capacity, insert, batch):
     expected = halts(
         lambda fill: fill.size + insert <= capacity,
