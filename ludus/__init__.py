@@ -1,3 +1,80 @@
-"""Ludus trains populations of reinforcement-learning policies against each other."""
+"""Ludus trains populations of reinforcement-learning policies against each other.
+
+    import ludus
+
+    result = ludus.run(ludus.PSRO(env="openspiel/leduc_poker", oracle=ludus.PPO(), meta_solver="nash", generations=20))
+    print(result.nash_conv)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ludus.algorithms.dqn.config import DQN
+    from ludus.algorithms.exact.config import ExactBestResponse
+    from ludus.algorithms.ppo.config import PPO
+    from ludus.algorithms.tabular_q.config import TabularQ
+    from ludus.errors import LudusError
+    from ludus.evaluation.evaluate import evaluate_run
+    from ludus.report import write_report
+    from ludus.runner import Result, resume, run
+    from ludus.scenario import PSRO, Checkpoints, Environment, Evaluation, list_presets, load_scenario
+    from ludus.schedulers.warm_start import WarmStart
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DQN",
+    "PPO",
+    "PSRO",
+    "Checkpoints",
+    "Environment",
+    "Evaluation",
+    "ExactBestResponse",
+    "LudusError",
+    "Result",
+    "TabularQ",
+    "WarmStart",
+    "__version__",
+    "evaluate_run",
+    "list_presets",
+    "load_scenario",
+    "resume",
+    "run",
+    "write_report",
+]
+
+# Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
+_HOMES = {
+    "DQN": "ludus.algorithms.dqn.config",
+    "PPO": "ludus.algorithms.ppo.config",
+    "PSRO": "ludus.scenario",
+    "Checkpoints": "ludus.scenario",
+    "Environment": "ludus.scenario",
+    "Evaluation": "ludus.scenario",
+    "ExactBestResponse": "ludus.algorithms.exact.config",
+    "LudusError": "ludus.errors",
+    "Result": "ludus.runner",
+    "TabularQ": "ludus.algorithms.tabular_q.config",
+    "WarmStart": "ludus.schedulers.warm_start",
+    "evaluate_run": "ludus.evaluation.evaluate",
+    "list_presets": "ludus.scenario",
+    "load_scenario": "ludus.scenario",
+    "resume": "ludus.runner",
+    "run": "ludus.runner",
+    "write_report": "ludus.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ludus' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from ludus import seeding
 from ludus.policies.base import Policy
 from ludus.population.statistics import moments
 from ludus.rollout.base import PolicyBank, RolloutOrder
+from ludus.rollout.draws import mixture_refs
 from ludus.rollout.worker import RolloutWorker
 from ludus.types import Factor, Match, Mixture, PolicyRef
 
@@ -24,15 +25,13 @@ class MatchPlayer:
     ) -> None:
         self._worker, self._bank, self._policy, self._seed = worker, bank, policy, seed
 
-    def returns(self, seats: Sequence[PolicyRef], episodes: int, *, block: int = 0) -> NDArray[np.float64]:
-        """float64[episodes, P]: returns of one profile. Another `block` gives independent episodes."""
-        refs = list(dict.fromkeys(seats))
-        self._bank.load([(ref, self._policy(ref)) for ref in refs])
-        profile = Mixture((Factor(tuple(range(len(seats))), (tuple(seats),), (1.0,)),))
+    def returns(self, players: Mixture, episodes: int, *, block: int = 0) -> NDArray[np.float64]:
+        """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes."""
+        self._bank.load([(ref, self._policy(ref)) for ref in mixture_refs(players)])
         order = RolloutOrder(
             learner=None,
             seats=(),
-            opponents=profile,
+            opponents=players,
             unit="episodes",
             amount=episodes,
             seed=seeding.key(self._seed, "matches", block),
@@ -41,7 +40,8 @@ class MatchPlayer:
 
     def play(self, profile: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, *, block: int = 0) -> Match:
         """One match of `episodes` episodes: indices and refs of the policies in each seat."""
-        returns = self.returns(seats, episodes, block=block)
+        alone = Mixture((Factor(tuple(range(len(seats))), (seats,), (1.0,)),))
+        returns = self.returns(alone, episodes, block=block)
         found = moments(returns)
         name = "-".join(map(str, profile))
         return Match(f"match-{name}-{block}", profile, seats, episodes, found.mean, found.m2, wins=outcomes(returns))
