@@ -1,0 +1,115 @@
+"""The PSRO scheduler: the shipped contract, what it asks for, warm starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.config import Config
+from ludus.errors import ConfigError
+from ludus.meta_solvers.nash import Nash
+from ludus.meta_solvers.uniform import Uniform
+from ludus.population.payoffs import Payoffs
+from ludus.schedulers.base import View
+from ludus.schedulers.psro import PSROScheduler, opponents
+from ludus.schedulers.warm_start import WarmStart, choose
+from ludus.testing.scheduler import check_scheduler
+from ludus.types import EvaluationTask, Mixture, PolicyRef, Solution, TrainingTask
+
+
+def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **options: object) -> PSROScheduler:
+    solver = Nash() if len(population) == 2 else Uniform()
+    return PSROScheduler(solver=solver, generations=generations, population=population, seed=0, **options)
+
+
+@pytest.mark.parametrize("population", [(0, 1), (0, 0), (0, 1, 2), (0, 1, 1)])
+def test_contract(population: tuple[int, ...]) -> None:
+    check_scheduler(lambda: scheduler(population), population=population)
+
+
+def _view(sizes: tuple[int, int], mean: np.ndarray | None) -> View:
+    shape = (2, *sizes)
+    table = np.full(shape, np.nan) if mean is None else np.stack([mean, -mean])
+    known = np.full(sizes, mean is not None)
+    payoffs = Payoffs(table, np.zeros(sizes, np.int64), np.zeros(shape), known, ((-2.0, 2.0),) * 2, (0, 1), True)
+    refs = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(n)) for p, n in enumerate(sizes))
+    return View(refs, payoffs)
+
+
+def test_first_it_fills_the_holes_then_it_solves_and_asks_for_responses() -> None:
+    psro = scheduler()
+    (holes,) = psro.next_tasks(_view((2, 2), None), free=8)
+    assert isinstance(holes, EvaluationTask)
+    assert holes.profiles == ((0, 0), (0, 1), (1, 0), (1, 1))
+
+    psro = scheduler()
+    view = _view((2, 2), np.array([[1.0, -1.0], [-1.0, 1.0]]))  # matching pennies: half and half
+    announcement, first, second = psro.next_tasks(view, free=8)
+    assert isinstance(announcement, EvaluationTask)
+    assert announcement.solution is not None
+    np.testing.assert_allclose(announcement.solution.strategies, [[0.5, 0.5], [0.5, 0.5]], atol=1e-6)
+    assert isinstance(first, TrainingTask)
+    assert isinstance(second, TrainingTask)
+    assert (first.population, first.seats, first.policy) == (0, (0,), "0-1")
+    assert (second.population, second.seats, second.policy) == (1, (1,), "1-1")
+    assert isinstance(first.opponents, Mixture)
+    assert [factor.seats for factor in first.opponents.factors] == [(0,), (1,)]
+
+
+def test_policies_without_weight_are_no_opponents() -> None:
+    refs = tuple((PolicyRef(p, "a"), PolicyRef(p, "b")) for p in range(2))
+    mixture = opponents(Solution((np.array([0.0, 1.0]), np.array([0.25, 0.75])), 0.0), refs)
+    assert mixture.factors[0].entries == ((PolicyRef(0, "b"),),)
+    assert mixture.factors[1].probs == (0.25, 0.75)
+
+
+def test_a_joint_solution_is_one_factor() -> None:
+    refs = tuple((PolicyRef(p, "a"), PolicyRef(p, "b")) for p in range(2))
+    joint = np.array([[0.5, 0.0], [0.0, 0.5]])
+    (factor,) = opponents(Solution(None, 0.0, joint=joint), refs).factors
+    assert factor.seats == (0, 1)
+    assert factor.entries == ((PolicyRef(0, "a"), PolicyRef(1, "a")), (PolicyRef(0, "b"), PolicyRef(1, "b")))
+    assert factor.probs == (0.5, 0.5)
+
+
+def test_a_longer_schedule_goes_on_from_the_end_of_a_shorter_one() -> None:
+    view = _view((1, 1), np.zeros((1, 1)))
+    short = scheduler(generations=0)
+    (last,) = short.next_tasks(view, free=8)
+    assert isinstance(last, EvaluationTask)
+    longer = scheduler(generations=1)
+    longer.load_state_dict(short.state_dict())
+    again, *responses = longer.next_tasks(view, free=8)  # the announcement was out, and never answered
+    assert again.id == last.id
+    assert responses == []
+
+
+RULES = (
+    WarmStart(source="random", last=2),
+    WarmStart(source="best", first=3, last=4),
+    WarmStart(source="last", first=5),
+)
+
+
+@pytest.mark.parametrize(("generation", "expected"), [(2, None), (3, "0-1"), (4, "0-1"), (5, "0-2")])
+def test_warm_start_rules_follow_the_generation(generation: int, expected: str | None) -> None:
+    view = _view((3, 1), np.zeros((3, 1)))
+    gains = np.array([9.0, 2.0, 1.0])  # the initial policy is never copied, however well it does
+    start = choose(RULES, generation=generation, population=0, view=view, gains=gains)
+    assert start == (None if expected is None else PolicyRef(0, expected))
+
+
+def test_a_file_rule_needs_a_path() -> None:
+    assert (
+        choose(
+            (WarmStart(source="file", path="p"),),
+            generation=1,
+            population=0,
+            view=_view((1, 1), None),
+            gains=np.zeros(1),
+        )
+        == "p"
+    )
+    with pytest.raises(ConfigError, match="needs one"):
+        WarmStart(source="file")
+    assert issubclass(WarmStart, Config)
