@@ -1,0 +1,177 @@
+"""The agent manager: members stay frozen, facts are told once and in order, state comes back to the bit."""
+
+import json
+
+import numpy as np
+import pytest
+from payoff_samples import match
+
+from ludus.errors import DataError
+from ludus.execution import checkpoint
+from ludus.population.agent_manager import AgentManager, populations_of, same_weights
+from ludus.population.base import Lineage, Recorder, WeightsStore
+from ludus.types import EnvSpec, Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+
+SPEC = PolicySpec("tabular", {"actions": 3})
+
+
+class Facts:
+    """A recorder and a weights store that write down what they hear."""
+
+    def __init__(self):
+        self.heard, self.kept = [], {}
+
+    def policy_added(self, record):
+        assert record.ref in self.kept, "weights must be durable before the recorder hears of a policy"
+        self.heard.append(("policy", record.ref.policy, record.index))
+
+    def matches_recorded(self, matches):
+        self.heard.append(("matches", *[m.id for m in matches]))
+
+    def payoffs_recorded(self, profiles, mean):
+        self.heard.append(("payoffs", profiles.tolist(), mean.tolist()))
+
+    def put(self, ref, spec, weights):
+        self.kept[ref] = weights
+
+    def get(self, ref):
+        return self.kept[ref]
+
+
+def manager(facts=None, population=(0, 1)):
+    return AgentManager(
+        utility_range=[(-9, 9)] * len(population), population=population, zero_sum=True, recorder=facts, store=facts
+    )
+
+
+def weights(value=0.0):
+    return {"table": np.full((2, 3), value), "nan": np.array([np.nan])}
+
+
+def filled(facts=None):
+    made = manager(facts)
+    for population in (0, 1):
+        made.add(population, f"{population}-0", SPEC, weights(population))
+    made.add(0, "0-1", SPEC, weights(5), lineage=Lineage("t", 1, PolicyRef(0, "0-0"), "last"))
+    made.record_matches([match("m", (0, 0), [[1, -1], [2, -2]])])
+    made.record_exact(np.array([[[3.0]], [[-3.0]]]), start=(1, 0))
+    return made
+
+
+def test_fakes_are_what_the_seams_ask_for():
+    assert isinstance(Facts(), Recorder)
+    assert isinstance(Facts(), WeightsStore)
+
+
+def test_every_fact_is_told_once_and_in_order():
+    facts = Facts()
+    made = filled(facts)
+    told = [
+        ("policy", "0-0", 0),
+        ("policy", "1-0", 0),
+        ("policy", "0-1", 1),
+        ("matches", "m"),
+        ("payoffs", [[1, 0]], [[3.0, -3.0]]),
+    ]
+    assert facts.heard == told
+    assert made.add(0, "0-1", SPEC, weights(5)) == PolicyRef(0, "0-1")
+    made.record_matches([match("m", (0, 0), [[1, -1], [2, -2]])])
+    made.record_exact(np.array([[[3.0]], [[-3.0]]]), start=(1, 0))
+    assert facts.heard == told
+
+
+def test_populations_and_view():
+    made = filled()
+    assert made.populations == ((PolicyRef(0, "0-0"), PolicyRef(0, "0-1")), (PolicyRef(1, "1-0"),))
+    view = made.view({"episodes": 2})
+    assert view.populations == made.populations
+    assert view.payoffs.mean[0].tolist() == [[1.5], [3.0]]
+    assert view.counters == {"episodes": 2}
+    made.add(1, "1-1", SPEC, weights())
+    assert view.payoffs.sizes == (2, 1)
+    assert len(view.populations[1]) == 1
+
+
+def test_members_are_frozen():
+    made, mine = manager(), weights(1)
+    ref = made.add(0, "a", SPEC, mine)
+    mine["table"][:] = 9.0
+    spec, kept = made.weights_of(ref)
+    assert spec == SPEC
+    assert (kept["table"] == 1.0).all()
+    with pytest.raises(ValueError, match="read-only"):
+        kept["table"][0] = 2.0
+    with pytest.raises(DataError, match="has a policy 'a' already, with other weights"):
+        made.add(0, "a", SPEC, mine)
+    with pytest.raises(DataError, match="already"):
+        made.add(0, "a", PolicySpec("other"), weights(1))
+    assert made.table.sizes == (1, 0)
+
+
+def test_members_are_found_in_any_mode():
+    made = filled()
+    assert made.record_of(PolicyRef(0, "0-1", None, "greedy")).index == 1
+    assert made.record_of(PolicyRef(0, "0-1")).lineage.parent == PolicyRef(0, "0-0")
+    with pytest.raises(DataError, match=r"no policy .0-2. .* did you mean"):
+        made.record_of(PolicyRef(0, "0-2"))
+    with pytest.raises(DataError, match="version 3"):
+        made.record_of(PolicyRef(0, "0-1", 3))
+    with pytest.raises(DataError, match="no population 2"):
+        made.add(2, "x", SPEC, weights())
+
+
+def test_results_of_tasks():
+    facts = Facts()
+    made = manager(facts)
+    made.add(0, "0-0", SPEC, weights())
+    made.add(1, "1-0", SPEC, weights())
+    task = TrainingTask("g1", 1, 0, (0,), "0-1", Mixture(()), start=PolicyRef(0, "0-0"))
+    trained = Trained(task, PolicyRef(0, "0-1"), SPEC, weights(2), {}, {})
+    answered = Evaluated(EvaluationTask("e1", 1, ((1, 0),)), matches=(match("m", (1, 0), [[1, -1]]),))
+    exact = Evaluated(EvaluationTask("e2", 1), payoffs=np.zeros((2, 1, 1)))
+    for _ in range(2):
+        for result in (trained, answered, exact):
+            made.on_result(result)
+    assert [kind for kind, *_ in facts.heard] == ["policy", "policy", "policy", "matches", "payoffs"]
+    assert made.record_of(trained.ref).lineage == Lineage("g1", 1, PolicyRef(0, "0-0"), "policy")
+    assert made.view().payoffs.mean[0].tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_state_through_a_checkpoint_on_disk(tmp_path, stored):
+    facts = Facts() if stored else None
+    made = filled(facts)
+    state = made.state_dict()
+    assert ("weights" in state) is not stored
+    name = checkpoint.save(tmp_path, 1, state)
+    other = manager(facts)
+    other.load_state_dict(checkpoint.load(tmp_path, name))
+    assert other.populations == made.populations
+    for ref in (ref for population in made.populations for ref in population):
+        assert same_weights(other.weights_of(ref)[1], made.weights_of(ref)[1])
+        assert other.record_of(ref) == made.record_of(ref)
+    for array in ("mean", "count", "m2", "exact"):
+        np.testing.assert_array_equal(getattr(other.view().payoffs, array), getattr(made.view().payoffs, array))
+    if stored:
+        assert len(facts.heard) == 5, "loading tells the recorder nothing"
+    for again in (made, other):
+        again.add(1, "1-1", SPEC, weights(7))
+        again.record_matches([match("m", (0, 0), [[1, -1], [2, -2]]), match("n", (0, 1), [[4, -4]])])
+    assert json.dumps(made.state_dict(), default=_plain) == json.dumps(other.state_dict(), default=_plain)
+
+
+def _plain(value):
+    return value.tolist()
+
+
+def test_populations_of_an_environment():
+    def spec(symmetry, players):
+        return EnvSpec("game", (), ((-1.0, 1.0),) * players, symmetry)
+
+    assert populations_of(spec(((0,), (1,)), 2)) == (0, 1)
+    assert populations_of(spec(((0, 1),), 2)) == (0, 0)
+    assert populations_of(spec(((1, 3), (2, 0)), 4)) == (0, 1, 0, 1)
+    assert populations_of(spec(((0, 1),), 2), shared=False) == (0, 1)
+    for wrong in (((0,),), ((0, 1), (1,))):
+        with pytest.raises(DataError, match="not a partition"):
+            populations_of(spec(wrong, 2))
