@@ -48,6 +48,8 @@ def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
         name = signal.Signals(number).name
         if request.requested:
             _exit_at_once(number)
+        # Not print: the signal may have come in the middle of one.
+        os.write(2, b"\nstopping cleanly; once more stops at once\n")
         request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -25,6 +25,11 @@ from ludus.population.base import Lineage, PolicyRecord
 from ludus.population.payoffs import Payoffs
 from ludus.types import Match, PolicyRef, PolicySpec
 
+_GENERATIONS = (
+    "SELECT number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, solver_seconds, exact "
+    "FROM generations"
+)
+
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
@@ -108,10 +113,15 @@ class Reader:
             return tuple(Checkpoint(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
 
     def generations(self) -> tuple[GenerationRecord, ...]:
-        columns = "number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, solver_seconds, exact"
+        """Oldest first."""
         with translated(self.path):
-            rows = self._rows(f"SELECT {columns} FROM generations ORDER BY number")
-            return tuple(_generation(row) for row in rows)
+            return tuple(_generation(row) for row in self._rows(f"{_GENERATIONS} ORDER BY number"))
+
+    def last_generation(self) -> GenerationRecord | None:
+        """The newest one; None if none has finished."""
+        with translated(self.path):
+            rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
+            return _generation(rows[0]) if rows else None
 
     def policies(self) -> tuple[StoredPolicy, ...]:
         """By population, then place."""

@@ -1,0 +1,70 @@
+"""What a command is, and how its line is read."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ludus.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """summary: one line. examples: (line, what it does). `execute` returns the exit code and raises LudusError for bad input."""
+
+    name: str
+    summary: str
+    examples: tuple[tuple[str, str], ...]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], int]
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Options and positionals in any order. Raises ConfigError; `--help` prints and raises SystemExit."""
+        parser = self._parser()
+        options, unknown = parser.parse_known_intermixed_args(list(argv))
+        if unknown:
+            known = [text for action in parser._actions for text in action.option_strings]
+            given = unknown[0].partition("=")[0]
+            raise ConfigError(f"ludus {self.name} has no option {given!r}{nearest(given, known)}")
+        return options
+
+    def help(self) -> str:
+        return self._parser().format_help()
+
+    def _parser(self) -> argparse.ArgumentParser:
+        width = max(len(line) for line, _ in self.examples)
+        lines = [f"  {line:<{width}}   {what}" for line, what in self.examples]
+        parser = _Parser(
+            prog=f"ludus {self.name}",
+            description=self.summary,
+            epilog="\n".join(["examples:", *lines]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.add_arguments(parser)
+        return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}. See `{self.prog} --help`.")
+
+
+def whole_number(text: str) -> int:
+    """A type for options that count: 0, 1, 2 …"""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} was given, a whole number from 0 on was expected")
+    return value
+
+
+def positive_number(text: str) -> int:
+    """A type for options that count: 1, 2, 3 …"""
+    if whole_number(text) == 0:
+        raise argparse.ArgumentTypeError("0 was given, at least 1 was expected")
+    return int(text)

@@ -1,0 +1,72 @@
+"""ludus evaluate"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, positive_number
+from ludus.cli.output import facts, table
+from ludus.cli.runs import find_run
+
+if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
+    from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
+    parser.add_argument("--episodes", type=positive_number, default=10_000, help="per match (default: 10000)")
+    parser.add_argument(
+        "--policies",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="who plays, every combination of one per player; `meta` is the last meta-strategy (default: meta and the newest)",
+    )
+
+
+def _execute(options: argparse.Namespace) -> int:
+    run_dir = find_run(options.run)
+    from ludus.evaluation.evaluate import evaluate_run
+
+    _show(evaluate_run(run_dir, episodes=options.episodes, policies=options.policies))
+    return 0
+
+
+def _show(report: EvaluationReport) -> None:
+    players = len(report.matches[0].policies)
+    who = [f"player {p}" for p in range(players)]
+    means = [f"return {p}, 95%" for p in range(players)]
+    exact = any(match.exact is not None for match in report.matches)
+    columns = [*who, *means, *([f"exact {p}" for p in range(players)] if exact else []), "player 0 won/drawn/lost"]
+    title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
+    table(columns, [_row(match, exact=exact) for match in report.matches], title=title, left=range(players))
+    found = report.exploitability
+    if found is None:
+        return
+    bound = "" if found.exact else " (at least)"
+    pairs = [("NashConv", f"{found.nash_conv:.6f}{bound}")]
+    if players == 2:
+        pairs.append(("exploitability", f"{found.nash_conv / 2:.6f}{bound}"))
+    pairs += [(f"gain of player {p}", f"{gain:.6f}") for p, gain in enumerate(found.gain)]
+    facts("Meta-strategies", pairs)
+
+
+def _row(match: HeadToHead, *, exact: bool) -> list[str]:
+    row = [*match.policies, *(f"{m:+.4f} ± {h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
+    if exact:
+        row += ["-"] * len(match.policies) if match.exact is None else [f"{value:+.4f}" for value in match.exact]
+    row.append("/".join(str(count) for count in match.wins[0]) if match.wins else "-")
+    return row
+
+
+COMMAND = Command(
+    name="evaluate",
+    summary="Play a run's policies against each other, with confidence intervals, and NashConv where it can be computed.",
+    examples=(
+        ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
+        ("ludus evaluate runs/try1 --episodes 100000 --policies meta 0-3 1-7", "these against each other"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,115 @@
+"""ludus list"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from ludus.cli.command import Command
+from ludus.cli.output import table, write
+from ludus.cli.runs import run_dirs
+from ludus.errors import LudusError, UnknownName
+
+
+def _envs() -> None:
+    from ludus.envs.registry import list_envs
+
+    table(("environment",), [(name,) for name in list_envs()])
+
+
+def _presets() -> None:
+    from ludus.scenario import list_presets
+
+    table(("preset", "what it is"), list(list_presets().items()), left=(0, 1))
+
+
+def _algorithms() -> None:
+    from ludus.algorithms.registry import ALGORITHMS
+
+    _parts("algorithm", ALGORITHMS)
+
+
+def _meta_solvers() -> None:
+    from ludus.meta_solvers.registry import META_SOLVERS
+
+    _parts("meta-solver", META_SOLVERS)
+
+
+def _schedulers() -> None:
+    from ludus.schedulers.registry import SCHEDULERS
+
+    _parts("scheduler", SCHEDULERS)
+
+
+def _parts(what: str, names: dict[str, str]) -> None:
+    table((what, "class"), sorted(names.items()), left=(0, 1))
+
+
+def _runs() -> None:
+    found = run_dirs()
+    if not found:
+        write("There are no runs in ./runs. `ludus train leduc` makes one.")
+        return
+    table(
+        ("run", "scenario", "generations", "NashConv", "time", "state"),
+        [_run_row(path) for path in found],
+        left=(0, 1, 5),
+    )
+
+
+def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
+    from ludus.observe.progress import duration, number
+    from ludus.observe.reader import Reader, run_state
+
+    try:
+        with Reader(run_dir, check=False) as reader:
+            info, last, summary = reader.info(), reader.last_generation(), reader.summary()
+    except LudusError:  # one broken run must not hide the others
+        return run_dir.name, "-", "-", "-", "-", "unreadable"
+    if last is None:
+        numbers = ("0", "-", "-")
+    else:
+        numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
+    return run_dir.name, info.scenario, *numbers, run_state(run_dir, summary)
+
+
+KINDS: dict[str, Callable[[], None]] = {
+    "envs": _envs,
+    "presets": _presets,
+    "algorithms": _algorithms,
+    "meta-solvers": _meta_solvers,
+    "schedulers": _schedulers,
+    "runs": _runs,
+}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all but the environments)"
+    )
+
+
+def _execute(options: argparse.Namespace) -> int:
+    if options.kind is None:
+        for kind, show in KINDS.items():
+            if kind != "envs":
+                show()
+        write("`ludus list envs` lists the environments.")
+        return 0
+    if options.kind not in KINDS:
+        raise UnknownName("list", options.kind, KINDS)
+    KINDS[options.kind]()
+    return 0
+
+
+COMMAND = Command(
+    name="list",
+    summary="List environments, presets, algorithms, meta-solvers, schedulers or runs.",
+    examples=(
+        ("ludus list presets", "what `ludus train` can start"),
+        ("ludus list runs", "the runs in ./runs and how they stand"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

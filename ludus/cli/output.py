@@ -1,0 +1,43 @@
+"""Tables on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_WIDTH = 240  # nobody's screen: lines are not to be cut there
+
+
+def write(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[int] = (0,)
+) -> None:
+    """Columns whose index is in `left` are text, the others are numbers."""
+    grid = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    for k, name in enumerate(columns):
+        grid.add_column(name, justify="left" if k in left else "right", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    _console().print(grid)
+
+
+def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair per line, never wrapped, so that paths can be copied."""
+    console = _console()
+    pairs = list(pairs)
+    width = max(len(name) for name, _ in pairs)
+    console.print(Text(title, style="bold"))
+    for name, value in pairs:
+        console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="not dim"), soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)

@@ -1,0 +1,43 @@
+"""ludus resume"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ludus.cli.command import Command
+from ludus.cli.runs import find_run
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
+    )
+
+
+def _execute(options: argparse.Namespace) -> int:
+    run_dir = find_run(options.run)
+    from ludus.cli.result import show_how_to_go_on, show_result
+    from ludus.execution.interrupt import stop_on_signals
+    from ludus.observe.progress import progress_for
+    from ludus.runner import resume
+
+    with closing(progress_for()) as observer, stop_on_signals() as stop:
+        result = resume(run_dir, options.overrides, observer=observer, stop=stop)
+    show_result(result)
+    if stop.requested:
+        show_how_to_go_on(result)
+    return 0
+
+
+COMMAND = Command(
+    name="resume",
+    summary="Go on with a run that was stopped or killed, or extend a finished one.",
+    examples=(
+        ("ludus resume leduc-20261120-120000", "from its last barrier"),
+        ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

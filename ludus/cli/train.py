@@ -1,0 +1,64 @@
+"""ludus train"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from pathlib import Path
+
+from ludus.cli.command import Command, whole_number
+from ludus.errors import ConfigError
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "scenario", metavar="PRESET|FILE.yaml", help="a preset (`ludus list presets`) or a scenario file"
+    )
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="changes to it, such as oracle.learning_rate=3e-4"
+    )
+    parser.add_argument("--seed", type=whole_number, help="seed of all random streams")
+    parser.add_argument("--run-dir", type=Path, help="where the run is written (default: ./runs/<name>)")
+    parser.add_argument("--name", help="name of the run (default: the preset and the time)")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    _check_name(options.name, options.run_dir)
+    from ludus.cli.result import show_how_to_go_on, show_result
+    from ludus.execution.interrupt import stop_on_signals
+    from ludus.observe.progress import progress_for
+    from ludus.scenario import load_scenario
+
+    scenario = load_scenario(options.scenario, options.overrides, options.seed)
+    from ludus.runner import run
+
+    with closing(progress_for()) as observer, stop_on_signals() as stop:
+        result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
+    show_result(result)
+    if stop.requested:
+        show_how_to_go_on(result)
+    return 0
+
+
+def _check_name(name: str | None, run_dir: Path | None) -> None:
+    if name is None:
+        return
+    if run_dir is not None:
+        raise ConfigError("--name and --run-dir were both given; --run-dir alone says where the run is written.")
+    if not name or name.startswith(".") or "/" in name:
+        raise ConfigError(
+            f"--name {name!r} cannot name a folder of ./runs. Use letters, digits, - and _, or give --run-dir."
+        )
+
+
+COMMAND = Command(
+    name="train",
+    summary="Run a scenario from its start.",
+    examples=(
+        ("ludus train leduc", "the preset as it is"),
+        ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
+        ("ludus train my.yaml oracle.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

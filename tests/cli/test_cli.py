@@ -1,0 +1,265 @@
+"""Commands, called in-process: what they print, what they refuse, and that refusing changes nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import synthetic_run as synthetic
+
+import ludus.observe.reader
+from ludus.cli.main import COMMANDS, main
+from ludus.errors import ConfigError, RunError
+from ludus.execution.interrupt import StopRequest
+from ludus.observe.base import GenerationRecord
+from ludus.observe.store import Store
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LUDUS_DEBUG", raising=False)
+    return tmp_path
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:
+    module = ModuleType(name)
+    module.__dict__.update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+class Called:
+    """Stands for `ludus.scenario` and `ludus.runner`; remembers what it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stops: bool = False) -> None:
+        self.given: dict[str, object] = {}
+        self.stops = stops
+        fake(
+            monkeypatch,
+            "ludus.scenario",
+            load_scenario=self.load,
+            list_presets=lambda: {"leduc": "PSRO on Leduc poker"},
+        )
+        fake(monkeypatch, "ludus.runner", run=self.run, resume=self.resume)
+
+    def load(self, name: str, overrides: list[str], seed: int | None) -> SimpleNamespace:
+        if name != "leduc":
+            raise ConfigError("unknown preset 'ledcu';\ndid you mean 'leduc'?")
+        self.given |= {"name": name, "overrides": overrides, "seed": seed}
+        return SimpleNamespace(to_yaml=lambda: f"scenario: psro\nseed: {seed}\n")
+
+    def run(self, scenario: object, *, run_dir: Path | None, name: str | None, observer: object, stop: StopRequest):
+        self.given |= {"run_dir": run_dir, "run_name": name}
+        return self.result(Path("runs/demo"), stop)
+
+    def resume(self, run_dir: Path, overrides: list[str], *, observer: object, stop: StopRequest) -> SimpleNamespace:
+        self.given |= {"run_dir": run_dir, "overrides": overrides}
+        return self.result(run_dir, stop)
+
+    def result(self, run_dir: Path, stop: StopRequest) -> SimpleNamespace:
+        if self.stops:
+            stop.request("stopped by Ctrl-C")
+        last = GenerationRecord(20, 61.5, 2_400_000, 1.25, (0.5, 0.75), (0.0, 0.0), ((0.5, 0.5), (1.0,)))
+        return SimpleNamespace(
+            run_dir=run_dir,
+            generations=(last,),
+            nash_conv=(4.7, 1.2, 1.25),
+            seconds=61.5,
+            stopped_by=stop.reason or "reached generations=20",
+            report=None if self.stops else run_dir / "report.html",
+        )
+
+
+def test_train_passes_its_arguments_in_any_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = Called(monkeypatch)
+    line = ["train", "leduc", "generations=3", "--seed", "5", "oracle.learning_rate=-1e-3", "--name", "try1"]
+    assert main(line) == 0
+    assert called.given == {
+        "name": "leduc",
+        "overrides": ["generations=3", "oracle.learning_rate=-1e-3"],
+        "seed": 5,
+        "run_dir": None,
+        "run_name": "try1",
+    }
+    assert [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()] == [
+        "Results",
+        "generations 20",
+        "NashConv 1.2500, best 1.2000",
+        "exploitability 0.6250",
+        "policies 2 + 1",
+        "episodes 2,400,000",
+        "time 1m01s",
+        "stopped reached generations=20",
+        "run runs/demo",
+        "report runs/demo/report.html",
+    ]
+
+
+def test_a_stopped_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Called(monkeypatch, stops=True)
+    assert main(["train", "leduc", "--run-dir", "elsewhere"]) == 0
+    out = capsys.readouterr().out
+    assert "stopped by Ctrl-C" in out
+    assert out.endswith("Continue with: ludus resume runs/demo\n")
+    assert "report" not in out
+
+
+def test_resume_finds_runs_by_name_and_path(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = Called(monkeypatch)
+    synthetic.write(folder / "runs" / "mine", generations=1)
+    for given in ("mine", "runs/mine", str(folder / "runs" / "mine")):
+        assert main(["resume", given, "generations=40"]) == 0
+        assert Path(str(called.given["run_dir"])).resolve() == folder / "runs" / "mine"
+        assert called.given["overrides"] == ["generations=40"]
+
+
+def test_config_prints_the_scenario(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Called(monkeypatch)
+    assert main(["config", "leduc", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == "scenario: psro\nseed: 3\n"
+
+
+def test_report_is_written(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    synthetic.write(folder / "runs" / "mine", generations=2)
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", "mine", "--open"]) == 0
+    assert capsys.readouterr().out == "runs/mine/report.html\n"
+    assert (folder / "runs/mine/report.html").stat().st_size > 1e6
+    assert opened == [(folder / "runs/mine/report.html").as_uri()]
+
+
+def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "runs"]) == 0
+    assert "no runs in ./runs" in capsys.readouterr().out
+    synthetic.write(folder / "runs" / "done", generations=3)
+    synthetic.write(folder / "runs" / "killed", generations=0, finished=False)
+    broken = folder / "runs" / "odd"
+    broken.mkdir()
+    (broken / "ludus.db").write_text("no database")
+    going = folder / "runs" / "going"
+    with Store.create(going, synthetic.info(going)):
+        assert main(["list", "runs"]) == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
+    assert rows[0] == ["run", "scenario", "generations", "NashConv", "time", "state"]
+    assert rows[2:] == [
+        ["done", "leduc", "3", rows[2][3], "5.9s", "finished"],
+        ["going", "leduc", "0", "-", "-", "running"],
+        ["killed", "leduc", "0", "-", "-", "interrupted"],
+        ["odd", "-", "-", "-", "-", "unreadable"],
+    ]
+    assert 2.0 < float(rows[2][3]) < 2.3  # 4.7 exp(-0.84) + 0.15 … 0.2
+
+
+def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Called(monkeypatch)
+    fake(monkeypatch, "ludus.algorithms.registry", ALGORITHMS={"ppo": "ludus.algorithms.ppo:PPO"})
+    fake(monkeypatch, "ludus.envs.registry", list_envs=lambda: ["openspiel/kuhn_poker", "openspiel/leduc_poker"])
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for expected in ("PSRO on Leduc poker", "ludus.algorithms.ppo:PPO", "nash", "psro", "no runs", "ludus list envs"):
+        assert expected in out
+    assert main(["list", "envs"]) == 0
+    assert capsys.readouterr().out.split()[-2:] == ["openspiel/kuhn_poker", "openspiel/leduc_poker"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["trian", "leduc"], "unknown command 'trian'; did you mean 'train'?"),
+        (["train"], "the following arguments are required: PRESET|FILE.yaml. See `ludus train --help`."),
+        (["train", "ledcu"], "unknown preset 'ledcu'; did you mean 'leduc'?"),
+        (["train", "leduc", "--sed", "1"], "ludus train has no option '--sed'; did you mean '--seed'?"),
+        (["train", "leduc", "--seed", "-1"], "argument --seed: '-1' was given, a whole number from 0 on was expected"),
+        (["train", "leduc", "--seed", "one"], "argument --seed: 'one' was given"),
+        (["train", "leduc", "--name", "../x"], "--name '../x' cannot name a folder of ./runs"),
+        (["train", "leduc", "--name", "x", "--run-dir", "y"], "--name and --run-dir were both given"),
+        (["resume", "nowhere"], "there is no run 'nowhere'; there are no runs in ./runs"),
+        (["resume", "."], "'.' is not a run: it has no ludus.db"),
+        (["report", "nowhere"], "there is no run 'nowhere'"),
+        (["evaluate", "nowhere"], "there is no run 'nowhere'"),
+        (["evaluate", "nowhere", "--episodes", "0"], "argument --episodes: 0 was given, at least 1 was expected"),
+        (["list", "envz"], "unknown list 'envz'; did you mean 'envs'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], words: str
+) -> None:
+    Called(monkeypatch)
+    assert main(line) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_near_miss_of_a_runs_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic.write(folder / "runs" / "leduc-1", generations=0)
+    assert main(["report", "ledcu-1"]) == 2
+    assert capsys.readouterr().err == "error: there is no run 'ledcu-1'; did you mean 'leduc-1'?\n"
+
+
+def test_damaged_run_is_refused_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = folder / "runs" / "broken"
+    run_dir.mkdir(parents=True)
+    (run_dir / "ludus.db").write_text("no database")
+    assert main(["report", "broken"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: the database 'runs/broken/ludus.db' cannot be read: file is not a database")
+    assert err.count("\n") == 1
+    assert [path.name for path in run_dir.iterdir()] == ["ludus.db"]
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUDUS_DEBUG", "1")
+    with pytest.raises(RunError):
+        main(["report", "nowhere"])
+
+
+def test_a_fault_of_ours_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    synthetic.write(folder / "runs" / "mine", generations=0)
+    monkeypatch.setattr(ludus.observe.reader.Reader, "info", lambda self: 1 / 0)
+    assert main(["report", "mine"]) == 1
+    err = capsys.readouterr().err
+    assert err == "error: ZeroDivisionError: division by zero (a fault of Ludus; LUDUS_DEBUG=1 shows where)\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"examples:\n  ludus {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [[], ["--help"], ["help"]])
+def test_overview_names_every_command(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("ludus 0.")
+
+
+def test_light_commands_do_not_import_torch(folder: Path) -> None:
+    synthetic.write(folder / "runs" / "mine", generations=1)
+    code = (
+        "import sys; from ludus.cli.main import main\n"
+        "for line in (['--help'], ['train', '--help'], ['list', 'runs'], ['list', 'meta-solvers'], ['report', 'mine']):\n"
+        "    assert main(line) == 0, line\n"
+        "    assert 'torch' not in sys.modules, line\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,47 @@
+"""ludus evaluate: the head-to-head table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic_run as synthetic
+
+from ludus.cli.main import main
+from ludus.evaluation import evaluate
+from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+from ludus.types import Exploitability
+
+
+def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    synthetic.write(tmp_path / "runs" / "mine", generations=1)
+    given: dict[str, object] = {}
+
+    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str]) -> EvaluationReport:
+        given.update(run_dir=run_dir, episodes=episodes, policies=policies)
+        mean, half = np.array([0.5, -0.5]), np.array([0.03125, 0.03125])
+        wins = ((60, 10, 30), (30, 10, 60))
+        matches = (
+            HeadToHead(("meta", "1-3"), 100, mean, half, wins, np.array([0.51, -0.51])),
+            HeadToHead(("0-3", "1-3"), 100, -mean, half, wins, None),
+        )
+        return EvaluationReport(
+            run_dir, "openspiel/kuhn_poker", 3, matches, Exploitability(np.array([0.25, 0.125]), mean)
+        )
+
+    monkeypatch.setattr(evaluate, "evaluate_run", evaluate_run)
+    assert main(["evaluate", "mine", "--episodes", "100", "--policies", "meta", "0-3", "1-3"]) == 0
+    assert given == {"run_dir": Path("runs/mine"), "episodes": 100, "policies": ["meta", "0-3", "1-3"]}
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "openspiel/kuhn_poker after generation 3, 100 episodes per match"
+    assert "meta 1-3 +0.5000 ± 0.0312 -0.5000 ± 0.0312 +0.5100 -0.5100 60/10/30" in lines
+    assert "0-3 1-3 -0.5000 ± 0.0312 +0.5000 ± 0.0312 - - 60/10/30" in lines
+    assert lines[-5:] == [
+        "Meta-strategies",
+        "NashConv 0.375000",
+        "exploitability 0.187500",
+        "gain of player 0 0.250000",
+        "gain of player 1 0.125000",
+    ]

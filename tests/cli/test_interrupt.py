@@ -1,0 +1,78 @@
+"""Ctrl-C once asks, twice insists."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ludus.execution.interrupt import StopRequest, stop_on_signals
+
+_LOOP = """
+import sys, time
+from ludus.execution.interrupt import stop_on_signals
+with stop_on_signals() as stop:
+    print("ready", flush=True)
+    while not stop.requested:
+        time.sleep(0.01)
+    print(stop.reason, flush=True)
+    if sys.argv[1] == "stubborn":
+        time.sleep(60)
+print("clean", flush=True)
+"""
+
+
+def _start(kind: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LOOP, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGINT, "stopped by Ctrl-C"), (signal.SIGTERM, "stopped by SIGTERM")]
+)
+def test_first_signal_asks(number: signal.Signals, reason: str) -> None:
+    process = _start("polite")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, f"{reason}\nclean\n")
+    assert "once more stops at once" in err
+
+
+def test_second_signal_exits_at_once() -> None:
+    process = _start("stubborn")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stopped by Ctrl-C\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_on_signals() as stop:
+        assert signal.getsignal(signal.SIGINT) is not before
+        assert not stop.requested
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_get_a_plain_request() -> None:
+    made: list[StopRequest] = []
+
+    def body() -> None:
+        with stop_on_signals() as stop:
+            stop.request("enough")
+            stop.request("later reason")
+            made.append(stop)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert (made[0].requested, made[0].reason) == (True, "enough")
