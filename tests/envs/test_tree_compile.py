@@ -144,6 +144,7 @@ def test_unknown_observation_lists_what_there_is() -> None:
         ("chess", "no information state|far more than"),
         ("backgammon", "no information state strings"),
         ("mfg_crowd_modelling", "mean-field"),
+        ("cursor_go", "more than 1000 moves deep"),
         ("no_such_game", "cannot load the game 'no_such_game'"),
     ],
 )
@@ -153,6 +154,18 @@ def test_games_that_do_not_fit_are_refused_with_a_reason(name: str, why: str) ->
     tree, reason = try_compile(name)
     assert tree is None
     assert reason
+
+
+@pytest.mark.slow
+def test_imperfect_recall_is_refused() -> None:
+    with pytest.raises(EnvError, match="lacks perfect recall: player"):
+        compile_tree("liars_dice_ir")
+
+
+def test_utility_range_holds_for_every_end() -> None:
+    """OpenSpiel's own bound for a cliff with a horizon of 5 is -9, though five harmless steps earn -5."""
+    assert pyspiel.load_game("cliff_walking(horizon=5)").max_utility() == -9.0
+    assert compile_tree("cliff_walking(horizon=5)").spec.utility_range == ((-104.0, -5.0),)
 
 
 def test_sampled_stochastic_game_is_refused() -> None:

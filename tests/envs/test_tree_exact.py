@@ -180,11 +180,13 @@ def test_payoffs_of_every_profile_equal_their_values(name: str) -> None:
 
 
 def test_one_player_tree_has_payoffs_too() -> None:
-    tree = compile_tree("catch(rows=4,columns=3)")
+    """On a 2 × 3 cliff the goal is four steps away (up, right, right, down), each at -1."""
+    tree = compile_tree("cliff_walking(height=2,width=3,horizon=6)")
     uniform, best = tree.uniform(0), tree.best_response(0, [None])[1]
     stack = np.stack([tree.realisation(0, uniform), tree.realisation(0, best)])
     table = tree.payoffs([stack])
-    np.testing.assert_allclose(table[0], [tree.values([stack[0]])[0], 1.0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table[0], [tree.values([stack[0]])[0], -4.0], rtol=0, atol=1e-12)
+    assert table[0, 0] < -4.0
     assert tree.exploitability([stack[1]]).nash_conv == pytest.approx(0.0, abs=1e-12)
 
 

@@ -32,12 +32,19 @@ def describe(game: Any, *, walked: Walk, arrays: Arrays) -> EnvSpec:
     return EnvSpec(
         id=f"openspiel/{title(game)}",
         agents=tuple(AgentSpec(f"player_{p}", p, space, action) for p in range(players)),
-        utility_range=((float(game.min_utility()), float(game.max_utility())),) * players,
+        utility_range=_utility(game, arrays),
         symmetry=_groups(enumeration, arrays),
         zero_sum=utility in (pyspiel.GameType.Utility.ZERO_SUM, pyspiel.GameType.Utility.CONSTANT_SUM),
         enumeration=enumeration,
         max_decisions=arrays.max_decisions,
     )
+
+
+def _utility(game: Any, arrays: Arrays) -> tuple[tuple[float, float], ...]:
+    """OpenSpiel's bounds, widened where a terminal lies outside of them (cliff_walking with a short horizon, say)."""
+    low = np.minimum(arrays.returns.min(axis=0), game.min_utility())
+    high = np.maximum(arrays.returns.max(axis=0), game.max_utility())
+    return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
 
 
 def _bounds(observation: Any) -> tuple[float, float]:

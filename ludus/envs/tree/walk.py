@@ -21,6 +21,7 @@ TERMINAL = -4
 _SIMULTANEOUS = -2
 _PROBES = 64
 _OBSERVATION_BYTES = 1 << 30
+_DEPTH = 1000  # states carry their histories, so the memory of a walk grows with the square of its depth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,25 +122,28 @@ class _Walker:
         self.players = game.num_players()
         self.player, self.parent, self.prob = array("b"), array("i"), array("d")
         self.info, self.width, self.returns = array("i"), array("b"), array("d")
+        self.depth = array("i")
         self.ids: list[dict[str, int]] = [{} for _ in range(self.players)]
         self.legal: list[list[list[int]]] = [[] for _ in range(self.players)]
         self.tensor, self.size = _observer(game, observation)
         self.values = [array("f") for _ in range(self.players)]
         pays_along = game.get_type().reward_model == pyspiel.GameType.RewardModel.REWARDS
         self.so_far: array[float] | None = array("d") if pays_along else None
-        self.stack: list[tuple[Any, int, float, _Block | None]] = []
+        # To visit: a state, the move to make in it first, the node above, the chance of it, a block that is being expanded.
+        self.stack: list[tuple[Any, int | list[int] | None, int, float, _Block | None]] = []
 
     def run(self) -> None:
         stack = self.stack
-        stack.append((self.game.new_initial_state(), -1, 1.0, None))
+        stack.append((self.game.new_initial_state(), None, -1, 1.0, None))
         while stack:
-            state, parent, prob, block = stack.pop()
+            state, move, parent, prob, block = stack.pop()
+            if move is not None:
+                state = _after(state, move)
             node = len(self.player)
-            if node + len(stack) >= self.limit:
-                raise EnvError(
-                    f"{self.name} has more than {self.limit} nodes, too many to compile; raise node_limit, use a smaller "
-                    "variant of the game, or tree=off."
-                )
+            depth = self.depth[parent] + 1 if node else 0
+            if node + len(stack) >= self.limit or depth > _DEPTH:
+                raise self._too_large(depth)
+            self.depth.append(depth)
             self.parent.append(parent)
             self.prob.append(prob)
             if self.so_far is not None:
@@ -158,6 +162,12 @@ class _Walker:
             else:
                 self._block(state, node, self._open(state, player))
 
+    def _too_large(self, depth: int) -> EnvError:
+        what = f"is more than {_DEPTH} moves deep" if depth > _DEPTH else f"has more than {self.limit} nodes"
+        return EnvError(
+            f"{self.name} {what}, too much to compile; raise node_limit, use a smaller variant of the game, or tree=off."
+        )
+
     def _add(self, player: int, info: int, width: int) -> None:
         self.player.append(player)
         self.info.append(info)
@@ -167,12 +177,12 @@ class _Walker:
         actions = state.legal_actions()
         self._add(player, self._information(state, player, actions), 1)
         for action in reversed(actions):
-            self.stack.append((state.child(action), node, 1.0, None))
+            self.stack.append((state, action, node, 1.0, None))
 
     def _chance(self, state: Any, node: int) -> None:
         self._add(CHANCE, -1, 0)
         for action, prob in reversed(state.chance_outcomes()):
-            self.stack.append((state.child(action), node, prob, None))
+            self.stack.append((state, action, node, prob, None))
 
     def _open(self, state: Any, player: int) -> _Block:
         if player != _SIMULTANEOUS:
@@ -191,11 +201,9 @@ class _Walker:
             joint = list(block.joint)
             joint[players[depth]] = action
             if depth + 1 < len(players):
-                self.stack.append((state, node, 1.0, _Block(players, block.legal, block.info, joint, depth + 1)))
+                self.stack.append((state, None, node, 1.0, _Block(players, block.legal, block.info, joint, depth + 1)))
             else:
-                after = state.clone()
-                after.apply_actions(joint)
-                self.stack.append((after, node, 1.0, None))
+                self.stack.append((state, joint, node, 1.0, None))
 
     def _information(self, state: Any, player: int, actions: list[int]) -> int:
         """The local id of the player's information state; its tensor is computed once, when it is new."""
@@ -207,12 +215,20 @@ class _Walker:
             self.legal[player].append(actions)
             if self.tensor is not None:
                 self.values[player].fromlist(self.tensor(state, player))
+                self._check_memory(known)
         elif self.legal[player][known] != actions:
             raise EnvError(
                 f"{self.name} gives player {player} different legal actions in one information state ({key!r}): "
                 f"{self.legal[player][known]} and {actions}; it cannot be compiled, use tree=off."
             )
         return known
+
+    def _check_memory(self, known: int) -> None:
+        if known % 256 == 0 and 4 * sum(map(len, self.values)) > _OBSERVATION_BYTES:
+            raise EnvError(
+                f"the observation tensors of {self.name} ({self.size} numbers each) would take more than a gigabyte; "
+                "choose another observation, a lower node_limit, or tree=off."
+            )
 
     def result(self) -> Walk:
         return Walk(
@@ -239,6 +255,14 @@ class _Walker:
                 "choose observation='information_state' or 'observation', or tree=off."
             )
         return [np.eye(n, width, dtype=np.float32) for n in counts]
+
+
+def _after(state: Any, move: int | list[int]) -> Any:
+    if isinstance(move, int):
+        return state.child(move)
+    after = state.clone()
+    after.apply_actions(move)
+    return after
 
 
 def _observer(game: Any, observation: str) -> tuple[Any, int]:
