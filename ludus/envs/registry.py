@@ -92,7 +92,7 @@ def _games() -> dict[str, Any]:
 def _own(id: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
     if ":" not in id:
         raise UnknownName("environment", id, list_envs(), hint="An environment of your own is named module:Class")
-    made = load("environment", id, {})(num_envs=num_envs, **options)
+    made: object = load("environment", id, {})(num_envs=num_envs, **options)
     if not isinstance(made, VectorEnv):
         missing = [
             n for n in ("spec", "num_envs", "reset", "step", "snapshot", "restore", "close") if not hasattr(made, n)

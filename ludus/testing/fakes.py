@@ -12,19 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.errors import EnvError
-from ludus.types import (
-    Act,
-    AgentSpec,
-    Array,
-    Due,
-    Ended,
-    Enumeration,
-    EnvSpec,
-    Finished,
-    PolicySpec,
-    Timestep,
-    Weights,
-)
+from ludus.types import Act, AgentSpec, Array, Due, Ended, Enumeration, EnvSpec, Finished, PolicySpec, Timestep, Weights
 
 __all__ = [
     "ENDS_OFF_TURN",

@@ -376,11 +376,10 @@ class TestExtrasAndErrors:
             play([forgetful], 1, order_of(2))
 
     def test_a_learner_that_is_never_due(self):
+        frames = (Frame(due=((1, 1, 0),)), Frame(ended=((1, 0, 0),)))
+        idle = Script(player=(0, 1), frames=frames, returns=(0.0, 0.0))
         with pytest.raises(EnvError, match="without a decision of the learner"):
-            only = Script(
-                player=(0, 1), frames=(Frame(due=((1, 1, 0),)), Frame(ended=((1, 0, 0),))), returns=(0.0, 0.0)
-            )
-            play([only], 1, order_of(1, unit="decisions"))
+            play([idle], 1, order_of(1, unit="decisions"))
 
     def test_seats_without_opponents(self):
         order = RolloutOrder(ME, (0,), Mixture(()), "episodes", 1, seed=1)

@@ -1,0 +1,148 @@
+"""The shipped contract check on OpenSpiel games, and on environments that break the contract."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.registry import list_envs, load_game
+from ludus.testing.env import check_env
+from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, ScriptedEnv
+from ludus.types import Due, Ended, Timestep
+
+FAST = [
+    "kuhn_poker",
+    "kuhn_poker(players=3)",
+    "leduc_poker",
+    "liars_dice",
+    "tic_tac_toe",
+    "connect_four",
+    "matrix_rps",
+    "matching_pennies_3p",
+    "goofspiel(imp_info=True,num_cards=4,points_order=descending)",
+    "goofspiel(imp_info=True,num_cards=4,points_order=random)",
+    "goofspiel(players=3,num_cards=3)",
+    "oshi_zumo(coins=4,size=2)",
+    "blackjack",
+    "catch",
+    "pathfinding",
+    "negotiation",
+    "markov_soccer",
+]
+# Games in which a player is paid before its first decision, or in which an episode is too long or slow for the fast tests.
+EARLY = {"crazy_eights", "hearts", "oh_hell", "spades", "skat", "repeated_leduc_poker", "stones_and_gems", "sheriff"}
+
+
+@pytest.mark.parametrize("game", FAST)
+def test_contract(game):
+    check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=3, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs())
+def test_contract_on_every_game(id):
+    if id in ("openspiel/crossword", "openspiel/bridge"):
+        pytest.skip("no tensor; bridge deals with 52 chance events and scores double dummy, minutes long")
+    game = load_game(id)
+    check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=2, steps=25, early_rewards=id.split("/")[1] in EARLY)
+
+
+@pytest.mark.parametrize("script", [ENDS_OFF_TURN, TRUNCATED_OFF_TURN, TEAM])
+def test_contract_of_the_fakes(script):
+    check_env(lambda n: ScriptedEnv([script], n), steps=20)
+
+
+class Broken(ScriptedEnv):
+    """A scripted environment whose timesteps `spoil` changes."""
+
+    def __init__(self, num_envs: int, spoil) -> None:
+        super().__init__([ENDS_OFF_TURN], num_envs)
+        self._spoil = spoil
+
+    def reset(self, seeds, *, episodes=None) -> Timestep:
+        return self._spoil(super().reset(seeds, episodes=episodes))
+
+    def step(self, actions) -> Timestep:
+        return self._spoil(super().step(actions))
+
+
+def _due(timestep: Timestep, **columns) -> Timestep:
+    def spoil(due: Due) -> Due:
+        return dataclasses.replace(due, **{name: change(getattr(due, name)) for name, change in columns.items()})
+
+    return dataclasses.replace(timestep, due=tuple(spoil(due) for due in timestep.due))
+
+
+def _ended(timestep: Timestep, **columns) -> Timestep:
+    def spoil(ended: Ended) -> Ended:
+        return dataclasses.replace(ended, **{name: change(getattr(ended, name)) for name, change in columns.items()})
+
+    return dataclasses.replace(timestep, ended=tuple(spoil(ended) for ended in timestep.ended))
+
+
+def _forget_player_0(timestep: Timestep) -> Timestep:
+    empty = Ended(
+        np.empty(0, np.int32),
+        np.empty(0, np.float32),
+        np.empty(0, np.bool_),
+        np.empty((0, 1), np.float32),
+    )
+    return dataclasses.replace(timestep, ended=(empty, timestep.ended[1]))
+
+
+def _length(timestep: Timestep) -> Timestep:
+    finished = dataclasses.replace(timestep.finished, length=timestep.finished.length + 1)
+    return dataclasses.replace(timestep, finished=finished)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_forget_player_0, "open decisions are not in `ended`"),
+        (_length, r"`finished.length` says"),
+        (lambda t: _due(t, mask=np.zeros_like), "without a legal action"),
+        (lambda t: _due(t, slot=lambda s: s[::-1].copy()), "must rise"),
+        (lambda t: _due(t, slot=lambda s: s.astype(np.int64)), "must be int32"),
+        (lambda t: _due(t, reward=lambda r: r * np.float32(np.nan)), "not finite"),
+        (lambda t: _due(t, first=np.zeros_like), "`first` must mark"),
+        (lambda t: _due(t, reward=lambda r: r + np.float32(1)), "first decision came with a reward"),
+        (lambda t: _due(t, observation=lambda o: o[:, 0]), "observations are"),
+        (lambda t: _ended(t, reward=lambda r: r + np.float32(1)), "sum to"),
+    ],
+)
+def test_breaches_are_found(spoil, message):
+    with pytest.raises(AssertionError, match=message):
+        check_env(lambda n: Broken(n, spoil), steps=20)
+
+
+def test_dependence_on_neighbours_is_found():
+    class Crowded(OpenSpielVectorEnv):
+        def reset(self, seeds, *, episodes=None):
+            return super().reset(seeds + np.uint64(self.num_envs), episodes=episodes)
+
+    with pytest.raises(AssertionError, match="alone"):
+        check_env(lambda n: Crowded("leduc_poker", n), steps=20)
+
+
+def test_reused_buffers_are_found():
+    class OneBuffer(OpenSpielVectorEnv):
+        def _publish(self, ended):
+            self._side = 0
+            return super()._publish(ended)
+
+    with pytest.raises(AssertionError, match="overwrote"):
+        check_env(lambda n: OneBuffer("leduc_poker", n), steps=20)
+
+
+def test_unseeded_chance_is_found():
+    class Unseeded(OpenSpielVectorEnv):
+        def reset(self, seeds, *, episodes=None):
+            return super().reset(
+                np.random.default_rng().integers(2**62, size=len(seeds), dtype=np.uint64), episodes=episodes
+            )
+
+    with pytest.raises(AssertionError, match="second reset"):
+        check_env(lambda n: Unseeded("leduc_poker", n), steps=20)
