@@ -71,18 +71,18 @@ class Ring(BoundedTable):
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
         newest = self._counts.inserted
         oldest = newest - self._held
-        if count:
-            numbers, probability = self._sampler.draw(count, oldest=oldest, newest=newest, rng=rng)
-        else:
-            numbers, probability = np.arange(oldest, newest), np.ones(self._held)
-        return Sample(self._read(numbers), numbers, probability)
+        if not count:
+            return Sample(self._ordered(), np.arange(oldest, newest), np.ones(self._held))
+        numbers, probability = self._sampler.draw(count, oldest=oldest, newest=newest, rng=rng)
+        rows = numbers % self.spec.capacity
+        columns = {name: array.take(rows, axis=0) for name, array in self._columns.items()}
+        return Sample(columns, numbers, probability)
 
     def _contents(self) -> tuple[NDArray[np.int64], dict[str, Array]]:
         newest = self._counts.inserted
-        numbers = np.arange(newest - self._held, newest)
         if not self._columns:
             self._allocate()
-        return numbers, self._read(numbers)
+        return np.arange(newest - self._held, newest), self._ordered()
 
     def _restore(self, numbers: NDArray[np.int64], columns: Columns) -> None:
         if len(numbers):
@@ -108,6 +108,11 @@ class Ring(BoundedTable):
             self._columns[name][begin : begin + head] = array[:head]
             self._columns[name][: count - head] = array[head:]
 
-    def _read(self, numbers: NDArray[np.int64]) -> dict[str, Array]:
-        rows = numbers % self.spec.capacity
-        return {name: array.take(rows, axis=0) for name, array in self._columns.items()}
+    def _ordered(self) -> dict[str, Array]:
+        """Copies of all rows held, in insertion order."""
+        begin = (self._counts.inserted - self._held) % self.spec.capacity
+        head = min(self._held, self.spec.capacity - begin)
+        return {
+            name: np.concatenate([array[begin : begin + head], array[: self._held - head]])
+            for name, array in self._columns.items()
+        }

@@ -74,13 +74,13 @@ class Credits:
         """Weights trained on these are published; their credits are free again (the count). Raises DataError, and releases none, if
         one was not delivered."""
         ids = [lease.id for lease in leases]
-        for number in ids:
-            if number not in self._delivered:
+        for k, number in enumerate(ids):
+            if number not in self._delivered or number in ids[:k]:
                 raise DataError(
                     f"lease {number} is released and was not delivered (or twice); release what `deliver` took, once."
                 )
         for number in ids:
-            self._delivered.pop(number, None)
+            del self._delivered[number]
         return len(ids)
 
     def died(self, worker: str) -> tuple[Lease, ...]:

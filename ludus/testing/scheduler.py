@@ -138,15 +138,15 @@ class _World:
     def __init__(self, population: tuple[int, ...], initial: int) -> None:
         self.population = population
         self.policies = [[PolicyRef(k, f"{k}-{-i}") for i in range(initial)] for k in sorted(set(population))]
-        self.known: set[tuple[int, ...]] = set()
+        self.known: dict[tuple[int, ...], NDArray[np.float64]] = {}  # profile -> value
         self.recorded: set[str] = set()
 
     def view(self) -> View:
         sizes = tuple(len(self.policies[k]) for k in self.population)
         players = len(sizes)
         mean = np.full((players, *sizes), np.nan)
-        for profile in self.known:
-            mean.reshape(players, -1)[:, np.ravel_multi_index(profile, sizes)] = self.value(profile)
+        for profile, value in self.known.items():
+            mean.reshape(players, -1)[:, np.ravel_multi_index(profile, sizes)] = value
         exact = ~np.isnan(mean[0])
         payoffs = Payoffs(
             mean=mean,
@@ -188,7 +188,7 @@ class _World:
         if isinstance(result, Trained):
             self.policies[result.ref.population].append(result.ref)
         else:
-            self.known |= {match.profile for match in result.matches}
+            self.known |= {match.profile: match.mean for match in result.matches}
 
 
 def _check_task(task: Task, view: View) -> None:
