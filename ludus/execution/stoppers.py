@@ -156,7 +156,17 @@ class Generations(_Counter):
     counter = "generations"
 
 
-class Seconds(Config):
+class _Unbounded(Config):
+    """Bounds no counter; how much is done cannot be said in advance."""
+
+    def fraction(self, progress: Progress) -> float | None:
+        return None
+
+    def limit(self, unit: str) -> int | None:
+        return None
+
+
+class Seconds(_Unbounded):
     """Wall time, summed over resumed sessions. A clock: exempt from determinism."""
 
     setting: ClassVar[str] = "value"
@@ -170,24 +180,11 @@ class Seconds(Config):
     def fraction(self, progress: Progress) -> float | None:
         return min(1.0, progress.seconds / self.value)
 
-    def limit(self, unit: str) -> int | None:
-        return None
-
 
 # ---------------------------------------------------------------------------------------------- results
 
 
-class _Result(Config):
-    """A stopper on results: nothing can be said in advance."""
-
-    def fraction(self, progress: Progress) -> float | None:
-        return None
-
-    def limit(self, unit: str) -> int | None:
-        return None
-
-
-class NashConv(_Result):
+class NashConv(_Unbounded):
     """Stops when the newest known NashConv is at most `at_most`."""
 
     setting: ClassVar[str] = "at_most"
@@ -199,7 +196,7 @@ class NashConv(_Result):
         return f"NashConv {progress.nash_conv[-1]:.4g} is at most {self.at_most:g}"
 
 
-class WinRate(_Result):
+class WinRate(_Unbounded):
     """Stops when the newest evaluations in a row were each won by a share above `above`, and have `matches` matches together."""
 
     setting: ClassVar[str] = "above"
@@ -217,7 +214,7 @@ class WinRate(_Result):
         return None
 
 
-class BestResponseGain(_Result):
+class BestResponseGain(_Unbounded):
     """Stops when the best responses of the newest `generations` generations each gained at most `at_most` over the meta-strategy."""
 
     setting: ClassVar[str] = "at_most"
@@ -231,7 +228,7 @@ class BestResponseGain(_Result):
         return f"best responses gained at most {self.at_most:g} in the last {self.generations} generations (newest: {newest[-1]:.4g})"
 
 
-class NoImprovement(_Result):
+class NoImprovement(_Unbounded):
     """Stops when none of the newest `evaluations` was better by more than `min_delta` than the best before them.
 
     of: "scores" and "win_rates" are better when larger, "nash_conv" when smaller. NaN is never better.
