@@ -26,7 +26,11 @@ def table(
         grid.add_column(name, justify="left" if k in left else "right", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    _console().print(grid)
+    console = _console()
+    with console.capture() as capture:
+        console.print(grid)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    write("\n".join(line for line in lines if line) + "\n")
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
