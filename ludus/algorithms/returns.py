@@ -83,6 +83,14 @@ def n_step(
     return total, discount, following
 
 
+def follow(rows: Array, tails: Array, following: NDArray[np.int64]) -> Array:
+    """What `n_step` points at: rows[following], or tails[-1 - following] where that is negative."""
+    out: Array = rows[np.maximum(following, 0)]
+    end = following < 0
+    out[end] = tails[-1 - following[end]]
+    return out
+
+
 @njit(cache=True)
 def vtrace(
     start: NDArray[np.int64],

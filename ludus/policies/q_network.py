@@ -13,6 +13,7 @@ from ludus.errors import PolicyError
 from ludus.policies.categorical import CategoricalPolicy
 from ludus.policies.checks import choice, fitted, integer, widths
 from ludus.policies.mlp import ACTIVATIONS, Layout, as_rows, flatten, forward, split
+from ludus.policies.probabilities import epsilon_mix
 from ludus.policies.sampling import one_hot_best
 from ludus.types import Array, PolicySpec, Weights
 
@@ -80,10 +81,3 @@ class QPolicy(CategoricalPolicy):
 
     def weights(self) -> Weights:
         return {name: array.copy() for name, array in self._weights.items()}
-
-
-def epsilon_mix(probs: NDArray[np.float64], mask: NDArray[np.bool_], epsilon: float) -> NDArray[np.float64]:
-    """(1 - epsilon) probs + epsilon uniform over legal actions: float64[n, A]."""
-    uniform = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-    mixed: NDArray[np.float64] = (1.0 - epsilon) * probs + epsilon * uniform
-    return mixed
