@@ -14,6 +14,7 @@ from ludus.errors import DataError, nearest
 from ludus.population.base import Lineage, PolicyRecord, Recorder, WeightsStore
 from ludus.population.packing import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
+from ludus.population.ratings import against_mixture
 from ludus.schedulers.base import View
 from ludus.types import Array, EnvSpec, Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 
@@ -147,6 +148,14 @@ class AgentManager:
     def view(self, counters: Mapping[str, int] | None = None) -> View:
         """What schedulers see now; later changes do not show in it."""
         return View(self.populations, self.table.view(), dict(counters or {}))
+
+    def ratings(self, population: int, marginals: Sequence[NDArray[np.float64]] | None = None) -> dict[str, float]:
+        """policy -> mean payoff against the others' `marginals` (one per player; default: uniform), averaged over the seats that the
+        population plays; NaN for a policy that has not met everybody in them."""
+        payoffs = self.table.view()
+        seats = [player for player, which in enumerate(self.table.population) if which == population]
+        means = np.mean([against_mixture(payoffs, seat, marginals) for seat in seats], axis=0)
+        return {record.ref.policy: float(mean) for record, mean in zip(self._members[population], means, strict=True)}
 
     # ------------------------------------------------------------------------------------------ state
 

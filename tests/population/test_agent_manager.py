@@ -92,6 +92,16 @@ def test_populations_and_view():
     assert len(view.populations[1]) == 1
 
 
+def test_ratings_average_over_the_seats_of_a_population():
+    made = manager(population=(0, 0))
+    for name in ("a", "b"):
+        made.add(0, name, SPEC, weights())
+    made.record_exact(np.array([[[0.0, 4.0], [2.0, 0.0]], [[0.0, -4.0], [-2.0, 0.0]]]))
+    assert made.ratings(0) == {"a": (2 - 1) / 2, "b": (1 - 2) / 2}
+    pure = [np.array([0.0, 1.0])] * 2
+    assert made.ratings(0, pure) == {"a": (4 - 2) / 2, "b": 0.0}
+
+
 def test_members_are_frozen():
     made, mine = manager(), weights(1)
     ref = made.add(0, "a", SPEC, mine)
