@@ -38,9 +38,19 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         detail = " ".join(str(error).split())
-        raise RunError(
-            f"the database {str(path)!r} cannot be read: {detail}. It is damaged, incomplete or not a run's database."
-        ) from error
+        raise RunError(f"the database {str(path)!r} cannot be used: {detail}. {_advice(detail)}") from error
+
+
+def _advice(detail: str) -> str:
+    for word, advice in (
+        ("locked", "Another program writes to it; close that one."),
+        ("full", "Make room and resume the run."),
+        ("readonly", "Make it writable."),
+        ("unable to open", "Is its folder writable?"),
+    ):
+        if word in detail:
+            return advice
+    return "It is damaged, incomplete or not a run's database."
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ludus.errors import RunError
 from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
+from ludus.observe.database import connect, has_tables, make_tables, upgrade
 from ludus.observe.lock import RunLock
-from ludus.observe.migrations import migrate
-from ludus.observe.reader import Reader, check_integrity, info_to_json, summary_to_json, translated
-from ludus.observe.schema import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION
+from ludus.observe.reader import Reader, info_to_json, summary_to_json, translated
+from ludus.observe.schema import COVERED, FILE, INSERT
 from ludus.population.base import PolicyRecord
 from ludus.types import Match, PolicyRef, Task, TaskResult, Trained, TrainingTask
 
@@ -53,42 +53,41 @@ class Store:
 
     @classmethod
     def create(cls, run_dir: Path, info: RunInfo, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
-        """A new database in `run_dir` (made if missing). Raises RunError if it already holds a run or is in use."""
-        run_dir.mkdir(parents=True, exist_ok=True)
-        lock = RunLock(run_dir)
+        """A new database in `run_dir` (made if missing). Raises RunError if it already holds a run, is in use or cannot be written."""
         try:
-            path = run_dir / FILE
-            with translated(path):
-                connection = _connect(path)
-                if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                    connection.close()
-                    raise RunError(
-                        f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
-                    )
-                connection.executescript(
-                    f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-                )
-                connection.execute("INSERT INTO run VALUES ('info', ?)", (info_to_json(info),))
-                connection.execute("COMMIT")
-                return cls(run_dir, lock, connection, locate or (lambda ref: locate_by_name(run_dir, ref)))
-        except BaseException:
-            lock.close()
-            raise
+            run_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"run directory {str(run_dir)!r} cannot be made: {error.strerror}. Give another one."
+            ) from error
+        if has_tables(run_dir / FILE):
+            raise RunError(
+                f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
+            )
+        return cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
 
     @classmethod
     def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
         """An existing run's database, migrated if it is older. Raises RunError if it is missing, damaged, newer or in use."""
-        path = run_dir / FILE
-        if not path.is_file():
-            raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
-        lock = RunLock(run_dir)
+        Reader(run_dir).close()  # refuses what is foreign or damaged before anything is written
+        return cls._locked(run_dir, locate, lambda connection: upgrade(connection, run_dir / FILE))
+
+    @classmethod
+    def _locked(
+        cls,
+        run_dir: Path,
+        locate: Callable[[PolicyRef], Located] | None,
+        prepare: Callable[[sqlite3.Connection], None],
+    ) -> Store:
+        lock, path = RunLock(run_dir), run_dir / FILE
         try:
-            Reader(run_dir).close()  # refuses what is foreign or damaged before anything is written
-            with translated(path):
-                connection = _connect(path)
-                migrate(connection, repr(str(path)))
-                check_integrity(connection, path)
-                return cls(run_dir, lock, connection, locate or (lambda ref: locate_by_name(run_dir, ref)))
+            with translated(path), ExitStack() as undo:
+                connection = connect(path)
+                undo.callback(connection.close)
+                prepare(connection)
+                store = cls(run_dir, lock, connection, locate or (lambda ref: locate_by_name(run_dir, ref)))
+                undo.pop_all()
+                return store
         except BaseException:
             lock.close()
             raise
@@ -278,13 +277,6 @@ def sha256_of(path: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except FileNotFoundError:
         return ""
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
 
 
 def _blob(values: Iterable[float] | NDArray[np.float64]) -> bytes:

@@ -214,7 +214,7 @@ def test_damaged_run_is_refused_in_one_line(folder: Path, capsys: pytest.Capture
     (run_dir / "ludus.db").write_text("no database")
     assert main(["report", "broken"]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: the database 'runs/broken/ludus.db' cannot be read: file is not a database")
+    assert err.startswith("error: the database 'runs/broken/ludus.db' cannot be used: file is not a database")
     assert err.count("\n") == 1
     assert [path.name for path in run_dir.iterdir()] == ["ludus.db"]
 

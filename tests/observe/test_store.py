@@ -172,7 +172,7 @@ def test_second_writer_is_refused(run_dir: Path) -> None:
     with Store.create(run_dir, synthetic.info(run_dir)):
         with pytest.raises(RunError, match=rf"in use by another process \(pid {os.getpid()}\)"):
             Store.open(run_dir)
-        with pytest.raises(RunError, match="in use"):
+        with pytest.raises(RunError, match="already holds a run"):
             Store.create(run_dir, synthetic.info(run_dir))
     Store.open(run_dir).close()
 
@@ -182,9 +182,28 @@ def test_create_refuses_a_run_that_is_there(run_dir: Path) -> None:
     before = (run_dir / "ludus.db").read_bytes()
     with pytest.raises(RunError, match="already holds a run"):
         Store.create(run_dir, synthetic.info(run_dir))
-    assert len(before) == (run_dir / "ludus.db").stat().st_size
+    assert (run_dir / "ludus.db").read_bytes() == before
+
+
+def test_create_where_no_folder_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be made"):
+        Store.create(tmp_path / "file" / "run", synthetic.info(tmp_path))
+
+
+def test_another_programs_lock_is_named_as_such(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        store._connection.execute("PRAGMA busy_timeout = 10")
+        with sqlite3.connect(run_dir / "ludus.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            store.event("run", "hello")
+            with pytest.raises(RunError, match=r"database is locked\. Another program writes to it"):
+                store.commit("c1")
+            other.execute("ROLLBACK")
+        other.close()
+        store.commit("c1")  # nothing was lost meanwhile
     with Reader(run_dir) as reader:
-        assert len(reader.generations()) == 2
+        assert [event.text for event in reader.events()] == ["hello"]
 
 
 _WRITER = """

@@ -96,7 +96,7 @@ def test_tampered_rows(run_dir: Path, sql: str, word: str) -> None:
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.execute(sql)
     connection.close()
-    with Reader(run_dir) as reader, pytest.raises(RunError, match="cannot be read") as caught:
+    with Reader(run_dir) as reader, pytest.raises(RunError, match="cannot be used") as caught:
         reader.generations()
     assert word in str(caught.value)
 
