@@ -17,12 +17,16 @@ from ludus.errors import EnvError
 
 CHANCE, TERMINAL = -1, -4
 _BLOCK = 16  # uniforms drawn at once
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(cache=True)
 def episode_key(seed: np.uint64, episode: np.uint64) -> np.uint64:
-    """The key of all randomness in one episode of an environment with this seed; counter c of it is for the c-th chance event."""
-    return seeding.mix(seed ^ seeding.mix(episode + np.uint64(1)))
+    """The key of all randomness in one episode of an environment with this seed; counter c of it is for the c-th chance event.
+
+    The compiled trees make theirs in the same way, so that both play the same episodes under the same seeds.
+    """
+    return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
 
 
 @njit(cache=True)

@@ -24,7 +24,8 @@ _TOLERANCE = 1e-6
 class Draws:
     """Draws of one order, for E environments and P players.
 
-    seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e.
+    seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e. shared [P]: whether
+    it does so in some environments and not in others.
     learner: index of the learner's policy in the bank.
     """
 
@@ -37,6 +38,7 @@ class Draws:
         if order.learner is not None:
             self.seat[:] = np.array(order.seats, np.int8)[np.arange(num_envs) % len(order.seats)]
         self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
+        self.shared = [bool(row.any() and not row.all()) for row in self.mine]
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
         self._keys = seeding.keys(order.seed, "opponents", count=num_envs)

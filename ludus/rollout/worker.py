@@ -198,10 +198,15 @@ class RolloutWorker:
         log.add(finished, seat=draws.seat, entry=draws.entry, index=index)
         draws.draw(environments, self._episode)
         for p in range(len(self._agents)):
-            others = environments[~draws.mine[p, environments]]
+            if draws.shared[p]:
+                others = environments[~draws.mine[p, environments]]
+            else:
+                others = environments[:0] if draws.mine[p, 0] else environments
             if len(others):
-                policy = draws.policy[others, p]
-                self.bank.bind(p, self._slots(p, others), np.repeat(policy, self._agents[p]))
+                self.bank.bind(p, self._slots(p, others), self._per_agent(p, draws.policy[others, p]))
+
+    def _per_agent(self, player: int, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        return values if self._agents[player] == 1 else np.repeat(values, self._agents[player])
 
     def _slots(self, player: int, environments: NDArray[np.int32]) -> NDArray[np.int32]:
         agents = self._agents[player]

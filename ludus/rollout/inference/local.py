@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError
@@ -96,15 +97,16 @@ class LocalBank:
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
         """See `PolicyBank.bind`."""
-        rows = self._row_of[policy]
         bound = self._bound[player]
-        if self._prepare(player, rows):
-            self._regroup()
-        bound[slots] = rows
-        if len(slots) == len(bound):
+        least, most = _assign(bound, slots, policy, self._row_of, self._kind[player])
+        if least == _UNKNOWN:
+            if self._prepare(player, np.unique(bound[slots])):
+                self._regroup()
             self._only_tables[player] = self._all_tables(player)
-        elif self._only_tables[player] and len(rows):
-            self._only_tables[player] = bool(self._kind[player, rows].max() == _TABLE)
+        elif len(slots) == len(bound):
+            self._only_tables[player] = most == _TABLE
+        elif most == _GROUP:
+            self._only_tables[player] = False
         if not keep_memory:
             for memory in self._memory[player].values():
                 memory[slots] = 0
@@ -233,3 +235,15 @@ class LocalBank:
             return observation, mask
         legal = enumeration.mask[observation] if mask is None else mask
         return (observation if takes_ids else enumeration.observation[observation]), legal
+
+
+@njit(cache=True)
+def _assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
+    """bound[slots] = row_of[policy]; the least and the greatest kind among these rows."""
+    least, most = 127, -128
+    for i in range(len(slots)):
+        row = row_of[policy[i]]
+        bound[slots[i]] = row
+        least = min(least, kind[row])
+        most = max(most, kind[row])
+    return least, most
