@@ -44,11 +44,13 @@ def _show(report: EvaluationReport) -> None:
     found = report.exploitability
     if found is None:
         return
+    from ludus.observe.progress import number
+
     bound = "" if found.exact else " (at least)"
-    pairs = [("NashConv", f"{found.nash_conv:.6f}{bound}")]
+    pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
     if players == 2:
-        pairs.append(("exploitability", f"{found.nash_conv / 2:.6f}{bound}"))
-    pairs += [(f"gain of player {p}", f"{gain:.6f}") for p, gain in enumerate(found.gain)]
+        pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
+    pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
     facts("Meta-strategies", pairs)
 
 

@@ -18,7 +18,7 @@ from ludus.population.payoffs import Payoffs
 
 Number = float | None
 MAX_POINTS = 600  # along an axis of generations
-MAX_LAYERS = 32  # policies of a stacked area that are drawn one by one
+MAX_LAYERS = 48  # bands of a stacked area
 MAX_CELLS = 400  # along an axis of a heat map
 
 
@@ -48,10 +48,10 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One policy's probability per generation. place: age of the policy in [0, 1], for its colour; None: many small ones."""
+    """Probability per generation of one policy, or of neighbours together. place: its age in [0, 1], for its colour."""
 
     label: str
-    place: Number
+    place: float
     values: list[float]
 
 
@@ -200,17 +200,24 @@ def _layers(records: Sequence[GenerationRecord], player: int, names: list[str]) 
     mass = np.zeros((len(records), size))
     for k, record in enumerate(records):
         mass[k, : len(record.marginals[player])] = record.marginals[player]
-    total = mass.sum(axis=0)
-    shown = np.sort(np.argsort(-total, kind="stable")[:MAX_LAYERS])
-    layers = [
-        Layer(names[k] if k < len(names) else f"#{k}", k / max(1, size - 1), np.round(mass[:, k], 6).tolist())
-        for k in shown
-        if total[k] > 0
-    ]
-    rest = np.delete(mass, shown, axis=1).sum(axis=1)
-    if rest.any():
-        layers.insert(0, Layer("all others", None, np.round(rest, 6).tolist()))
+    labels = [names[k] if k < len(names) else f"#{k}" for k in range(size)]
+    layers = []
+    for first, last in bands(mass.sum(axis=0), MAX_LAYERS):
+        label = labels[first] if first == last else f"{labels[first]} … {labels[last]}"
+        values = np.round(mass[:, first : last + 1].sum(axis=1), 6).tolist()
+        layers.append(Layer(label, (first + last) / 2 / max(1, size - 1), values))
     return layers
+
+
+def bands(total: NDArray[np.float64], limit: int) -> list[tuple[int, int]]:
+    """At most `limit` ranges (first, last) of neighbouring policies, of about equal mass; each policy with mass is in one."""
+    shown = np.flatnonzero(total > 0)
+    if len(shown) <= limit:
+        return [(int(k), int(k)) for k in shown]
+    middle = np.cumsum(total[shown]) - total[shown] / 2
+    band = np.minimum((middle / total.sum() * limit).astype(int), limit - 1)
+    groups = [shown[band == k] for k in np.unique(band)]
+    return [(int(group[0]), int(group[-1])) for group in groups]
 
 
 def _rankings(
@@ -252,7 +259,8 @@ def _ranking(
         )
         for k, member in enumerate(members)
     ]
-    rows.sort(key=lambda row: -np.inf if row.mean is None else row.mean, reverse=True)
+    # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
+    rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
     return Ranking(population, players, rows)
 
 

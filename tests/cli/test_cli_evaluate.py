@@ -40,8 +40,8 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     assert "0-3 1-3 -0.5000 ± 0.0312 +0.5000 ± 0.0312 - - 60/10/30" in lines
     assert lines[-5:] == [
         "Meta-strategies",
-        "NashConv 0.375000",
-        "exploitability 0.187500",
-        "gain of player 0 0.250000",
-        "gain of player 1 0.125000",
+        "NashConv 0.3750",
+        "exploitability 0.1875",
+        "gain of player 0 0.2500",
+        "gain of player 1 0.1250",
     ]

@@ -15,7 +15,7 @@ from ludus.observe.base import GenerationRecord
 from ludus.observe.reader import Reader
 from ludus.observe.store import Store
 from ludus.report import write_report
-from ludus.report.data import MAX_LAYERS, MAX_POINTS, ReportData, against, collect, thin
+from ludus.report.data import MAX_LAYERS, MAX_POINTS, ReportData, against, bands, collect, thin
 
 
 def _collected(run_dir: Path) -> ReportData:
@@ -102,17 +102,25 @@ def test_a_hole_matters_only_where_it_has_weight() -> None:
     np.testing.assert_allclose(against(mean, [np.array([0.5, 0.5]), np.array([0.5, 0.5])], keep=(0,)), [np.nan, 3.5])
 
 
-def test_many_policies_share_one_band(tmp_path: Path) -> None:
+def test_many_policies_share_bands(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    size = MAX_LAYERS + 10
+    size = 5 * MAX_LAYERS
     with Store.create(run_dir, synthetic.info(run_dir)) as store:
         marginal = tuple(np.linspace(1, 2, size) / np.linspace(1, 2, size).sum())
         store.generation_done(GenerationRecord(0, 1.0, 0, 1.0, marginals=(marginal, (1.0,))))
         store.commit("g0")
     layers = _collected(run_dir).strategies[0].layers
-    assert len(layers) == MAX_LAYERS + 1
-    assert layers[0].label == "all others"
+    assert len(layers) == MAX_LAYERS
+    assert layers[0].label.startswith("#0 … #")
     assert sum(layer.values[0] for layer in layers) == pytest.approx(1.0, abs=1e-4)
+    assert max(layer.values[0] for layer in layers) < 1.5 / MAX_LAYERS
+
+
+def test_bands_are_neighbours_of_about_equal_mass() -> None:
+    # Five policies with mass, two bands: 1 + 1 + 2 on the left of the half of 8, 3 + 1 on the right.
+    assert bands(np.array([1.0, 0.0, 1.0, 2.0, 3.0, 1.0]), 2) == [(0, 3), (4, 5)]
+    assert bands(np.array([0.5, 0.0, 0.5]), 2) == [(0, 0), (2, 2)]
+    assert bands(np.zeros(3), 2) == []
 
 
 def test_thinning_keeps_first_and_last() -> None:

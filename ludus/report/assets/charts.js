@@ -67,7 +67,6 @@ function drawConvergence(element, data, x, title, logarithmic) {
 const RAMP = [[38, 52, 92], [47, 102, 144], [66, 150, 148], [139, 184, 120], [226, 196, 104], [226, 138, 76], [189, 74, 44]];
 
 function ramp(place) {
-  if (place === null) return css("--faint");
   const at = place * (RAMP.length - 1);
   const low = Math.min(Math.floor(at), RAMP.length - 2);
   const mix = RAMP[low].map((c, k) => Math.round(c + (at - low) * (RAMP[low + 1][k] - c)));
@@ -80,7 +79,7 @@ function drawStrategy(element, strategy) {
     const colour = ramp(layer.place);
     const common = { x: strategy.generation, y: layer.values, name: layer.label, hovertemplate: `${layer.label}: %{y:.3f}<extra>generation %{x}</extra>` };
     if (single) return { ...common, type: "bar", width: 0.5, marker: { color: colour, line: { color: css("--card"), width: 1 } } };
-    return { ...common, type: "scatter", mode: "lines", stackgroup: "one", line: { width: 0.6, color: css("--card") }, fillcolor: colour, hoveron: "points" };
+    return { ...common, type: "scatter", mode: "lines", stackgroup: "one", line: { width: strategy.generation.length > 60 ? 0 : 0.6, color: css("--card") }, fillcolor: colour, hoveron: "points" };
   });
   const end = strategy.generation[strategy.generation.length - 1];
   return draw(element, traces, {

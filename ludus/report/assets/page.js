@@ -173,7 +173,7 @@ function line(row, rank, columns, most) {
       bar.append(fill);
       cell.append(bar, value === 0 ? "0" : value.toFixed(3));
       if (value < 5e-4) cell.classList.add("faint");
-    } else if (column.key === "mean") cell.textContent = value === null ? "–" : value.toFixed(3).replace("-", "−");
+    } else if (column.key === "mean") cell.textContent = value === null ? "–" : value.toFixed(4).replace("-", "−");
     else if (column.key === "rating") cell.textContent = value === null ? "–" : value.toFixed(0);
     else cell.textContent = String(value);
     element.append(cell);
