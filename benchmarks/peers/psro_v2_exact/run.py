@@ -1,7 +1,8 @@
 """OpenSpiel's own psro_v2 on Leduc poker: exact best responses, exact payoffs, its LP meta-solver.
 
-Everything that decides the speed is OpenSpiel's code as it stands: the policy aggregator, the best-response oracle with
-its C++ backend and cached states (the faster of its two), and the LP of cvxpy and ECOS. Only two things are ours, both in
+Everything that decides the speed is OpenSpiel's code as it stands: the policy aggregator, the best-response oracle (its
+Python backend by default: 4 % faster here than the C++ one, since most of the time goes into asking every policy at every
+node of the tree), and the LP of cvxpy and ECOS. Only two things are ours, both in
 its favour: payoffs are computed exactly and nearly for free (by default it would simulate episodes, and its Python
 recursion for exact values takes longer than all the rest), and its clock stands still while NashConv is judged.
 
@@ -29,6 +30,8 @@ def plan_of(form: SequenceForm, player: int, policy: policy_lib.Policy) -> Float
     """The realisation plan of a policy that this run's oracle or initialisation made."""
     if isinstance(policy, best_response.CPPBestResponsePolicy):
         return form.pure(player, policy.tabular_best_response_map)
+    if isinstance(policy, best_response.BestResponsePolicy):
+        return form.pure(player, {key: policy.best_response_action(key) for key in form.players[player].key})
     assert isinstance(policy, policy_lib.UniformRandomPolicy)
     return form.uniform(player)
 
@@ -38,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", type=float, default=0.36, help="stop when NashConv is at most this")
     parser.add_argument("--max-seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", choices=("cpp", "py"), default="cpp", help="of the best-response oracle")
+    parser.add_argument("--backend", choices=("cpp", "py"), default="py", help="of the best-response oracle")
     args = parser.parse_args(argv)
 
     lines = Lines(["open-spiel", "cvxpy", "ecos", "numpy", "scipy"])
