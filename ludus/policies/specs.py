@@ -14,7 +14,13 @@ def mlp_spec(
     *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "tanh", value: Value = "shared"
 ) -> PolicySpec:
     """The spec of an `MLPPolicy`; `inputs` is the number of entries of one observation."""
-    config = {"inputs": inputs, "actions": actions, "hidden": list(hidden), "activation": activation, "value": value}
+    config = {
+        "inputs": int(inputs),
+        "actions": int(actions),
+        "hidden": [int(n) for n in hidden],
+        "activation": activation,
+        "value": value,
+    }
     return PolicySpec("mlp", config)
 
 
@@ -34,7 +40,7 @@ def q_spec(
 
 def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
     """The spec of a `GRUPolicy`."""
-    return PolicySpec("gru", {"inputs": inputs, "actions": actions, "hidden": hidden})
+    return PolicySpec("gru", {"inputs": int(inputs), "actions": int(actions), "hidden": int(hidden)})
 
 
 def tabular_spec(enumeration: Enumeration, seats: tuple[int, ...]) -> PolicySpec:

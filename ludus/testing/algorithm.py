@@ -1,0 +1,236 @@
+"""The contract of `Algorithm` and `Learner`, as a check that any algorithm, ours or a user's, must pass."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ludus.algorithms.base import Algorithm, Learner, LearnerContext
+from ludus.config import Config
+from ludus.data.base import Table
+from ludus.data.table import build_table
+from ludus.data.trajectories import Trajectories
+from ludus.errors import PolicyError, TrainingError
+from ludus.policies.registry import build_policy
+from ludus.testing.policy import check_policy
+from ludus.testing.synthetic import synthetic_rollout
+from ludus.types import EnvSpec, State, Weights
+
+__all__ = ["check_algorithm"]
+
+Rollouts = Callable[[Learner, int], Trajectories]
+"""(learner, number of the rollout) -> what its newest weights experienced; the same arguments give the same rollout."""
+
+
+def check_algorithm(
+    algorithm: Algorithm,
+    env: EnvSpec,
+    *,
+    seats: tuple[int, ...] = (0,),
+    rollouts: Rollouts | None = None,
+    rounds: int = 4,
+    seed: int = 0,
+) -> None:
+    """Raises AssertionError, in a sentence, for the first part of the contract that `algorithm` breaks in `env`.
+
+    rollouts: experience of your own environment; left out, random observations, rewards and ends are made up. `rounds` of collecting
+    and learning must be enough for some updates.
+    """
+    assert isinstance(algorithm, Algorithm), (
+        f"{type(algorithm).__name__} lacks a part of ludus.algorithms.base.Algorithm."
+    )
+    algorithm.check(env)
+    _check_declarations(algorithm)
+    context = LearnerContext(env, seats, seed, total=rounds * algorithm.collect().amount)
+    make = rollouts if rollouts is not None else _synthetic(env, seats, algorithm)
+    learner = algorithm.learner(context)
+    _check_learner(algorithm, learner, env, seats)
+    _check_rounds(algorithm, learner, make, rounds)
+    _check_same_twice(algorithm, context, make, rounds)
+    _check_resume(algorithm, context, make, rounds)
+    _check_warm_start(algorithm, context, learner.weights())
+    _check_nan(algorithm, context, make, rounds)
+
+
+def _synthetic(env: EnvSpec, seats: tuple[int, ...], algorithm: Algorithm) -> Rollouts:
+    def make(learner: Learner, number: int) -> Trajectories:
+        policy = build_policy(learner.spec, learner.weights())
+        segments = max(2, min(algorithm.collect().amount, 300))
+        rng = np.random.default_rng([number, 17])
+        return synthetic_rollout(env, policy, seats=seats, segments=segments, rng=rng, version=number)
+
+    return make
+
+
+class _Loop:
+    """The driver's loop in small: tables, and a learner that is fed from them."""
+
+    def __init__(self, algorithm: Algorithm, learner: Learner, make: Rollouts) -> None:
+        self.learner, self._make = learner, make
+        self.tables: dict[str, Table] = {spec.name: build_table(spec) for spec in algorithm.tables()}
+        self.updates = 0
+
+    def round(self, number: int, *, poison: bool = False) -> None:
+        trajectories = self._make(self.learner, number)
+        if poison:
+            trajectories = replace(trajectories, reward=np.full_like(trajectories.reward, np.nan))
+        kept = {name: np.copy(getattr(trajectories, name)) for name in ("observation", "action", "reward", "start")}
+        for name, items in self.learner.items(trajectories):
+            assert name in self.tables, f"items are for the table {name!r}, which tables() does not declare."
+            lengths = {len(column) for column in items.values()}
+            assert len(lengths) == 1, (
+                f"the columns for table {name!r} have lengths {sorted(lengths)}; one row is one item."
+            )
+            lag = self.tables[name].spec.max_lag
+            assert lag is None or "version_lo" in items, (
+                f"table {name!r} bounds the lag, so its items need a version_lo column."
+            )
+            self.tables[name].announce(number)
+            assert self.tables[name].try_insert(items), f"table {name!r} refused the items of one rollout."
+        for name, array in kept.items():
+            same = np.array_equal(array, getattr(trajectories, name), equal_nan=array.dtype.kind == "f")
+            assert same, f"items changed the {name} of the trajectories it was given."
+        self._learn(number)
+
+    def _learn(self, number: int) -> None:
+        rng = np.random.default_rng([number, 23])
+        for name, count in self.learner.batches():
+            batch = self.tables[name].try_sample(count, rng)
+            if batch is None:
+                return
+            metrics = self.learner.update(batch)
+            self.updates += 1
+            bad = [key for key, value in metrics.items() if not math.isfinite(value)]
+            assert not bad, f"update answers metrics that are not finite numbers: {', '.join(bad)}."
+
+
+def _check_declarations(algorithm: Algorithm) -> None:
+    units = ("decision", "segment", "joint", "episode")
+    assert algorithm.item in units, f"item is {algorithm.item!r}; expected one of {units}."
+    collect = algorithm.collect()
+    assert collect.unit in ("episodes", "decisions"), f"collect().unit is {collect.unit!r}."
+    assert collect.amount >= 1, f"collect().amount is {collect.amount}; expected at least 1."
+    names = [spec.name for spec in algorithm.tables()]
+    assert names, "tables() declares no table; a learner is fed from at least one."
+    assert len(set(names)) == len(names), f"tables() declares two tables of one name: {names}."
+    if isinstance(algorithm, Config):
+        twin = type(algorithm)(**algorithm.model_dump(mode="json"))
+        assert twin == algorithm, "the configuration does not survive a round trip through JSON."
+
+
+def _check_learner(algorithm: Algorithm, learner: Learner, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    assert isinstance(learner, Learner), f"{type(learner).__name__} lacks a part of ludus.algorithms.base.Learner."
+    assert learner.spec == algorithm.policy(env, seats), "learner.spec is not what policy(env, seats) promises."
+    assert not learner.batches(), "a learner that has seen nothing asks for batches."
+    policy = build_policy(learner.spec, learner.weights())
+    if env.enumeration is not None:
+        check_policy(policy, enumeration=env.enumeration, player=seats[0])
+
+
+def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds: int) -> None:
+    loop, before = _Loop(algorithm, learner, make), learner.weights()
+    for number in range(rounds):
+        loop.round(number)
+    assert loop.updates, f"no update was due in {rounds} rounds of collecting; give check_algorithm more rounds."
+    after = learner.weights()
+    assert _differ(before, after), f"{loop.updates} updates changed no weight."
+    for array in after.values():
+        array.fill(0)
+    assert _differ(after, learner.weights()), "weights() answers the learner's own arrays; it must answer copies."
+
+
+def _check_same_twice(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
+    ends = []
+    for _ in range(2):
+        loop = _Loop(algorithm, algorithm.learner(context), make)
+        for number in range(rounds):
+            loop.round(number)
+        ends.append(loop.learner.weights())
+    different = _differ(*ends)
+    assert not different, (
+        f"two learners of one context and one experience differ in {different}; a random stream is not keyed."
+    )
+
+
+def _check_resume(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
+    straight = _Loop(algorithm, algorithm.learner(context), make)
+    half = rounds // 2
+    for number in range(half):
+        straight.round(number)
+    state = copy.deepcopy(straight.learner.state_dict())
+    _check_plain(state, "state_dict()")
+    resumed = _Loop(algorithm, algorithm.learner(replace(context, seed=context.seed)), make)
+    resumed.learner.load_state_dict(state)
+    for name, table in straight.tables.items():
+        resumed.tables[name].load_state_dict(copy.deepcopy(table.state_dict()))
+    different = _differ(straight.learner.weights(), resumed.learner.weights())
+    assert not different, f"after load_state_dict the weights {different} are not those that were saved."
+    for number in range(half, rounds):
+        straight.round(number)
+        resumed.round(number)
+    assert resumed.updates, "no update was due after the resume; give check_algorithm more rounds."
+    different = _differ(straight.learner.weights(), resumed.learner.weights())
+    assert not different, f"a resumed learner goes on differently in {different}: state_dict() leaves something out."
+
+
+def _check_plain(state: object, where: str) -> None:
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            assert isinstance(key, str), f"{where} has the key {key!r}; keys are strings."
+            _check_plain(value, f"{where}[{key!r}]")
+    elif isinstance(state, list):
+        for k, value in enumerate(state):
+            _check_plain(value, f"{where}[{k}]")
+    else:
+        fine = state is None or isinstance(state, (str, bool, int, float, np.ndarray))
+        assert fine, (
+            f"{where} is a {type(state).__name__}; a checkpoint holds arrays, numbers, strings, lists and mappings."
+        )
+
+
+def _check_warm_start(algorithm: Algorithm, context: LearnerContext, weights: Weights) -> None:
+    warm = algorithm.learner(context, weights).weights()
+    shapes = {name: array.shape for name, array in weights.items()}
+    assert {name: array.shape for name, array in warm.items()} == shapes, "a warm-started learner has other weights."
+    try:
+        algorithm.learner(context, {"no such name": np.zeros(1, np.float32)})
+    except PolicyError:
+        return
+    raise AssertionError("learner(context, start) took weights that do not fit its spec; it must raise PolicyError.")
+
+
+def _check_nan(algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int) -> None:
+    loop = _Loop(algorithm, algorithm.learner(context), make)
+    for number in range(rounds):
+        loop.round(number)
+    good: Weights = loop.learner.weights()
+    said: str | None = None
+    try:
+        for number in range(rounds, 2 * rounds):
+            good = loop.learner.weights()
+            loop.round(number, poison=True)
+    except TrainingError as error:
+        said = str(error)
+    assert said is not None, "the learner learned from rewards that are NaN; update must raise TrainingError."
+    assert said, "the TrainingError says nothing; it must say where the NaN arose."
+    after = loop.learner.weights()
+    assert all(np.isfinite(array).all() for array in after.values()), (
+        "after a TrainingError the weights are not finite."
+    )
+    assert {k: v.shape for k, v in after.items()} == {k: v.shape for k, v in good.items()}, (
+        "a TrainingError lost weights."
+    )
+
+
+def _differ(first: Weights | State, second: Weights | State) -> list[str]:
+    """Names of arrays that are not equal to the bit."""
+    names = sorted({*first, *second})
+    return [
+        n
+        for n in names
+        if n not in first or n not in second or np.asarray(first[n]).tobytes() != np.asarray(second[n]).tobytes()
+    ]
