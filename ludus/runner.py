@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,13 +24,14 @@ from ludus.data.policy_server import PolicyServer
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
 from ludus.envs.registry import make_env
-from ludus.errors import RunError, ScenarioError
+from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import checkpoint
 from ludus.execution.driver import Driver, History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.policy_files import PolicyFiles
+from ludus.execution.threads import single_threaded
 from ludus.observe.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.reader import Reader
 from ludus.observe.store import Store
@@ -86,7 +88,7 @@ def run(
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
-    with Store.create(folder, info, locate=files.locate) as store:
+    with _threads(scenario), Store.create(folder, info, locate=files.locate) as store:
         (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
         driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
         driver.observer.run_started(info)
@@ -110,7 +112,7 @@ def resume(
     scenario.check(env.spec)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in policies})
-    with Store.open(folder, locate=files.locate) as store:
+    with _threads(scenario), Store.open(folder, locate=files.locate) as store:
         driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
         named = checkpoints[-1].id if checkpoints else None
         if named is not None:
@@ -127,6 +129,10 @@ def resume(
 
 
 # ---------------------------------------------------------------------------------------------- parts
+
+
+def _threads(scenario: Scenario) -> AbstractContextManager[None]:
+    return single_threaded(torch_too=not isinstance(scenario.oracle, ComputedOracle))
 
 
 def _environment(scenario: Scenario) -> VectorEnv:
@@ -152,14 +158,9 @@ def _driver(
         return members[ref]
 
     tree = getattr(env, "tree", None)
-    exact = None
-    if isinstance(tree, GameTree) and (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != (
-        "simulate",
-        "off",
-    ):
-        exact = ExactEvaluator(tree, population)
-    if isinstance(scenario.oracle, ComputedOracle) and exact is None:
-        raise ScenarioError("a computed oracle needs exact evaluation; set evaluation.payoffs=auto and env.tree=on.")
+    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
+    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
+    exact = ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
     return Driver(
         scenario=scenario,
         scheduler=PSROScheduler(
