@@ -30,6 +30,8 @@ __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]
 Table: TypeAlias = NDArray[np.float64]
 Plan: TypeAlias = NDArray[np.float64]
 
+_EMPTY = np.zeros(0)
+
 
 def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> GameTree:
     """Compile an OpenSpiel game (`pyspiel.Game` or its name). A repeated call gives the same object.
@@ -138,23 +140,24 @@ class GameTree:
         sweeps.behave(form.start, form.action, self._plan(player, plan), table)
         return table
 
-    def _plan(self, player: int, plan: Plan) -> Plan:
-        plan = np.ascontiguousarray(plan, dtype=np.float64)
-        if plan.shape != (self.num_sequences(player),):
+    def _plan(self, player: int, plan: Plan | None) -> Plan:
+        checked = np.ascontiguousarray([] if plan is None else plan, dtype=np.float64)
+        if checked.shape != (self.num_sequences(player),):
             raise PolicyError(
-                f"a plan of player {player} of {self.spec.id} has shape {plan.shape}; expected ({self.num_sequences(player)},)."
+                f"a plan of player {player} of {self.spec.id} has shape {checked.shape}; "
+                f"expected ({self.num_sequences(player)},)."
             )
-        return plan
+        return checked
 
-    def _profile(self, plans: Sequence[Plan], *, without: int = -1) -> list[Plan]:
+    def _profile(self, plans: Sequence[Plan | None], *, without: int = -1) -> list[Plan]:
         if len(plans) != self.num_players:
             raise PolicyError(f"{len(plans)} plans were given for the {self.num_players} players of {self.spec.id}.")
-        return [plans[p] if p == without else self._plan(p, plans[p]) for p in range(self.num_players)]
+        return [_EMPTY if p == without else self._plan(p, plan) for p, plan in enumerate(plans)]
 
     # ---------------------------------------------------------------------------------- best responses
 
-    def best_response(self, player: int, plans: Sequence[Plan]) -> tuple[float, Table]:
-        """(value, deterministic table) of a best response to the others' plans; `plans[player]` is ignored.
+    def best_response(self, player: int, plans: Sequence[Plan | None]) -> tuple[float, Table]:
+        """(value, deterministic table) of a best response to the others' plans; `plans[player]` is ignored (None, say).
 
         Every information state has its best action against the others' reach of it, off the path too; equals go to the
         lowest action, and so do states that the others never let happen.
@@ -162,7 +165,7 @@ class GameTree:
         return self.best_response_joint(player, (plans,), (1.0,))
 
     def best_response_joint(
-        self, player: int, profiles: Sequence[Sequence[Plan]], probs: Sequence[float]
+        self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
     ) -> tuple[float, Table]:
         """As `best_response`, to a correlated distribution: profile k of the others with probability probs[k]."""
         if len(profiles) != len(probs) or not len(probs):
@@ -177,17 +180,15 @@ class GameTree:
         value = sweeps.maximise(form.parent, form.start, form.action, gradient, table)
         return float(value), table
 
-    def _add_gradient(self, player: int, plans: Sequence[Plan], prob: float, gradient: Plan) -> None:
-        plans = self._profile(plans, without=player)
+    def _add_gradient(self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan) -> None:
+        plans = self._profile(given, without=player)
         if self.num_players == 2:
             own, other, weight = self._sides[player]
             sweeps.gradient_two(own, other, weight, plans[1 - player], prob, gradient)
             return
-        sizes = [0 if p == player else self.num_sequences(p) for p in range(self.num_players)]
-        offset = np.cumsum([0, *sizes])
-        flat = np.concatenate([np.empty(0), *(plans[p] for p in range(self.num_players) if p != player)])
+        offset = np.cumsum([0, *map(len, plans)])
         out = self._outcomes
-        sweeps.gradient_many(player, out.sequence, out.weight[player], flat, offset, prob, gradient)
+        sweeps.gradient_many(player, out.sequence, out.weight[player], np.concatenate(plans), offset, prob, gradient)
 
     def _side(self, player: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """(own sequence, other's sequence, own weight) by rising own sequence, so that a sweep writes in order."""
