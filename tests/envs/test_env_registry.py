@@ -1,0 +1,99 @@
+"""Environments by id."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.envs.tree.vector import TreeVectorEnv
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.testing.fakes import ENDS_OFF_TURN, ScriptedEnv
+
+
+class Mine(ScriptedEnv):
+    """A user's own environment."""
+
+    def __init__(self, num_envs: int, speed: int = 1) -> None:
+        super().__init__([ENDS_OFF_TURN], num_envs)
+        self.speed = speed
+
+
+class NoEnv:
+    def __init__(self, num_envs: int) -> None:
+        self.spec = None
+
+
+def test_small_games_are_compiled_and_large_ones_are_not():
+    assert isinstance(make_env("openspiel/kuhn_poker", num_envs=2), TreeVectorEnv)
+    assert isinstance(make_env("openspiel/kuhn_poker", num_envs=2, tree="off"), OpenSpielVectorEnv)
+    assert isinstance(make_env("openspiel/kuhn_poker", num_envs=2, node_limit=20), OpenSpielVectorEnv)
+    assert isinstance(make_env("openspiel/connect_four", num_envs=2), OpenSpielVectorEnv)
+
+
+def test_a_large_game_is_found_out_soon():
+    begun = time.perf_counter()
+    make_env("openspiel/chess", num_envs=1)
+    assert time.perf_counter() - begun < 2
+
+
+def test_parameters_of_a_game():
+    env = make_env("openspiel/kuhn_poker(players=3)", num_envs=4)
+    assert env.spec.num_players == 3
+    assert env.spec.id == "openspiel/kuhn_poker(players=3)"
+    assert env.num_envs == 4
+
+
+def test_both_paths_describe_the_same_game():
+    one, other = (make_env("openspiel/leduc_poker", num_envs=1, tree=tree).spec for tree in ("on", "off"))
+    assert (one.id, one.num_players, one.zero_sum) == (other.id, other.num_players, other.zero_sum)
+    assert [(a.name, a.player, a.action, a.observation.shape) for a in one.agents] == [
+        (a.name, a.player, a.action, a.observation.shape) for a in other.agents
+    ]
+
+
+def test_an_own_environment():
+    env = make_env(f"{__name__}:Mine", num_envs=3, speed=7)
+    assert isinstance(env, VectorEnv)
+    assert (env.num_envs, env.speed) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("id", "error", "message"),
+    [
+        ("openspiel/leduc_pokker", UnknownName, "did you mean 'leduc_poker'"),
+        ("leduc_poker", UnknownName, "did you mean 'openspiel/leduc_poker'"),
+        ("openspiel/leduc_poker(playrs=2)", ConfigError, "no parameter 'playrs'; did you mean 'players'"),
+        ("openspiel/leduc_poker(players=99)", ConfigError, "cannot load"),
+        ("openspiel/leduc_poker(players=2", ConfigError, "not a game string"),
+        ("no_such_module:Env", ConfigError, "could not be imported"),
+        (f"{__name__}:Missing", ConfigError, "has no 'Missing'"),
+        (f"{__name__}:NoEnv", EnvError, "lacks num_envs, reset, step"),
+        ("openspiel/mfg_garnet", EnvError, "mean-field"),
+    ],
+)
+def test_bad_ids(id, error, message):
+    with pytest.raises(error, match=message):
+        make_env(id, num_envs=1)
+
+
+def test_bad_options():
+    with pytest.raises(ConfigError, match="did you mean 'observation'"):
+        make_env("openspiel/kuhn_poker", num_envs=1, observations="auto")
+    with pytest.raises(ConfigError, match="allowed: auto, on, off"):
+        make_env("openspiel/kuhn_poker", num_envs=1, tree="yes")
+    with pytest.raises(ConfigError, match="at least 1"):
+        make_env("openspiel/kuhn_poker", num_envs=0)
+    with pytest.raises(EnvError, match="too many to compile"):
+        make_env("openspiel/connect_four", num_envs=1, tree="on")
+
+
+def test_the_list_holds_what_can_be_made():
+    ids = list_envs()
+    assert ids == sorted(ids)
+    assert {"openspiel/leduc_poker", "openspiel/tic_tac_toe", "openspiel/goofspiel"} <= set(ids)
+    assert "openspiel/mfg_garnet" not in ids
+    assert "openspiel/misere" not in ids  # needs a game as its parameter

@@ -1,0 +1,177 @@
+"""OpenSpiel's games through the general path: what is due, what is paid, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyspiel
+import pytest
+
+from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.errors import EnvError
+
+SEEDS = np.arange(3, dtype=np.uint64)
+_EMPTY = np.empty(0, np.int64)
+
+
+def one(game: str, **options) -> OpenSpielVectorEnv:
+    env = OpenSpielVectorEnv(game, 1, **options)
+    env.reset(SEEDS[:1])
+    return env
+
+
+class TestTurns:
+    """Tic-tac-toe: 0 takes the top row (cells 0, 1, 2) against 3, 4."""
+
+    def test_a_won_game_move_by_move(self):
+        env = one("tic_tac_toe")
+        for t, cell in enumerate((0, 3, 1, 4)):
+            mover = t % 2
+            step = env.step(tuple(np.array([cell]) if p == mover else _EMPTY for p in range(2)))
+            assert [len(due.slot) for due in step.due] == ([0, 1] if mover == 0 else [1, 0])
+            due = step.due[1 - mover]
+            assert due.first.tolist() == [t == 0]
+            assert due.reward.tolist() == [0]
+            assert due.mask.sum() == 8 - t
+            assert not len(step.finished.environment)
+        step = env.step((np.array([2]), _EMPTY))
+        assert step.finished.returns.tolist() == [[1, -1]]
+        assert step.finished.length.tolist() == [5]
+        assert [ended.slot.tolist() for ended in step.ended] == [[0], [0]]
+        assert [ended.reward.tolist() for ended in step.ended] == [[1], [-1]]
+        assert step.ended[1].terminated.tolist() == [True]
+        assert not step.ended[1].observation.any()
+        # The next episode begins in the same step.
+        assert step.due[0].mask.all()
+        assert step.due[0].first.tolist() == [True]
+
+    def test_an_illegal_move_names_the_slot_and_the_legal_ones(self):
+        env = one("tic_tac_toe")
+        env.step((np.array([4]), _EMPTY))
+        with pytest.raises(EnvError, match=r"illegal action 4 in slot 0 .* \[0, 1, 2, 3, 5, 6, 7, 8\]"):
+            env.step((_EMPTY, np.array([4])))
+
+    def test_actions_of_another_length(self):
+        with pytest.raises(EnvError, match=r"shape \(2,\) for 1 due"):
+            one("tic_tac_toe").step((np.array([1, 2]), _EMPTY))
+
+    def test_observations_are_openspiels_tensors(self):
+        env = one("tic_tac_toe")
+        step = env.step((np.array([4]), _EMPTY))
+        state = pyspiel.load_game("tic_tac_toe").new_initial_state()
+        state.apply_action(4)
+        assert step.due[1].observation[0].tolist() == state.observation_tensor(1)
+        assert env.spec.agents[0].observation.shape == (27,)
+
+
+class TestSimultaneousMoves:
+    def test_both_are_due_and_the_game_ends_at_once(self):
+        env = one("matrix_rps")
+        step = env.reset(SEEDS[:1])
+        assert [due.slot.tolist() for due in step.due] == [[0], [0]]
+        step = env.step((np.array([1]), np.array([0])))  # paper wraps rock
+        assert step.finished.returns.tolist() == [[1, -1]]
+        assert [ended.reward.tolist() for ended in step.ended] == [[1], [-1]]
+
+    def test_utility_range_and_zero_sum(self):
+        assert one("matrix_rps").spec.utility_range == ((-1, 1), (-1, 1))
+        assert one("matrix_rps").spec.zero_sum
+        assert not one("matrix_pd").spec.zero_sum
+
+
+class TestRewardsAlongTheWay:
+    def test_a_cliff_walk_is_paid_step_by_step(self):
+        env = one("cliff_walking")  # actions: right, up, left, down; -1 a step, -100 over the cliff
+        step = env.step((np.array([1]),))
+        assert step.due[0].reward.tolist() == [-1]
+        step = env.step((np.array([0]),))
+        assert step.due[0].reward.tolist() == [-1]
+        step = env.step((np.array([3]),))
+        assert step.ended[0].reward.tolist() == [-100]
+        assert step.finished.returns.tolist() == [[-102]]
+
+    def test_rewards_of_other_turns_are_summed_into_the_own_decision(self):
+        """Two hands are paid one after the other, often on the other's move; every player's sum still equals the return."""
+        env = OpenSpielVectorEnv("repeated_leduc_poker", 4)
+        rng = np.random.default_rng(0)
+        step = env.reset(np.arange(4, dtype=np.uint64))
+        paid = np.zeros((4, 2))
+        checked = 0
+        while checked < 4:
+            step = env.step(tuple(np.array([rng.choice(np.flatnonzero(m)) for m in d.mask], int) for d in step.due))
+            for p in range(2):
+                paid[step.ended[p].slot, p] += step.ended[p].reward
+            for e, returns in zip(step.finished.environment, step.finished.returns, strict=True):
+                assert paid[e] == pytest.approx(returns, abs=1e-3)
+                checked += 1
+                paid[e] = 0
+            for p in range(2):
+                due = step.due[p]
+                paid[due.slot, p] += np.where(due.first, 0, due.reward)
+
+
+class TestChance:
+    def test_deals_are_uniform(self):
+        env = OpenSpielVectorEnv("kuhn_poker", 3000)
+        step = env.reset(np.arange(3000, dtype=np.uint64))
+        cards = step.due[0].observation[:, 2:5].sum(axis=0)
+        assert cards.sum() == 3000
+        assert (np.abs(cards - 1000) < 4.5 * np.sqrt(3000 * 2 / 9)).all()
+
+    def test_sampled_chance_follows_the_seed(self):
+        """Negotiation draws its instances inside: each episode has its own stream, by seed and episode."""
+
+        def instances(env: OpenSpielVectorEnv, seeds: np.ndarray) -> list[bytes]:
+            return [row.tobytes() for due in env.reset(seeds).due for row in due.observation]
+
+        env = OpenSpielVectorEnv("negotiation", 3)
+        assert instances(env, SEEDS) == instances(OpenSpielVectorEnv("negotiation", 3), SEEDS)
+        assert instances(env, SEEDS) != instances(env, SEEDS + np.uint64(10))
+
+    def test_episodes_of_one_environment_differ(self):
+        env = OpenSpielVectorEnv("kuhn_poker", 1)
+        step = env.reset(SEEDS[:1])
+        hands = set()
+        for _ in range(40):
+            for due in step.due:
+                hands.update(row.tobytes() for row in due.observation)
+            step = env.step(tuple(np.zeros(len(due.slot), int) for due in step.due))
+        assert len(hands) == 6  # three cards, seen by two players; nobody ever bets
+
+
+class TestRefusals:
+    def test_mean_field(self):
+        with pytest.raises(EnvError, match="mean-field"):
+            OpenSpielVectorEnv("mfg_crowd_modelling", 1)
+
+    def test_no_tensor(self):
+        with pytest.raises(EnvError, match="read as text"):
+            OpenSpielVectorEnv("coin_game", 1)
+
+    def test_another_tensor_than_the_game_has(self):
+        with pytest.raises(EnvError, match=r"no observation tensor 'observation'.*information_state"):
+            OpenSpielVectorEnv("bridge_uncontested_bidding", 1, observation="observation")
+
+    def test_no_environments(self):
+        with pytest.raises(EnvError, match="at least 1"):
+            OpenSpielVectorEnv("kuhn_poker", 0)
+
+    def test_step_before_reset(self):
+        with pytest.raises(EnvError, match="before reset"):
+            OpenSpielVectorEnv("kuhn_poker", 1).step((_EMPTY, _EMPTY))
+
+
+class TestSnapshots:
+    def test_a_snapshot_of_another_game_or_size(self):
+        snapshot = one("kuhn_poker").snapshot()
+        with pytest.raises(EnvError, match="leduc_poker with 1"):
+            one("leduc_poker").restore(snapshot)
+        with pytest.raises(EnvError, match="kuhn_poker with 2"):
+            OpenSpielVectorEnv("kuhn_poker", 2).restore(snapshot)
+
+    @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format": "ludus openspiel 1"}', b"\x80\x04"])
+    def test_damaged(self, damage):
+        with pytest.raises(EnvError, match="cannot be read"):
+            one("kuhn_poker").restore(damage)
+
+    def test_nothing_to_save_before_the_first_reset(self):
+        assert OpenSpielVectorEnv("kuhn_poker", 1).snapshot() is None
