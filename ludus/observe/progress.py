@@ -115,8 +115,8 @@ class RichProgress:
 
     ROWS = 8
     HEADER = ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time")
-    WIDTHS = (11, 11, 18, 11, 10, 12, 10)
-    BAR = 28
+    WIDTHS = (10, 10, 17, 10, 9, 11, 9)  # within 80 columns
+    BAR = 20
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self._console = console or Console(stderr=True)

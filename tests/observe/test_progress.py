@@ -108,6 +108,18 @@ def test_terminal_shows_table_and_bar() -> None:
     assert progress._live is None
 
 
+def test_eighty_columns_are_enough() -> None:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80))
+    progress.run_started(INFO)
+    progress.task_started(TrainingTask("t", 120, 1, (1,), "p2", Mixture(())))
+    progress.task_progress(0.25, {})
+    progress.generation_done(record(119, seconds=7384.0))
+    lines = progress._render().plain.splitlines()
+    progress.close()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["119/10", "1.5000", "+0.250", "-", "1+2", "11.9k", "2h03m"]
+
+
 def test_an_error_gives_the_terminal_back() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     progress = RichProgress(console)
