@@ -86,6 +86,7 @@ class Driver:
     history: History = field(default_factory=History)
     resumed: State | None = None  # of a training task that a checkpoint was taken in
     _started: float = field(default_factory=time.perf_counter)
+    _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
 
     def run(self) -> str:
         """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
@@ -93,10 +94,13 @@ class Driver:
             while True:
                 if reason := self._over():
                     return reason
+                begun = time.perf_counter()
                 tasks = self.scheduler.next_tasks(self.manager.view(), free=1)
+                self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
                 for task in tasks:
+                    self.store.generation = task.generation
                     self.store.task_started(task)
                     self.observer.task_started(task)
                     result = self._do(task)
@@ -245,11 +249,11 @@ class Driver:
             values=tuple(values),
             marginals=tuple(tuple(m.tolist()) for m in solution.strategies),
             solver_gap=solution.gap,
+            solver_seconds=self._solving,
             responses=tuple(history.responses),
         )
         history.generations, history.values = generation, values
         history.responses = [float("nan")] * len(values)
-        self.store.generation = generation
         self.store.generation_done(record)
         self.observer.generation_done(record)
 
