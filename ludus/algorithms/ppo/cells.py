@@ -201,7 +201,8 @@ def _clipped_value(out, state, target, old, clip, scale, gradient):  # type: ign
     gradient[:, column] = 0
     for k in range(len(state)):
         v, g = float(out[state[k], column]), float(target[k])
-        near = float(old[k]) + min(max(v - float(old[k]), -clip), clip)
+        moved = v - float(old[k])
+        near = v if abs(moved) <= clip else float(old[k]) + (clip if moved > 0.0 else -clip)
         free, held = 0.5 * (v - g) ** 2, 0.5 * (near - g) ** 2
         loss += max(free, held)
         if free >= held:
