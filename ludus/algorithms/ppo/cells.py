@@ -130,16 +130,16 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
         ratio = math.exp(log_ratio)
         kl += weight[c] * (ratio - 1.0 - log_ratio)
         slope = 0.0
-        if ratio < 1.0 + clip:
+        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
+            surrogate -= up[c] * (1.0 + clip)
+        else:
             slope += up[c]
             surrogate -= up[c] * ratio
+        if ratio <= 1.0 - clip:
+            surrogate -= down[c] * (1.0 - clip)
         else:
-            surrogate -= up[c] * (1.0 + clip)
-        if ratio > 1.0 - clip:
             slope += down[c]
             surrogate -= down[c] * ratio
-        else:
-            surrogate -= down[c] * (1.0 - clip)
         if abs(ratio - 1.0) > clip:
             clipped += weight[c]
         slope *= ratio / rows
