@@ -51,9 +51,9 @@ class LocalBank:
         self._entries: list[_Entry | None] = []
         self._row_of = np.zeros(0, np.int32)  # loaded index -> row
         self._kind = np.zeros((len(slots), 0), np.int8)  # [P, rows]
-        self._group_of = np.zeros(0, np.int32)  # [rows]
-        self._index_of = np.zeros(0, np.int32)  # [rows]: place within its group
-        self._groups: list[Group] = []
+        self._group_of = [np.zeros(0, np.int32) for _ in slots]  # [P][rows]: -1, from tables
+        self._index_of = [np.zeros(0, np.int32) for _ in slots]  # [P][rows]: place within its group
+        self._groups: list[list[Group]] = [[] for _ in slots]
         self._only_tables = [False] * len(slots)
 
     @property
@@ -91,7 +91,7 @@ class LocalBank:
         for p, held in enumerate(self._bound):
             self._prepare(p, np.unique(held[held >= 0]))
             self._only_tables[p] = self._all_tables(p)
-        self._regroup()
+            self._regroup(p)
 
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
@@ -101,7 +101,7 @@ class LocalBank:
         least, most = _assign(bound, slots, policy, self._row_of, self._kind[player])
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
-                self._regroup()
+                self._regroup(player)
             self._only_tables[player] = self._all_tables(player)
         elif len(slots) == len(bound):
             self._only_tables[player] = most == _TABLE
@@ -128,7 +128,7 @@ class LocalBank:
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
             return Act(action, logp)
         rows = self._bound[player][due.slot]
-        family = np.where(self._kind[player, rows] == _TABLE, -1, self._group_of[rows])
+        family = self._group_of[player][rows]
         present = np.unique(family)
         if len(present) == 1:
             return self._evaluate(player, int(present[0]), due, noise, picked=None)
@@ -178,22 +178,22 @@ class LocalBank:
         bound = self._bound[player]
         return bool(self._tables) and bool((self._kind[player, np.unique(bound[bound >= 0])] == _TABLE).all())
 
-    def _regroup(self) -> None:
-        """Put every evaluated policy into the group of its class, configuration and mode."""
-        evaluated = [row for row in range(len(self._entries)) if (self._kind[:, row] == _GROUP).any()]
-        members: dict[object, list[int]] = {}
-        for row in evaluated:
+    def _regroup(self, player: int) -> None:
+        """Put every policy that is evaluated for this player into the group of its class, configuration and mode."""
+        members: dict[object, list[tuple[int, Policy, str]]] = {}
+        for row in np.flatnonzero(self._kind[player] == _GROUP).tolist():
             entry = self._entries[row]
             if entry is not None:
-                members.setdefault(group_key(entry.policy, entry.ref.mode), []).append(row)
-        self._group_of = np.full(len(self._entries), -1, np.int32)
-        self._index_of = np.zeros(len(self._entries), np.int32)
-        self._groups = []
-        for rows in members.values():
-            entries = [e for e in (self._entries[row] for row in rows) if e is not None]
-            self._group_of[rows] = len(self._groups)
-            self._index_of[rows] = np.arange(len(rows))
-            self._groups.append(Group([e.policy for e in entries], entries[0].ref.mode))
+                key = group_key(entry.policy, entry.ref.mode)
+                members.setdefault(key, []).append((row, entry.policy, entry.ref.mode))
+        group_of = self._group_of[player] = np.full(len(self._entries), -1, np.int32)
+        index_of = self._index_of[player] = np.zeros(len(self._entries), np.int32)
+        self._groups[player] = []
+        for k, held in enumerate(members.values()):
+            rows = [row for row, _, _ in held]
+            group_of[rows] = k
+            index_of[rows] = np.arange(len(rows))
+            self._groups[player].append(Group([policy for _, policy, _ in held], held[0][2]))
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
@@ -214,12 +214,12 @@ class LocalBank:
             action, logp = np.empty(len(slot), np.int32), np.empty(len(slot), np.float32)
             self._tables[player].sample(slot, observation, self._bound[player], noise, action=action, logp=logp)
             return Act(action, logp)
-        chosen = self._groups[group]
+        chosen = self._groups[player][group]
         observation, mask = self._decode(observation, mask, takes_ids=chosen.takes_ids)
         memory = None
         if chosen.memory_shape is not None:
             memory = self._memory_of(player, chosen.memory_shape)[slot]
-        index = self._index_of[self._bound[player][slot]]
+        index = self._index_of[player][self._bound[player][slot]]
         act = chosen.act(observation, mask, memory, noise, index=index)
         if chosen.memory_shape is not None:
             if act.memory is None:
