@@ -19,6 +19,9 @@ from ludus.types import Array, Weights
 Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [in, out], bias [out]
 ACTIVATIONS = ("tanh", "relu")
 
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input  # what autograd calls, into memory that is there
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -85,7 +88,6 @@ class Workspace:
         self.layout = layout
         self.outputs = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
         self.gradients = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
-        self._scratch = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:-1]]
 
     @property
     def out(self) -> torch.Tensor:
@@ -114,11 +116,10 @@ class Workspace:
             torch.sum(self.gradients[k], 0, out=into[k][1])
             if k > 0:
                 gradient = torch.mm(self.gradients[k], layers[k][0].T, out=self.gradients[k - 1])
-                if self.layout.activation == "tanh":  # tanh' = 1 - tanh²
-                    torch.mul(gradient, below, out=self._scratch[k - 1])
-                    gradient.addcmul_(self._scratch[k - 1], below, value=-1.0)
+                if self.layout.activation == "tanh":
+                    _tanh_backward(gradient, below, grad_input=gradient)
                 else:
-                    gradient.mul_(below > 0)
+                    _relu_backward(gradient, below, 0, grad_input=gradient)
 
 
 def flatten(weights: Weights, shapes: Sequence[str]) -> NDArray[np.float32]:
