@@ -73,7 +73,7 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
     finished: set[int] = set()
     for k, amount in enumerate(amounts):
         me = PolicyRef(0, "me", k)
-        worker.bank.load([(me, FixedPolicy.of(k % 2)), (OTHER, FixedPolicy.of(0))])
+        worker.bank.load([(me, FixedPolicy.of(k % 2, logp=-float(k))), (OTHER, FixedPolicy.of(0))])
         mixture = Mixture.product({1 - seat: ([OTHER], [1.0])})
         rollout = worker.run(RolloutOrder(me, (seat,), mixture, "decisions", amount, seed=k, carry_on=k > 0))
         rows = rollout.trajectories
@@ -87,10 +87,8 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
             columns = rows.t[span], rows.observation[span, 0], rows.reward[span]
             got.setdefault(key, []).extend(zip(*(c.tolist() for c in columns), strict=True))
             ends.setdefault(key, []).append((int(rows.tail[s]), float(rows.tail_observation[s, 0])))
-            assert rows.version_lo[s] <= rows.version_hi[s] == k or rows.version_lo[s] == rows.version_hi[s] <= k
-            # What acted in version v plays v mod 2: the range must name every version that acted.
-            acted = set(rows.action[span].tolist())
-            assert acted <= {v % 2 for v in range(rows.version_lo[s], rows.version_hi[s] + 1)}
+            acted = -rows.logp[span]  # version v answers logp -v
+            assert (acted.min(), acted.max()) == (rows.version_lo[s], rows.version_hi[s])
     for episode in finished:
         script = games[(episode % num_envs) % len(games)]
         for agent in mine:
