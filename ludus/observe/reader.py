@@ -240,10 +240,26 @@ def _generation(row: tuple[Any, ...]) -> GenerationRecord:
 
 
 def _policy(row: tuple[Any, ...]) -> StoredPolicy:
-    population, policy, version, place, kind, config, file, sha256, parent, start, generation, task, created, _ = row
+    (
+        population,
+        policy,
+        version,
+        mode,
+        place,
+        kind,
+        config,
+        file,
+        sha256,
+        parent,
+        start,
+        generation,
+        task,
+        created,
+        _,
+    ) = row
     origin = PolicyRef(**json.loads(parent)) if parent else None
     record = PolicyRecord(
-        ref=PolicyRef(population, policy, version),
+        ref=PolicyRef(population, policy, version, mode),
         index=place,
         spec=PolicySpec(kind, json.loads(config)),
         lineage=Lineage(task=task, generation=generation, parent=origin, start=start),

@@ -14,9 +14,9 @@ TABLES = """
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
 CREATE TABLE policies (
-  population INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, place INTEGER NOT NULL, kind TEXT NOT NULL,
-  config TEXT NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL, parent TEXT, start TEXT NOT NULL, generation INTEGER NOT NULL,
-  task TEXT NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (population, id, version));
+  population INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, mode TEXT NOT NULL, place INTEGER NOT NULL,
+  kind TEXT NOT NULL, config TEXT NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL, parent TEXT, start TEXT NOT NULL,
+  generation INTEGER NOT NULL, task TEXT NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (population, id, version));
 CREATE VIEW lineage AS
   SELECT population, id, version, json_extract(parent, '$.population') AS parent_population,
     json_extract(parent, '$.policy') AS parent_id, json_extract(parent, '$.version') AS parent_version, start, task, generation
@@ -50,7 +50,7 @@ COVERED = ("policies", "generations", "tasks", "matches", "payoffs", "ratings", 
 """The tables whose rows a checkpoint covers."""
 
 INSERT = {
-    "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     "generations": "INSERT OR REPLACE INTO generations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
     "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once

@@ -105,8 +105,9 @@ class Store:
         )
         file, sha256 = self._locate(ref)
         config = json.dumps(dict(record.spec.config))
-        where = (ref.population, ref.policy, ref.version, record.index, record.spec.kind, config, file, sha256)
-        self._add("policies", (*where, parent, lineage.start, lineage.generation, lineage.task, time.time()))
+        name = (ref.population, ref.policy, ref.version, ref.mode)
+        where = (record.index, record.spec.kind, config, file, sha256)
+        self._add("policies", (*name, *where, parent, lineage.start, lineage.generation, lineage.task, time.time()))
 
     def matches_recorded(self, matches: Sequence[Match]) -> None:
         now = time.time()
@@ -172,8 +173,8 @@ class Store:
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
 
     def set_info(self, info: RunInfo) -> None:
-        """Replaces the run's facts, from the next commit on: a resumed run may have new limits."""
-        self._flush()
+        """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped."""
+        self._discard()
         with translated(self.path):
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('info', ?)", (info_to_json(info),))
 
