@@ -19,27 +19,29 @@ TABLE = "rollouts"
 
 
 class PPO(Config):
-    """Proximal policy optimisation (Schulman et al. 2017) with masked discrete actions; see the README beside this file."""
+    """Proximal policy optimisation (Schulman et al. 2017) with masked discrete actions; see the README beside this file.
+
+    The defaults suit games of some hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
     hidden: tuple[int, ...] = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate"] = "shared"
 
-    batch: int = Field(default=2000, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=750, ge=1)  # what one update learns from, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"
-    epochs: int = Field(default=20, ge=1)
+    epochs: int = Field(default=30, ge=1)
     minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
     max_lag: int | None = Field(default=None, ge=0)
     capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
 
-    learning_rate: Scheduled = Schedule(start=3e-3, end=3e-4)
-    entropy: Scheduled = Schedule(start=0.01, end=0.0)
+    learning_rate: Scheduled = Schedule(start=1e-2, end=0.0)
+    entropy: Scheduled = Schedule(start=0.05, end=0.0)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    clip: float = Field(default=0.2, gt=0)
+    clip: float = Field(default=0.3, gt=0)
     clip_value: float | None = Field(default=None, gt=0)
-    value_coefficient: float = Field(default=0.5, ge=0)
-    max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
+    value_coefficient: float = Field(default=1.0, ge=0)
+    max_gradient_norm: float = Field(default=0.2, ge=0)  # 0: not clipped
     target_kl: float | None = Field(default=None, gt=0)
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known
