@@ -2,7 +2,7 @@
 
 The loop, the oracle and the agent are OpenSpiel's. Ours, all in its favour: payoffs are exact and nearly free; each new
 agent has a seed of its own (OpenSpiel's would otherwise all start from the same weights); the clock stands still while
-NashConv is judged; and the settings below, the best of those tried (see README.md beside this file).
+NashConv is judged; and the settings below, the best of those tried (see ../README.md).
 
     python -m benchmarks.peers.psro_v2_dqn.run --target 1.7 --seed 0
 """
@@ -90,11 +90,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=2000, help="training episodes per new policy")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learn-every", type=int, default=10)
-    parser.add_argument("--target-every", type=int, default=300)
-    parser.add_argument("--epsilon-steps", type=int, default=5000)
-    parser.add_argument("--epsilon-end", type=float, default=0.1)
+    parser.add_argument("--target-every", type=int, default=100)
+    parser.add_argument("--epsilon-steps", type=int, default=3000)
+    parser.add_argument("--epsilon-end", type=float, default=0.05)
     args = parser.parse_args(argv)
 
     torch.set_num_threads(1)

@@ -1,10 +1,10 @@
 """OpenSpiel's own psro_v2 on Leduc poker: exact best responses, exact payoffs, its LP meta-solver.
 
-Everything that decides the speed is OpenSpiel's code as it stands: the policy aggregator, the best-response oracle (its
-Python backend by default: 4 % faster here than the C++ one, since most of the time goes into asking every policy at every
-node of the tree), and the LP of cvxpy and ECOS. Only two things are ours, both in
-its favour: payoffs are computed exactly and nearly for free (by default it would simulate episodes, and its Python
-recursion for exact values takes longer than all the rest), and its clock stands still while NashConv is judged.
+Everything that decides the speed is OpenSpiel's code as it stands: the policy aggregator, the best-response oracle and
+the LP of cvxpy and ECOS. The oracle's Python backend is the default: 4 % faster here than its C++ one, since most of the
+time goes into asking every policy at every node of the tree. Only two things are ours, both in its favour: payoffs are
+exact and nearly free (it would simulate episodes, and OpenSpiel's Python recursion for exact values takes longer than all
+the rest), and its clock stands still while NashConv is judged.
 
     python -m benchmarks.peers.psro_v2_exact.run --target 0.36
 """
