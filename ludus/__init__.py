@@ -1,9 +1,9 @@
 """Ludus trains populations of reinforcement-learning policies against each other.
 
-    import ludus
+import ludus
 
-    result = ludus.run(ludus.PSRO(env="openspiel/leduc_poker", oracle=ludus.PPO(), meta_solver="nash", generations=20))
-    print(result.nash_conv)
+result = ludus.run(ludus.PSRO(env="openspiel/leduc_poker", oracle=ludus.PPO(), meta_solver="nash", generations=20))
+print(result.nash_conv)
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.report import write_report
-    from ludus.runner import Result, resume, run
+    from ludus.result import Result
+    from ludus.runner import resume, run
     from ludus.scenario import PSRO, Checkpoints, Environment, Evaluation, list_presets, load_scenario
     from ludus.schedulers.warm_start import WarmStart
 
@@ -56,7 +57,7 @@ _HOMES = {
     "Evaluation": "ludus.scenario",
     "ExactBestResponse": "ludus.algorithms.exact.config",
     "LudusError": "ludus.errors",
-    "Result": "ludus.runner",
+    "Result": "ludus.result",
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_run": "ludus.evaluation.evaluate",

@@ -1,7 +1,7 @@
 """Runs: build the parts of a scenario, drive them, and leave a run directory behind.
 
 run(scenario)   = check -> create the directory -> initial policies -> drive -> report
-resume(run_dir) = open -> rewind to the last barrier -> restore -> drive -> report
+resume(run_dir) = read and check -> restore -> rewind to the last barrier -> drive -> report
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ludus import __version__
 from ludus.algorithms.base import ComputedOracle
@@ -24,54 +21,31 @@ from ludus.data.policy_server import PolicyServer
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
 from ludus.envs.registry import make_env
-from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import checkpoint
-from ludus.execution.driver import Driver, History
+from ludus.execution.driver import Driver
+from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.policy_files import PolicyFiles
+from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
-from ludus.observe.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
-from ludus.observe.reader import Reader
+from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.store import Store
 from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
-from ludus.population.base import PolicyRecord
-from ludus.population.payoffs import Payoffs
 from ludus.report import write_report
+from ludus.result import Result, read_result
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.scenario import Scenario, parse_scenario
+from ludus.scenario import Scenario
 from ludus.schedulers.psro import PSROScheduler
 from ludus.training.training import Parts
 from ludus.types import PolicyRef, PolicySpec
 
 RUNS = Path("runs")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Result:
-    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation."""
-
-    run_dir: Path
-    scenario: Scenario
-    populations: tuple[tuple[PolicyRecord, ...], ...]
-    payoffs: Payoffs
-    meta_strategies: tuple[NDArray[np.float64], ...]
-    generations: tuple[GenerationRecord, ...]
-    nash_conv: tuple[float, ...]
-    episodes: int
-    seconds: float
-    stopped_by: str
-    report: Path | None
-
-    def policy(self, population: int, index: int = -1) -> Policy:
-        """A trained policy, loaded from the run directory."""
-        record = self.populations[population][index]
-        return build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
 
 
 def run(
@@ -81,19 +55,21 @@ def run(
     name: str | None = None,
     observer: Observer | None = None,
     stop: StopRequest | None = None,
+    report: bool = True,
 ) -> Result:
-    """Run a scenario from its start. Raises LudusError before anything is written if its parts do not fit together."""
+    """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
+    not fit together."""
     env = _environment(scenario)
     scenario.check(env.spec)
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
     with _threads(scenario), Store.create(folder, info, locate=files.locate) as store:
-        (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
+        checkpoint.replace(folder / SCENARIO, info.text.encode())
         driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
         driver.observer.run_started(info)
         _first_policies(driver)
-        return _finish(driver, driver.run())
+        return _finish(driver, driver.run(), report=report)
 
 
 def resume(
@@ -102,30 +78,33 @@ def resume(
     *,
     observer: Observer | None = None,
     stop: StopRequest | None = None,
+    report: bool = True,
 ) -> Result:
-    """Go on from the last barrier; `overrides` extend the run (generations=40). Raises RunError if it cannot be resumed."""
-    folder = Path(run_dir)
-    with Reader(folder) as reader:
-        checkpoints, policies = reader.checkpoints(), reader.policies()
-    scenario = _stored_scenario(folder, overrides)
+    """Go on from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
+    Raises LudusError, before anything is changed, if it cannot be resumed."""
+    stored = read_run(Path(run_dir), overrides)
+    if stored.finished and not stored.changed:
+        return _finished(stored, report=report)
+    scenario, files = stored.scenario, stored.files
     env = _environment(scenario)
     scenario.check(env.spec)
-    info = _info(scenario, env, folder)
-    files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in policies})
-    with _threads(scenario), Store.open(folder, locate=files.locate) as store:
+    info = _info(scenario, env, stored.folder)
+    with _threads(scenario), Store.open(stored.folder, locate=files.locate) as store:
+        stored.still_last()
         driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
-        named = checkpoints[-1].id if checkpoints else None
-        if named is not None:
-            driver.restore(named)
-        store.rewind(named)
+        driver.named.extend(stored.named)
+        if stored.state is not None:
+            driver.restore(stored.state)
+        store.rewind(stored.named[-1] if stored.named else None)
         files.remove_unknown()
-        if overrides:
-            store.set_info(info)
-            checkpoint.replace(folder / "scenario.yaml", scenario.to_yaml().encode())
+        driver.clean()
+        stored.restore_scenario()
+        if stored.changed:
+            stored.change_scenario(store, info)
         driver.observer.run_started(info, generation=driver.history.generations)
-        if named is None:
+        if stored.state is None:
             _first_policies(driver)
-        return _finish(driver, driver.run())
+        return _finish(driver, driver.run(), report=report)
 
 
 # ---------------------------------------------------------------------------------------------- parts
@@ -180,7 +159,7 @@ def _driver(
         observer=Observers(observer, TensorBoardWriter(files.run_dir)),
         stop=stop,
         stopper=scenario.stop,
-        history=History(values=[0.0] * spec.num_players, responses=[float("nan")] * spec.num_players),
+        history=History.of(spec.num_players),
     )
 
 
@@ -219,31 +198,15 @@ def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) ->
     if name is None:
         stem = scenario.name or scenario.env.id.rpartition("/")[2].partition("(")[0].replace(":", "-")
         name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = RUNS / name
-    if folder.exists():
-        raise RunError(
-            f"{str(folder)!r} is there already. Continue it with `ludus resume {folder}`, or give another --name."
-        )
-    return folder
+    return RUNS / name
 
 
-def _stored_scenario(folder: Path, overrides: Sequence[str]) -> Scenario:
-    try:
-        text = (folder / "scenario.yaml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(
-            f"{str(folder / 'scenario.yaml')!r} cannot be read ({error}); the run cannot be resumed."
-        ) from error
-    return parse_scenario(text, list(overrides))
-
-
-def _finish(driver: Driver, reason: str) -> Result:
+def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result."""
     complete = not driver.stop.requested
-    folder = driver.files.run_dir
+    folder, history = driver.files.run_dir, driver.history
     if complete:
-        driver.checkpoint(None)
-    history, table = driver.history, driver.manager.table
+        driver.finish()
     driver.parts.episodes.shutdown()
     driver.parts.worker.env.close()
     summary = RunSummary(
@@ -257,21 +220,17 @@ def _finish(driver: Driver, reason: str) -> Result:
         counters=dict(history.counters),
     )
     driver.store.run_finished(summary)
-    report = write_report(folder) if complete else None
-    driver.observer.run_finished(replace(summary, report=report))
-    with Reader(folder) as reader:
-        generations = reader.generations()
-    strategies = generations[-1].marginals if generations else ()
-    return Result(
-        run_dir=folder,
-        scenario=driver.scenario,
-        populations=tuple(tuple(driver.manager.record_of(ref) for ref in refs) for refs in driver.manager.populations),
-        payoffs=table.view(),
-        meta_strategies=tuple(np.array(m) for m in strategies),
-        generations=generations,
-        nash_conv=tuple(history.nash_conv),
-        episodes=history.counters["episodes"],
-        seconds=summary.seconds,
-        stopped_by=reason,
-        report=report,
-    )
+    summary = replace(summary, report=write_report(folder) if report else None)
+    driver.observer.run_finished(summary)
+    return read_result(folder, driver.scenario, summary)
+
+
+def _finished(stored: StoredRun, *, report: bool) -> Result:
+    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented."""
+    assert stored.summary is not None
+    path = stored.folder / "report.html"
+    if report and not path.exists():
+        write_report(stored.folder)
+    how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (generations=N extends it)"
+    summary = replace(stored.summary, report=path if path.exists() else None)
+    return read_result(stored.folder, stored.scenario, summary, stopped_by=how)

@@ -52,8 +52,9 @@ def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
 
 def test_clean_keeps_what_the_database_names(tmp_path: Path) -> None:
     names = [checkpoint.save(tmp_path, n, {"n": n}) for n in range(4)]
+    checkpoint.save(tmp_path, 2, {"n": "written before a kill, and never committed"})
     (tmp_path / ".000009-aside").mkdir()
-    checkpoint.clean(tmp_path, keep=2, named=names[2])  # number 3 was written, but never committed
+    checkpoint.clean(tmp_path, keep=2, named=names[:3])  # number 3 was never committed either
     assert sorted(p.name for p in tmp_path.iterdir()) == names[1:3]
 
 

@@ -10,7 +10,7 @@ from ludus.cli.output import facts
 from ludus.observe.progress import duration, number
 
 if TYPE_CHECKING:  # a run's imports take a second, which only a run should pay
-    from ludus.runner import Result
+    from ludus.result import Result
 
 
 def show_result(result: Result) -> None:

@@ -61,14 +61,31 @@ class ExactEvaluator:
         self._extend()
         return self._table[(slice(None), *map(slice, self._known))]
 
-    def _extend(self) -> None:
-        sizes = tuple(self._sizes)
-        if sizes == self._known:
-            return
+    @property
+    def known(self) -> tuple[int, ...]:
+        """[P] sizes of the part of the table that is computed."""
+        return self._known
+
+    def restore(self, known: tuple[int, ...], table: NDArray[np.float64]) -> None:
+        """Take the part of sizes `known` from `table` float64[P, n_0, …]. Rounding depends on what is computed together, so a resumed run
+        must go on with the very slices that the uninterrupted one computes."""
+        self._known = (0,) * len(known)
+        self._reserve(known)
+        part = (slice(None), *map(slice, known))
+        self._table[part] = table[part]
+        self._known = known
+
+    def _reserve(self, sizes: tuple[int, ...]) -> None:
         if any(n > room for n, room in zip(sizes, self._table.shape[1:], strict=True)):
             grown = np.empty((len(sizes), *(max(16, 2 * n) for n in sizes)))
             grown[(slice(None), *map(slice, self._known))] = self._table[(slice(None), *map(slice, self._known))]
             self._table = grown
+
+    def _extend(self) -> None:
+        sizes = tuple(self._sizes)
+        if sizes == self._known:
+            return
+        self._reserve(sizes)
         done = list(self._known)
         for player, size in enumerate(sizes):
             if size > done[player]:

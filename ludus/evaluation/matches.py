@@ -47,6 +47,15 @@ class MatchPlayer:
         return Match(f"match-{name}-{block}", profile, seats, episodes, found.mean, found.m2, wins=outcomes(returns))
 
 
+def won(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
+    """The share of the episodes, float64[n, P], that the player in seat[n] won: with a return above all others' (alone: above 0)."""
+    rows = np.arange(len(seat))
+    others = np.array(returns)
+    others[rows, seat] = -np.inf
+    best = others.max(axis=1) if returns.shape[1] > 1 else np.zeros(len(seat))
+    return float((returns[rows, seat] > best).mean())
+
+
 def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:
     """float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws."""
     best = returns.max(axis=1, keepdims=True)

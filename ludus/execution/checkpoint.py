@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,17 @@ def save(folder: Path, number: int, state: State) -> str:
     name = f"{number:06d}-{_digest(text, blob)}"
     aside = folder / f".{name}"
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    aside.mkdir()
     for file, content in (("state.json", text), ("arrays.safetensors", blob)):
         write_durably(aside / file, content)
+    sync_folder(aside)
     if (folder / name).exists():  # the same state again, from before a kill
         shutil.rmtree(aside)
-        return name
-    aside.rename(folder / name)
+    else:
+        aside.rename(folder / name)
     sync_folder(folder)
+    sync_folder(folder.parent)
     return name
 
 
@@ -58,12 +61,11 @@ def load(folder: Path, name: str) -> State:
     return state
 
 
-def clean(folder: Path, keep: int, named: str) -> None:
-    """Remove all but the `keep` newest complete checkpoints up to `named`, and everything left over from a kill."""
+def clean(folder: Path, keep: int, named: Collection[str]) -> None:
+    """Remove all but the `keep` newest of the checkpoints that are `named`, and everything left over from a kill."""
     if not folder.is_dir():
         return
-    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    kept = set([name for name in names if name <= named][-keep:]) | {named}
+    kept = sorted(named)[-keep:]
     for path in folder.iterdir():
         if path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)
@@ -71,9 +73,18 @@ def clean(folder: Path, keep: int, named: str) -> None:
 
 def replace(path: Path, content: bytes) -> None:
     """Put new content in the place of a file: a kill leaves the old or the new one."""
-    aside = path.with_name(f".{path.name}.part")
-    write_durably(aside, content)
-    aside.rename(path)
+    write_durably(aside_of(path), content)
+    put_in_place(path)
+
+
+def aside_of(path: Path) -> Path:
+    """Where the next content of a file waits for `put_in_place`."""
+    return path.with_name(f".{path.name}.part")
+
+
+def put_in_place(path: Path) -> None:
+    """The second half of `replace`."""
+    aside_of(path).rename(path)
     sync_folder(path.parent)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ludus.algorithms.base import ComputedOracle
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import checkpoint
+from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.policy_files import PolicyFiles
 from ludus.execution.progress import Progress
@@ -53,22 +55,6 @@ class Interrupted(Exception):
 
 
 @dataclass(slots=True)
-class History:
-    """What the run's progress record is made of; part of the checkpoint."""
-
-    counters: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("env_steps", "decisions", "episodes", "samples", "updates"), 0)
-    )
-    generations: int = 0
-    nash_conv: list[float] = field(default_factory=list)
-    gains: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)  # [P] of the newest profile of meta-strategies
-    responses: list[float] = field(default_factory=list)  # [P] returns of the newest best responses
-    checkpoints: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class Driver:
     """The parts of a run, and the loop over its tasks. `exact` is None where the game has no tree."""
 
@@ -83,9 +69,11 @@ class Driver:
     observer: Observer
     stop: StopRequest
     stopper: Stopper | None
-    history: History = field(default_factory=History)
+    history: History
+    named: list[str] = field(default_factory=list)  # checkpoints that the database names
     resumed: State | None = None  # of a training task that a checkpoint was taken in
     _started: float = field(default_factory=time.perf_counter)
+    _covered: bool = False  # by a checkpoint: nothing happened since
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
 
     def run(self) -> str:
@@ -99,6 +87,7 @@ class Driver:
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
+                self._covered = False
                 for task in tasks:
                     self.store.generation = task.generation
                     self.store.task_started(task)
@@ -123,18 +112,7 @@ class Driver:
 
     @property
     def progress(self) -> Progress:
-        history = self.history
-        return Progress(
-            env_steps=history.counters["env_steps"],
-            decisions=history.counters["decisions"],
-            episodes=history.counters["episodes"],
-            samples=history.counters["samples"],
-            updates=history.counters["updates"],
-            seconds=self.seconds,
-            generations=history.generations,
-            nash_conv=tuple(history.nash_conv),
-            gains=tuple(history.gains),
-        )
+        return self.history.progress(self.seconds)
 
     # ------------------------------------------------------------------------------------------ tasks
 
@@ -212,12 +190,11 @@ class Driver:
         if result.failure is not None:
             self.store.event("training", result.failure, level="error")
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
-        for name, count in result.counters.items():
-            history.counters[name] += count
+        history.count(result.counters)
         self.manager.on_result(result)
         self.admit(result.ref)
-        metrics = {f"response/{name}": value for name, value in result.metrics.items()}
-        self.store.metrics_recorded("episodes", history.counters["episodes"], metrics)
+        metrics = {f"response/{task.population}/{name}": value for name, value in result.metrics.items()}
+        self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats:
             history.responses[seat] = self._return_of(result, seat)
 
@@ -236,10 +213,6 @@ class Driver:
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         history, found, generation = self.history, result.exploitability, result.task.generation
         values = self._values(solution)
-        if generation:
-            history.gains.append(float(np.nanmax(np.subtract(history.responses, history.values))))
-        if found is not None:
-            history.nash_conv.append(found.nash_conv)
         record = GenerationRecord(
             number=generation,
             seconds=self.seconds,
@@ -252,8 +225,7 @@ class Driver:
             solver_seconds=self._solving,
             responses=tuple(history.responses),
         )
-        history.generations, history.values = generation, values
-        history.responses = [float("nan")] * len(values)
+        history.generation(generation, values=values, nash_conv=record.nash_conv)
         self.store.generation_done(record)
         self.observer.generation_done(record)
 
@@ -272,27 +244,43 @@ class Driver:
 
     def checkpoint(self, training: State | None) -> None:
         """A barrier: everything so far becomes durable, together. `training`: the state of the task that is going on."""
-        history = self.history
-        history.checkpoints += 1
+        self.history.checkpoints += 1
         self.files.sync()
         state = {
             "scheduler": self.scheduler.state_dict(),
             "manager": self.manager.state_dict(),
-            "history": {**{f.name: getattr(history, f.name) for f in fields(history)}, "seconds": self.seconds},
+            "exact": None if self.exact is None else list(self.exact.known),
+            "history": self.history.state_dict(self.seconds),
             "training": training,
         }
-        folder = self.files.run_dir / "checkpoint"
-        name = checkpoint.save(folder, history.checkpoints, state)
+        name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
-        checkpoint.clean(folder, self.scenario.checkpoints.keep, name)
+        self.named.append(name)
+        self.clean()
+        self._covered = True
 
-    def restore(self, name: str) -> None:
-        """Go on from a checkpoint that the database names."""
-        state = checkpoint.load(self.files.run_dir / "checkpoint", name)
+    def finish(self) -> None:
+        """A last barrier, unless nothing happened since the one before it."""
+        if not self._covered:
+            self.checkpoint(None)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.files.run_dir / "checkpoint"
+
+    def clean(self) -> None:
+        """Remove old checkpoints, and what a kill has left of one."""
+        checkpoint.clean(self.checkpoints, self.scenario.checkpoints.keep, self.named)
+
+    def restore(self, state: State) -> None:
+        """Go on from what `checkpoint` saved. Raises RunError if the policies are not there any more."""
         self.manager.load_state_dict(state["manager"])
         for population in self.manager.populations:
             for ref in population:
                 self.admit(ref)
+        if self.exact is not None and state["exact"] is not None:
+            self.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
         self.resumed = state["training"]
+        self._covered = True

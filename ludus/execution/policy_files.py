@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ludus.errors import PolicyError, RunError
+from ludus.observe.store import sha256_of
 from ludus.policies.file import load_policy, save_policy
 from ludus.types import PolicyRef, PolicySpec, Weights
 
@@ -18,22 +19,32 @@ class PolicyFiles:
     def __init__(self, run_dir: Path, digests: Mapping[PolicyRef, str] | None = None) -> None:
         """digests: SHA-256 per policy, as the database recorded them."""
         self.run_dir = run_dir
-        self._digests = dict(digests or {})
+        self._digests = {self.file(ref): sha256 for ref, sha256 in (digests or {}).items()}
         self._unsynced: list[Path] = []
 
     def put(self, ref: PolicyRef, spec: PolicySpec, weights: Weights) -> None:
         path = self.run_dir / self.file(ref)
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
-        self._digests[ref] = save_policy(path, spec, weights, sync=False)
+        self._digests[self.file(ref)] = save_policy(path, spec, weights, sync=False)
         self._unsynced.append(path)
 
     def get(self, ref: PolicyRef) -> Weights:
         path = self.run_dir / self.file(ref)
         try:
-            return load_policy(path, self._digests.get(ref)).weights()
+            return load_policy(path, self._digests.get(self.file(ref))).weights()
         except PolicyError as error:
             raise RunError(f"{error} The run cannot go on without it; restore the file from a copy.") from error
+
+    def check(self) -> None:
+        """Raises RunError if a policy that the database names is missing or changed."""
+        for file, sha256 in self._digests.items():
+            found = sha256_of(self.run_dir / file)
+            if found != sha256:
+                what = "was changed or damaged" if found else "is missing"
+                raise RunError(
+                    f"policy file {str(self.run_dir / file)!r} {what}. The run cannot go on without it; restore it from a copy."
+                )
 
     @staticmethod
     def file(ref: PolicyRef) -> str:
@@ -42,11 +53,12 @@ class PolicyFiles:
 
     def locate(self, ref: PolicyRef) -> tuple[str, str]:
         """(file relative to the run directory, SHA-256) for the database."""
-        return self.file(ref), self._digests[ref]
+        return self.file(ref), self._digests[self.file(ref)]
 
     def sync(self) -> None:
         """Make all files and folders written since the last call durable."""
-        for path in [*self._unsynced, *sorted({path.parent for path in self._unsynced})]:
+        folders = {path.parent for path in self._unsynced}
+        for path in [*self._unsynced, *sorted(folders | {folder.parent for folder in folders}), self.run_dir]:
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -56,7 +68,7 @@ class PolicyFiles:
 
     def remove_unknown(self) -> None:
         """Remove policy files that the database does not name: leftovers from after the last barrier."""
-        known = {self.run_dir / self.file(ref) for ref in self._digests}
+        known = {self.run_dir / file for file in self._digests}
         for path in (self.run_dir / "policies").glob("*/*"):
             if path not in known:
                 path.unlink()

@@ -184,18 +184,19 @@ class PayoffTable:
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
-        """The log, and the exact cells: mean float64[P, n_0, …] (NaN where not exact)."""
+        """The log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
         exact = self._cells.exact_only(self.sizes, np.int64)
         return {
             "sizes": list(self._sizes),
             "log": pack_matches(self._log, self.num_players),
             "exact": exact.mean[box((0,) * self.num_players, self.sizes)].copy(),
+            "whole": list(self._whole),
         }
 
     def load_state_dict(self, state: State) -> None:
         """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
-        self._cells, self._whole = Cells(self.num_players, 1), (0,) * self.num_players
+        self._cells, self._whole = Cells(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
         self.record(unpack_matches(state["log"]))

@@ -7,7 +7,9 @@ RolloutWorker --trajectories--> Learner.items --> tables --samples--> Learner.up
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +19,7 @@ from ludus.algorithms.base import Algorithm, LearnerContext
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.errors import Deadlock, ScenarioError, TrainingError
+from ludus.evaluation.matches import won
 from ludus.execution.progress import Progress
 from ludus.execution.stoppers import Stopper
 from ludus.policies.base import Policy
@@ -49,7 +52,9 @@ class _Counts:
     episodes: int = 0
     samples: int = 0
     updates: int = 0
+    seconds: float = 0.0  # of earlier sessions
     returns: list[float] = field(default_factory=list)  # mean return of the learner's episodes, per iteration
+    wins: list[tuple[float, int]] = field(default_factory=list)  # (share won, episodes), per iteration
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
 
 
@@ -75,6 +80,8 @@ class Training:
         self._count = _Counts()
         self._carry_on = False
         self._failure: str | None = None
+        self._started = time.perf_counter()
+        self._weights = self._learner.weights()  # the last good ones
         parts.episodes.create(task.id, algorithm.tables())
         self._publish()
 
@@ -93,8 +100,11 @@ class Training:
                         "while nothing else could make room; collect less at a time, or raise its max_diff or capacity."
                     )
             self._learn()
+            self._keep(self._learner.weights())
         except TrainingError as error:
-            self._failure = f"{error} (task {self.task.id}, iteration {count.iterations})"
+            with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
+                self._keep(self._learner.weights())
+            self._failure = f"{error} (task {self.task.id}, iteration {count.iterations + 1})"
             return
         count.iterations += 1
         self._publish()
@@ -102,9 +112,8 @@ class Training:
 
     def _rollout(self) -> Rollout:
         parts, count, collect = self._parts, self._count, self._collect
-        version = count.iterations
-        weights = parts.policies.get(self.task.policy, version)
-        learner = PolicyRef(self.task.population, self.task.policy, version)
+        learner = PolicyRef(self.task.population, self.task.policy, self._version)
+        weights = parts.policies.get(self.task.policy, self._version)
         policies = [(learner, build_policy(self._learner.spec, weights)), *self._frozen]
         parts.bank.load(policies, extras=collect.extras)
         rollout = parts.worker.run(
@@ -126,6 +135,7 @@ class Training:
         if len(episodes.seat):
             mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
             count.returns.append(float(mine.mean()))
+            count.wins.append((won(episodes.returns, episodes.seat), len(mine)))
         return rollout
 
     def _learn(self) -> None:
@@ -138,9 +148,19 @@ class Training:
             count.samples += len(batch.index)
             count.updates += 1
 
+    def _keep(self, weights: Weights) -> None:
+        for name, array in weights.items():
+            if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+                raise TrainingError(f"the weights {name!r} became NaN or infinite; those from before are kept")
+        self._weights = weights
+
+    @property
+    def _version(self) -> int:
+        return self._count.iterations + 1  # 0 is the version of the member that comes of it
+
     def _publish(self) -> None:
-        self._parts.policies.publish(self.task.policy, self._learner.weights(), self._count.iterations)
-        self._parts.episodes.announce(self.task.id, self._count.iterations)
+        self._parts.policies.publish(self.task.policy, self._weights, self._version)
+        self._parts.episodes.announce(self.task.id, self._version)
 
     # ------------------------------------------------------------------------------------------ around it
 
@@ -153,8 +173,14 @@ class Training:
             episodes=count.episodes,
             samples=count.samples,
             updates=count.updates,
+            seconds=self._seconds,
             scores=tuple(count.returns),
+            win_rates=tuple(count.wins),
         )
+
+    @property
+    def _seconds(self) -> float:
+        return self._count.seconds + time.perf_counter() - self._started
 
     @property
     def iterations(self) -> int:
@@ -190,7 +216,7 @@ class Training:
             task=task,
             ref=PolicyRef(task.population, task.policy, mode=task.mode),
             spec=self._learner.spec,
-            weights=self._learner.weights(),
+            weights=self._weights,
             metrics=self.metrics,
             counters=counters,
             failure=self._failure,
@@ -206,7 +232,7 @@ class Training:
         return {
             "learner": self._learner.state_dict(),
             "tables": self._parts.episodes.state_dict(self.task.id),
-            "counts": {name: getattr(count, name) for name in _Counts.__slots__},
+            "counts": {**{name: getattr(count, name) for name in _Counts.__slots__}, "seconds": self._seconds},
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -214,5 +240,8 @@ class Training:
         self._parts.episodes.load_state_dict(self.task.id, state["tables"])
         counts = state["counts"]
         self._count = _Counts(**{name: counts[name] for name in _Counts.__slots__})
+        self._count.wins = [(share, episodes) for share, episodes in counts["wins"]]
+        self._started = time.perf_counter()
+        self._weights = self._learner.weights()
         self._parts.policies.forget(self.task.policy)
         self._publish()
