@@ -28,14 +28,14 @@ class DQN(Config):
     n_step: int = Field(default=1, ge=1)
     gamma: float = Field(default=1.0, ge=0, le=1)
 
-    rollout: int = Field(default=250, ge=1)  # what is collected between two rounds of updates, in rollout_unit
+    rollout: int = Field(default=500, ge=1)  # what is collected between two rounds of updates, in rollout_unit
     rollout_unit: Literal["episodes", "decisions"] = "episodes"
     capacity: int = Field(default=100_000, ge=1)  # decisions in the replay table
     min_size: int = Field(default=1000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # decisions per update
-    updates_per_decision: float = Field(default=0.05, gt=0)
+    updates_per_decision: float = Field(default=0.02, gt=0)
 
-    learning_rate: Scheduled = Schedule(start=3e-3, end=3e-4)
+    learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.0)
     target_period: int = Field(default=50, ge=1)  # updates between copies into the target network
     polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update

@@ -109,6 +109,8 @@ class PPOLearner:
         if self._states is None:
             out = self._network.evaluate(self._value_part, as_rows(observation, self._inputs))
             return out[:, -1].astype(np.float64)
+        if not (observation >= 0).any():
+            return np.zeros(len(observation))
         table = self._network.evaluate(self._value_part, self._states.x)[:, -1].astype(np.float64)
         return np.where(observation >= 0, table[np.maximum(observation - self._states.base, 0)], 0.0)
 
