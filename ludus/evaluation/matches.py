@@ -27,6 +27,7 @@ class MatchPlayer:
 
     def returns(self, players: Mixture, episodes: int, *, block: int = 0) -> NDArray[np.float64]:
         """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes."""
+        self._bank.release()
         self._bank.load([(ref, self._policy(ref)) for ref in mixture_refs(players)])
         order = RolloutOrder(
             learner=None,

@@ -76,6 +76,11 @@ class PolicyBank(Protocol):
         anew at each load. `extras`: what the order will record."""
         ...
 
+    def release(self) -> None:
+        """No slot is bound to anything any more. Before an order that does not carry on, so that what is evaluated together with its
+        policies does not depend on the order before it (a resumed run has none)."""
+        ...
+
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:

@@ -115,6 +115,8 @@ class Training:
         learner = PolicyRef(self.task.population, self.task.policy, self._version)
         weights = parts.policies.get(self.task.policy, self._version)
         policies = [(learner, build_policy(self._learner.spec, weights)), *self._frozen]
+        if not self._carry_on:
+            parts.bank.release()
         parts.bank.load(policies, extras=collect.extras)
         rollout = parts.worker.run(
             RolloutOrder(

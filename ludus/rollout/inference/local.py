@@ -93,6 +93,11 @@ class LocalBank:
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
 
+    def release(self) -> None:
+        """See `PolicyBank.release`."""
+        for bound in self._bound:
+            bound.fill(-1)
+
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
