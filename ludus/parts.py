@@ -18,6 +18,8 @@ from ludus.registry import load
 
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
+    if value is None or isinstance(value, bool | int | float | list | tuple):
+        raise ConfigError(f"{what}: expected a name or a mapping with `kind`, given {value!r}.")
     if not isinstance(value, str | Mapping):
         return value
     kind, options = (
@@ -29,7 +31,7 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     if isinstance(cls, type) and issubclass(cls, BaseModel):
         return cls(**options)
     if not dataclasses.is_dataclass(cls):
-        return cls(**options)
+        return _called(what, kind, cls, options)
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     for name in options:
         if name not in known:
@@ -40,11 +42,23 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
         raise ConfigError(f"{what} {kind!r}: {explain(error, BaseModel)}") from None
 
 
-def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
-    """The mapping that `build_part` makes an equal part from."""
+def _called(what: str, kind: str, cls: Any, options: Mapping[str, Any]) -> Any:
+    try:
+        return cls(**options)
+    except TypeError as error:
+        raise ConfigError(f"{what} {kind!r} cannot be made of the options {dict(options)}: {error}") from error
+
+
+def kind_of(part: Any, table: Mapping[str, str]) -> str:
+    """The name under which `build_part` finds the part's class."""
     cls = type(part)
     path = f"{cls.__module__}:{cls.__qualname__}"
-    kind = next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
+    return next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
+
+
+def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
+    """The mapping that `build_part` makes an equal part from."""
+    kind = kind_of(part, table)
     if isinstance(part, BaseModel):
         return {"kind": kind, **part.model_dump(mode="json")}
     fields = dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else {}

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, override
-from ludus.errors import ConfigError, ScenarioError, UnknownName
+from ludus.errors import ConfigError, UnknownName
 from ludus.execution.stoppers import dump_stopper, parse_stopper
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
@@ -96,7 +96,7 @@ class PSRO(Config):
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     seed: int = Field(0, ge=0)
-    name: str = ""
+    name: str = Field("", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$|^$")
 
     model_config = ConfigDict(validate_default=True)
 
@@ -111,25 +111,9 @@ class PSRO(Config):
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together."""
-        self.oracle.check(env)
-        needs = self.meta_solver.needs
-        name = dump_part(self.meta_solver, META_SOLVERS)["kind"]
-        if "two_player" in needs and env.num_players != 2:
-            raise ScenarioError(
-                f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. "
-                "Use uniform, fictitious_play or projected_replicator_dynamics."
-            )
-        if "zero_sum" in needs and not env.zero_sum:
-            raise ScenarioError(
-                f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. "
-                "Use uniform, fictitious_play or projected_replicator_dynamics."
-            )
-        exact = [k for k in ("payoffs", "exploitability") if getattr(self.evaluation, k) == "exact"]
-        if exact and env.enumeration is None:
-            raise ScenarioError(
-                f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {env.id} is not (tree={self.env.tree}, "
-                f"node_limit={self.env.node_limit}). Use auto, or raise env.node_limit."
-            )
+        from ludus.scenario_check import check  # a scenario can be read without loading what it runs on
+
+        check(self, env)
 
 
 Scenario = PSRO
@@ -149,12 +133,14 @@ def parse_scenario(text: str, overrides: list[str] | None = None, seed: int | No
         raise ConfigError(f"the scenario is not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"a scenario is a mapping of keys to values; given {type(data).__name__}.")
+    if wrong := [key for key in data if not isinstance(key, str)]:
+        raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
     if isinstance(data.get("env"), str):
         data["env"] = {"id": data["env"]}
     data = override(data, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])])
-    kind = data.pop("scenario", "psro")
+    kind = str(data.pop("scenario", "psro"))
     if kind not in SCENARIOS:
-        raise UnknownName("scenario", str(kind), SCENARIOS)
+        raise UnknownName("scenario", kind, SCENARIOS)
     return SCENARIOS[kind](**data)
 
 

@@ -1,0 +1,97 @@
+"""Whether the parts of a scenario, each fine alone, fit together and to their environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ludus.algorithms.base import Algorithm, ComputedOracle
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.errors import ConfigError, ScenarioError
+from ludus.execution.reach import COUNTERS, RESPONSE, RUN, out_of_reach
+from ludus.meta_solvers.base import MetaSolver
+from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.parts import kind_of
+from ludus.policies.file import load_policy
+from ludus.types import EnvSpec
+
+if TYPE_CHECKING:
+    from ludus.scenario import PSRO
+
+_SOLVERS = "Use uniform, fictitious_play or projected_replicator_dynamics."
+
+
+def check(scenario: PSRO, env: EnvSpec) -> None:
+    """Raises ScenarioError or ConfigError: what does not fit, and what would."""
+    _protocol("oracle", scenario.oracle, (Algorithm, ComputedOracle), ALGORITHMS)
+    _protocol("meta-solver", scenario.meta_solver, (MetaSolver,), META_SOLVERS)
+    scenario.oracle.check(env)
+    _check_solver(scenario, env)
+    _check_evaluation(scenario, env)
+    _check_stoppers(scenario, env)
+    _check_warm_start(scenario, env)
+
+
+def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
+    if not isinstance(part, protocols):
+        names = " or ".join(f"{p.__module__}.{p.__name__}" for p in protocols)
+        raise ConfigError(f"{what} {kind_of(part, table)!r} is none: it lacks methods of {names}.")
+
+
+def _check_solver(scenario: PSRO, env: EnvSpec) -> None:
+    needs, name = scenario.meta_solver.needs, kind_of(scenario.meta_solver, META_SOLVERS)
+    if "two_player" in needs and env.num_players != 2:
+        raise ScenarioError(
+            f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {_SOLVERS}"
+        )
+    if "zero_sum" in needs and not env.zero_sum:
+        raise ScenarioError(f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {_SOLVERS}")
+    if "symmetric" in needs and len(set(scenario.population(env))) > 1:
+        raise ScenarioError(
+            f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {_SOLVERS}"
+        )
+
+
+def _check_evaluation(scenario: PSRO, env: EnvSpec) -> None:
+    exact = [k for k in ("payoffs", "exploitability") if getattr(scenario.evaluation, k) == "exact"]
+    if exact and env.enumeration is None:
+        raise ScenarioError(
+            f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {env.id} is not (tree={scenario.env.tree}, "
+            f"node_limit={scenario.env.node_limit}). Use auto, or raise env.node_limit."
+        )
+
+
+def _check_stoppers(scenario: PSRO, env: EnvSpec) -> None:
+    learns = not isinstance(scenario.oracle, ComputedOracle)
+    if learns:
+        if scenario.response is None:
+            raise ScenarioError("an oracle that learns needs `response`: when to stop, such as {episodes: 20000}.")
+        if field := out_of_reach(scenario.response, RESPONSE):
+            raise ScenarioError(
+                f"response: the stopper waits for {field}, which does not change during one response, so it would go on for ever. "
+                "Use episodes, decisions, steps, samples, updates, seconds, win_rate or no_improvement of scores."
+            )
+    if scenario.stop is None:
+        return
+    exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
+    grows = RUN | (COUNTERS if learns else set()) | ({"nash_conv"} if exploitability else set())
+    if field := out_of_reach(scenario.stop, grows):
+        raise ScenarioError(
+            f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."
+        )
+
+
+def _check_warm_start(scenario: PSRO, env: EnvSpec) -> None:
+    population = scenario.population(env)
+    for rule in scenario.warm_start:
+        if rule.path is None:
+            continue
+        found = load_policy(rule.path).spec
+        for which in sorted(set(population)):
+            seats = tuple(p for p, other in enumerate(population) if other == which)
+            wanted = scenario.oracle.policy(env, seats)
+            if (found.kind, dict(found.config)) != (wanted.kind, dict(wanted.config)):
+                raise ScenarioError(
+                    f"warm_start: {rule.path!r} holds a policy of kind {found.kind!r} with {dict(found.config)}; the oracle trains "
+                    f"{wanted.kind!r} with {dict(wanted.config)} for seats {seats}."
+                )
