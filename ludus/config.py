@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
-from ludus.errors import ConfigError, nearest
+from ludus.errors import ConfigError, UnknownName, nearest
 
 Model = TypeVar("Model", bound="Config")
 
@@ -23,6 +30,17 @@ class Config(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise ConfigError(explain(error, type(self))) from None
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _located(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        """Says in which field a model below this one was wrong."""
+        try:
+            return handler(value)
+        except UnknownName:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"{info.field_name}: {error}") from None
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
@@ -48,9 +66,9 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
     return list(model.model_fields)
 
 
-def override(base: Mapping[str, Any], assignments: list[str]) -> dict[str, Any]:
+def override(base: Mapping[str, Any], assignments: list[str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`oracle: ppo`) keeps it when one of
-    its options is set. Raises ConfigError if an assignment has no `=`."""
+    its options is set: as its `kind`, or what `names` says for it. Raises ConfigError if an assignment has no `=`."""
     result: dict[str, Any] = _copy(base)
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
@@ -62,7 +80,8 @@ def override(base: Mapping[str, Any], assignments: list[str]) -> dict[str, Any]:
         *parents, last = path.split(".")
         for part in parents:
             if not isinstance(target.get(part), dict):
-                target[part] = {"kind": target[part]} if isinstance(target.get(part), str) else {}
+                name = (names or {}).get(part, "kind")
+                target[part] = {name: target[part]} if isinstance(target.get(part), str) else {}
             target = target[part]
         target[last] = scalar(text)
     return result

@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 
+_SHOWN = 12
+
+
 class LudusError(Exception):
     """Base of all errors of Ludus; the commands print its message as one line and exit with 2."""
 
@@ -51,7 +54,7 @@ class UnknownName(ConfigError):
 
     def __init__(self, what: str, given: str, known: Iterable[str], hint: str = "") -> None:
         options = sorted(known)
-        super().__init__(f"unknown {what} {given!r}{nearest(given, options)}{'. ' + hint if hint else ''}")
+        super().__init__(f"unknown {what} {given!r}{nearest(given, options)}{f' {hint}.' if hint else ''}")
         self.given = given
 
 
@@ -92,9 +95,10 @@ class RunError(LudusError):
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a near miss, otherwise the list of what is known."""
+    """`; did you mean 'x'?` for a near miss, otherwise the list of what is known (cut where it is long)."""
     options = sorted(known)
     close = difflib.get_close_matches(given, options, n=3, cutoff=0.6)
     if close:
         return "; did you mean " + " or ".join(repr(name) for name in close) + "?"
-    return f" (known: {', '.join(options)})" if options else ""
+    shown = [*options[:_SHOWN], f"and {len(options) - _SHOWN} more"] if len(options) > _SHOWN else options
+    return f" (known: {', '.join(shown)})." if options else "."

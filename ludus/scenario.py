@@ -20,13 +20,21 @@ from ludus.schedulers.warm_start import WarmStart
 from ludus.types import EnvSpec
 
 
+def _switch(value: Any) -> Any:
+    """YAML reads a bare `on` and `off` as true and false."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+Switch = BeforeValidator(_switch)
+
+
 class Environment(Config):
     """id: `family/name` or `module:Class`. num_envs: environments stepped together; they are also the shard of DESIGN §3, so
     results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes."""
 
     id: str
     num_envs: int = Field(1024, ge=1)
-    tree: Literal["auto", "on", "off"] = "auto"
+    tree: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     node_limit: int = Field(1_000_000, ge=1)
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -36,7 +44,7 @@ class Evaluation(Config):
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
-    exploitability: Literal["auto", "exact", "off"] = "auto"
+    exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
 
 
 class Checkpoints(Config):
@@ -135,9 +143,8 @@ def parse_scenario(text: str, overrides: list[str] | None = None, seed: int | No
         raise ConfigError(f"a scenario is a mapping of keys to values; given {type(data).__name__}.")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
-    if isinstance(data.get("env"), str):
-        data["env"] = {"id": data["env"]}
-    data = override(data, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])])
+    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    data = override(data, changes, names={"env": "id"})
     kind = str(data.pop("scenario", "psro"))
     if kind not in SCENARIOS:
         raise UnknownName("scenario", kind, SCENARIOS)

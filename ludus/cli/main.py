@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
-    """The console entry point."""
+    """The console entry point. As with `python -m`, a `module:Class` of the user's own is found in the working directory."""
+    sys.path.insert(0, os.getcwd())
     sys.exit(main())
 
 

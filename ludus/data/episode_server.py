@@ -63,10 +63,10 @@ class EpisodeServer:
             if task in self._closed:
                 raise TableClosed(f"the tables of task {task!r} are closed: it has ended.")
             if task not in self._tables:
-                raise DataError(f"no task {task!r} has tables here{nearest(task, self._tables)}. Create them first.")
+                raise DataError(f"no task {task!r} has tables here{nearest(task, self._tables)} Create them first.")
             tables = self._tables[task]
             if name not in tables:
-                raise DataError(f"task {task!r} has no table {name!r}{nearest(name, tables)}.")
+                raise DataError(f"task {task!r} has no table {name!r}{nearest(name, tables)}")
             return tables[name]
 
     def insert(self, task: str, table: str, items: Columns, *, timeout: float | None = None) -> float:
@@ -120,7 +120,7 @@ class EpisodeServer:
             if task in self._closed:
                 return
             if task not in self._tables:
-                raise DataError(f"no task {task!r} has tables here{nearest(task, self._tables)}.")
+                raise DataError(f"no task {task!r} has tables here{nearest(task, self._tables)}")
             tables = self._tables.pop(task)
             self._closed.add(task)
         for table in tables.values():

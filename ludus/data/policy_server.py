@@ -125,7 +125,7 @@ class PolicyServer:
         shelf = self._shelves.get(policy)
         if shelf is None:
             raise DataError(
-                f"no policy {policy!r} is published here{nearest(policy, self._shelves.copy())}. Publish it first."
+                f"no policy {policy!r} is published here{nearest(policy, self._shelves.copy())} Publish it first."
             )
         return shelf
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -67,7 +71,8 @@ def load_game(id: str) -> Any:
         for parameter in given:
             if parameter != "name" and parameter not in known:
                 raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
-        return pyspiel.load_game(text)
+        with _silenced():
+            return pyspiel.load_game(text)
     except pyspiel.SpielError as error:
         raise ConfigError(f"OpenSpiel cannot load {text!r}: {_line(error)}") from error
 
@@ -101,6 +106,20 @@ def _own(id: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
             f"{id} is not a vector environment: it lacks {', '.join(missing)}; see ludus.envs.base.VectorEnv."
         )
     return made
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """OpenSpiel writes what it raises to the process's standard error as well."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _line(error: Exception) -> str:

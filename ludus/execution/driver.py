@@ -227,6 +227,8 @@ class Driver:
         )
         history.generation(generation, values=values, nash_conv=record.nash_conv)
         self.store.generation_done(record)
+        for population, ratings in enumerate(self.manager.elo()):
+            self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
 
     def _values(self, solution: Solution) -> list[float]:

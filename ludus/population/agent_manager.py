@@ -14,7 +14,7 @@ from ludus.errors import DataError, nearest
 from ludus.population.base import Lineage, PolicyRecord, Recorder, WeightsStore
 from ludus.population.packing import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
-from ludus.population.ratings import against_mixture
+from ludus.population.ratings import elo, win_counts
 from ludus.schedulers.base import View
 from ludus.types import Array, EnvSpec, Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 
@@ -149,13 +149,19 @@ class AgentManager:
         """What schedulers see now; later changes do not show in it."""
         return View(self.populations, self.table.view(), dict(counters or {}))
 
-    def ratings(self, population: int, marginals: Sequence[NDArray[np.float64]] | None = None) -> dict[str, float]:
-        """policy -> mean payoff against the others' `marginals` (one per player; default: uniform), averaged over the seats that the
-        population plays; NaN for a policy that has not met everybody in them."""
-        payoffs = self.table.view()
-        seats = [player for player, which in enumerate(self.table.population) if which == population]
-        means = np.mean([against_mixture(payoffs, seat, marginals) for seat in seats], axis=0)
-        return {record.ref.policy: float(mean) for record, mean in zip(self._members[population], means, strict=True)}
+    def elo(self) -> tuple[dict[str, float], ...]:
+        """Per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were
+        played (payoffs may be exact), and for other than two players."""
+        if self.table.num_players != 2 or not any(match.wins for match in self.table.log):
+            return ()
+        sizes = self.table.population_sizes
+        first, second = self.table.population
+        rating = elo(win_counts(self.table.log, sizes, (first, second)))
+        starts = np.cumsum([0, *sizes])
+        return tuple(
+            {record.ref.policy: float(rating[starts[p] + record.index]) for record in members}
+            for p, members in enumerate(self._members)
+        )
 
     # ------------------------------------------------------------------------------------------ state
 

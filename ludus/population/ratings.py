@@ -51,17 +51,22 @@ def worst_case(payoffs: Payoffs, player: int) -> Worst:
     return Worst(np.where(met, payoff, np.nan), np.where(met[:, None], opponents, -1))
 
 
-def win_counts(matches: Iterable[Match], size: int) -> NDArray[np.float64]:
-    """float64[n, n]: how often policy i beat policy j, draws half each, over both seat orders; two players, one shared population.
+def win_counts(
+    matches: Iterable[Match], sizes: Sequence[int], population: tuple[int, int] = (0, 0)
+) -> NDArray[np.float64]:
+    """float64[n, n]: how often policy i beat policy j, draws half each, over both seat orders; two players.
 
+    sizes: policies per population; n is their sum, populations one after the other. population: each player's.
     Matches without win counts are left out. Raises DataError if a match has another number of players.
     """
-    won = np.zeros((size, size))
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    won = np.zeros((first[-1], first[-1]))
     for match in matches:
         if len(match.profile) != 2:
             raise DataError(f"match {match.id!r} has {len(match.profile)} players; win counts are for two.")
         for player, (wins, draws, _) in enumerate(match.wins):
-            won[match.profile[player], match.profile[1 - player]] += wins + 0.5 * draws
+            mine, other = (first[population[p]] + match.profile[p] for p in (player, 1 - player))
+            won[mine, other] += wins + 0.5 * draws
     return won
 
 

@@ -91,9 +91,9 @@ class Training:
         """Collect once, and learn from all that is due."""
         count = self._count
         rollout = self._rollout()
-        assert rollout.trajectories is not None
+        trajectories = rollout.trajectories  # none, if the learner never had to act
         try:
-            for table, items in self._learner.items(rollout.trajectories):
+            for table, items in self._learner.items(trajectories) if trajectories is not None else ():
                 if not self._parts.episodes.try_insert(self.task.id, table, items):
                     raise Deadlock(
                         f"task {self.task.id}: table {table!r} refuses the {len(next(iter(items.values())))} items of one rollout "

@@ -10,7 +10,7 @@ from ludus.errors import DataError
 from ludus.execution import checkpoint
 from ludus.population.agent_manager import AgentManager, populations_of, same_weights
 from ludus.population.base import Lineage, Recorder, WeightsStore
-from ludus.types import EnvSpec, Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+from ludus.types import EnvSpec, Evaluated, EvaluationTask, Match, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 
 SPEC = PolicySpec("tabular", {"actions": 3})
 
@@ -92,14 +92,18 @@ def test_populations_and_view():
     assert len(view.populations[1]) == 1
 
 
-def test_ratings_average_over_the_seats_of_a_population():
-    made = manager(population=(0, 0))
-    for name in ("a", "b"):
-        made.add(0, name, SPEC, weights())
-    made.record_exact(np.array([[[0.0, 4.0], [2.0, 0.0]], [[0.0, -4.0], [-2.0, 0.0]]]))
-    assert made.ratings(0) == {"a": (2 - 1) / 2, "b": (1 - 2) / 2}
-    pure = [np.array([0.0, 1.0])] * 2
-    assert made.ratings(0, pure) == {"a": (4 - 2) / 2, "b": 0.0}
+def test_elo_rates_policies_of_both_populations_by_their_wins():
+    made = manager(population=(0, 1))
+    assert made.elo() == ()
+    refs = [made.add(0, "a", SPEC, weights()), made.add(0, "b", SPEC, weights()), made.add(1, "c", SPEC, weights())]
+    mean = np.zeros(2)
+    wins = {0: ((75, 0, 25), (25, 0, 75)), 1: ((25, 0, 75), (75, 0, 25))}  # a beats c as often as c beats b
+    for i, counts in wins.items():
+        made.record_matches([Match(f"m{i}", (i, 0), (refs[i], refs[2]), 100, mean, mean, wins=counts)])
+    first, second = made.elo()
+    assert second["c"] == pytest.approx(0.0, abs=1e-6)
+    assert first["a"] == pytest.approx(-first["b"])
+    assert first["a"] == pytest.approx(400 * np.log10(3), rel=0.05)  # odds of three to one, a little less for the prior
 
 
 def test_members_are_frozen():

@@ -59,9 +59,9 @@ def test_win_counts_pool_the_seats_and_halve_draws():
         match("b", (1, 0), [[1, -1]], population=(0, 0), wins=((4, 0, 0), (0, 0, 4))),
         match("c", (0, 1), [[1, -1]], population=(0, 0)),
     ]
-    assert win_counts(log, 2).tolist() == [[0, 4], [6, 0]]
+    assert win_counts(log, [2]).tolist() == [[0, 4], [6, 0]]
     with pytest.raises(DataError, match="3 players"):
-        win_counts([match("d", (0, 0, 0), [[1, 1, 1]])], 1)
+        win_counts([match("d", (0, 0, 0), [[1, 1, 1]])], [1])
 
 
 def test_elo_of_two_is_the_odds():
