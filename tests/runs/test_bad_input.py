@@ -1,0 +1,166 @@
+"""Wrong scenarios through the command line: one clear line, exit code 2, and nothing on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LUDUS_DEBUG", raising=False)
+    return tmp_path
+
+
+def refused(capfd: pytest.CaptureFixture[str], folder: Path, *line: str) -> str:
+    """The one line on standard error. Nothing else is said, by libraries in C neither, and nothing is made or changed."""
+    before = contents(folder)
+    assert main(line) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert contents(folder) == before
+    return err
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+EXACT = ["train", "kuhn", "generations=1"]
+PPO = [*EXACT, "oracle=ppo"]
+COORDINATION = "env=openspiel/coop_to_1p"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["train", "khun"], "unknown preset 'khun'; did you mean 'kuhn'?"),
+        (["train", "nowhere.yaml"], "scenario file 'nowhere.yaml' cannot be read"),
+        ([*EXACT, "generation=3"], "unknown key 'generation'; did you mean 'generations'"),
+        ([*EXACT, "env.num_env=3"], "env: unknown key 'num_env'; did you mean 'num_envs'?"),
+        ([*EXACT, "generations"], "'generations' is not an override; expected key=value"),
+        ([*EXACT, "generations=[1"], "'[1' is not a YAML value"),
+        ([*EXACT, "generations=-1"], "generations: Input should be greater than or equal to 0 (given: -1)"),
+        ([*EXACT, "generations=2.5"], "generations: Input should be a valid integer"),
+        ([*EXACT, "env.num_envs=0"], "env: num_envs: Input should be greater than or equal to 1 (given: 0)"),
+        ([*EXACT, "evaluation.episodes=1"], "evaluation: episodes: Input should be greater than or equal to 2"),
+        ([*EXACT, "checkpoints.keep=0"], "checkpoints: keep: Input should be greater than or equal to 1"),
+        ([*EXACT, "mode=gredy"], "mode: Input should be 'explore' or 'greedy' (given: 'gredy')"),
+        ([*EXACT, "name=../elsewhere"], "name: String should match pattern"),
+        ([*EXACT, "seed=-1"], "seed: Input should be greater than or equal to 0"),
+        ([*EXACT, "scenario=prso"], "unknown scenario 'prso'; did you mean 'psro'?"),
+        ([*EXACT, "env=openspiel/khun_poker"], "unknown OpenSpiel game 'khun_poker'; did you mean 'kuhn_poker'"),
+        ([*EXACT, "env=kuhn_poker"], "unknown environment 'kuhn_poker'; did you mean 'openspiel/kuhn_poker'"),
+        ([*EXACT, "env=my.games:Chess"], "environment 'my.games:Chess' could not be imported"),
+        ([*EXACT, "env=openspiel/kuhn_poker(player=3)"], "has no parameter 'player'; did you mean 'players'?"),
+        ([*EXACT, "env=openspiel/kuhn_poker(players=99)"], "OpenSpiel cannot load 'kuhn_poker(players=99)'"),
+        ([*EXACT, "env=openspiel/kuhn_poker(players=3"], "is not a game string"),
+        ([*EXACT, "env.options.observtion=auto"], "unknown option 'observtion'"),
+        ([*EXACT, "env.tree=maybe"], "tree: Input should be 'auto', 'on' or 'off'"),
+        ([*EXACT, "meta_solver=nahs"], "unknown meta-solver 'nahs'; did you mean 'nash'?"),
+        ([*EXACT, "meta_solver.toleranse=1"], "meta-solver 'nash': unknown key 'toleranse'; did you mean 'tolerance'?"),
+        ([*EXACT, "meta_solver.tolerance=2"], "nash: tolerance is 2.0, expected a fraction"),
+        ([*EXACT, "meta_solver=7"], "meta-solver: expected a name or a mapping with `kind`, given 7"),
+        ([*EXACT, "meta_solver=ludus.errors:RunError"], "meta-solver 'ludus.errors:RunError' is none"),
+        ([*EXACT, "oracle=ludus.config:Config"], "oracle 'ludus.config:Config' is none"),
+        ([*EXACT, "oracle=pop"], "unknown oracle 'pop'; did you mean 'ppo'?"),
+        ([*PPO, "oracle.learning_rat=1e-3"], "oracle: unknown key 'learning_rat'; did you mean 'learning_rate'?"),
+        ([*PPO, "oracle.gamma=1.5"], "oracle: gamma: Input should be less than or equal to 1 (given: 1.5)"),
+        ([*PPO, "oracle.batch=0"], "oracle: batch: Input should be greater than or equal to 1"),
+        ([*PPO, "response={episode: 5}"], "unknown stopper 'episode'; did you mean 'episodes'?"),
+        ([*PPO, "response={episodes: 0}"], "stopper 'episodes': value: Input should be greater than or equal to 1"),
+        ([*PPO, "response="], "an oracle that learns needs `response`"),
+        ([*PPO, "response={generations: 5}"], "waits for generations, which does not change during one response"),
+        ([*PPO, "response={all: [{episodes: 5}, {nash_conv: 0.1}]}"], "response: the stopper waits for nash_conv"),
+        ([*PPO, "stop={no_improvement: 5}"], "stop: the stopper waits for scores, which this run does not have"),
+        ([*PPO, "stop={nash_conv: 0.1}", "evaluation.exploitability=off"], "stop: the stopper waits for nash_conv"),
+        ([*EXACT, "stop={episodes: 100}"], "stop: the stopper waits for episodes, which this run does not have"),
+        ([*PPO, "warm_start=bets"], "source: Input should be 'random', 'last', 'best' or 'file'"),
+        ([*PPO, "warm_start={source: file}"], "`path` belongs to source: file"),
+        ([*PPO, "warm_start={source: file, path: gone.safetensors}"], "'gone.safetensors' cannot be read"),
+        ([*EXACT, "env.tree=off"], "the exact oracle needs a game that is compiled to a tree"),
+        (
+            [*EXACT, "env=openspiel/connect_four", "env.node_limit=1000"],
+            "the exact oracle needs a game that is compiled",
+        ),
+        ([*EXACT, "env.tree=on", "env.node_limit=10"], "more than 10 nodes"),
+        (
+            ["train", "kuhn-3p", "meta_solver=nash"],
+            "'nash' solves two-player games; openspiel/kuhn_poker(players=3) has 3",
+        ),
+        (
+            [*EXACT, "env=openspiel/bargaining(max_turns=2)", "env.node_limit=10", "oracle=ppo"],
+            "'nash' solves zero-sum games",
+        ),
+        (
+            [*EXACT, "env=openspiel/matrix_pd"],
+            "meta-solver 'nash' solves zero-sum games; openspiel/matrix_pd is general-sum",
+        ),
+        (
+            [*PPO, "env.tree=off", "evaluation.exploitability=exact"],
+            "evaluation.exploitability=exact needs a game that can be enumerated; openspiel/kuhn_poker is not (tree=off",
+        ),
+        ([*PPO, "env.tree=off", "evaluation.payoffs=exact"], "evaluation.payoffs=exact needs a game that can be"),
+        ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
+    ],
+    ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("name", [["--name", "mine"]], ids=[""])
+def test_a_wrong_scenario_is_refused_in_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], line: list[str], words: str, name: list[str]
+) -> None:
+    assert words in refused(capfd, folder, *line, *name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a scenario is a mapping of keys to values; given NoneType"),
+        ("- 1\n- 2\n", "a scenario is a mapping of keys to values; given list"),
+        ("env: [", "the scenario is not valid YAML"),
+        ("1: 2\n", "unknown key 1"),
+        ("oracle: exact\n", "env: Field required"),
+        ("env: 5\n", "env"),
+        ("env: openspiel/kuhn_poker\nscenario: [psro]\n", "unknown scenario"),
+        ("env: openspiel/kuhn_poker\noracle: {hidden: [3]}\n", "expected a name or a mapping with `kind`"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    (folder / "mine.yaml").write_text(text)
+    assert words in refused(capfd, folder, "train", "mine.yaml", "--name", "mine")
+
+
+def test_a_file_that_is_no_text(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "'mine.yaml' cannot be read" in refused(capfd, folder, "train", "mine.yaml")
+    assert "cannot be read" in refused(capfd, folder, "train", "./")
+
+
+def test_a_policy_of_another_shape_is_no_warm_start(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    small = ["oracle={kind: ppo, hidden: [4], batch: 10, epochs: 1}", "response={episodes: 10}", "generations=1"]
+    assert main(["train", "kuhn", *small, "env.num_envs=4", "--run-dir", "first"]) == 0
+    capfd.readouterr()
+    path = "first/policies/0/0-1.safetensors"
+    start = f"warm_start={{source: file, path: {path}}}"
+    line = ["train", "kuhn", *small, start, "--run-dir", "second"]
+    assert "holds a policy of kind 'mlp'" in refused(capfd, folder, *line, "oracle.hidden=[5]")
+    assert main([*line, "env.num_envs=4"]) == 0
+    damaged = bytearray((folder / path).read_bytes())[:-5]
+    (folder / path).write_bytes(damaged)
+    capfd.readouterr()
+    line[-1] = "third"
+    assert "is not a policy that can be loaded" in refused(capfd, folder, *line)
+
+
+@pytest.mark.slow
+def test_the_default_node_limit_refuses_connect_four(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    err = refused(capfd, folder, *EXACT, "env=openspiel/connect_four")
+    assert "the exact oracle needs a game that is compiled to a tree, and openspiel/connect_four is not" in err
