@@ -19,7 +19,7 @@ from ludus.observe.lock import RunLock, is_running
 from ludus.observe.reader import Reader
 from ludus.observe.store import Store
 from ludus.scenario import Scenario, parse_scenario
-from ludus.types import State
+from ludus.types import PolicyRef, State
 
 SCENARIO = "scenario.yaml"
 _FIXED = ("env.id", "env.tree", "env.options", "share", "seed")
@@ -85,6 +85,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
     files.check()
     named = tuple(c.id for c in checkpoints)
     state = checkpoint.load(folder / "checkpoint", named[-1]) if named else None
+    _check_policies(folder, [p.record.ref for p in policies], state)
     return StoredRun(
         folder=folder,
         info=info,
@@ -121,6 +122,16 @@ def _text(path: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
         return path.read_text(encoding="utf-8")
     return None
+
+
+def _check_policies(folder: Path, refs: Sequence[PolicyRef], state: State | None) -> None:
+    """Each commit covers rows and names the checkpoint that has the same policies, so a difference is damage."""
+    members = [] if state is None else [m["ref"][:2] for some in state["manager"]["members"] for m in some]
+    if members != [[ref.population, ref.policy] for ref in refs]:
+        raise RunError(
+            f"the database of {str(folder)!r} has {len(refs)} policies, and its last checkpoint {len(members)} or others. Rows were "
+            "removed or added by hand; restore the database from a copy."
+        )
 
 
 def _check_changes(stored: Scenario, scenario: Scenario) -> None:

@@ -36,7 +36,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turns what SQLite, JSON or a wrong blob raise about a damaged file into one RunError."""
     try:
         yield
-    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         detail = " ".join(str(error).split())
         raise RunError(f"the database {str(path)!r} cannot be used: {detail}. {_advice(detail)}") from error
 
