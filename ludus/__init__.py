@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "DQN",
-    "PPO",
-    "PSRO",
+__all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "Checkpoints",
+    "DQN",
     "Environment",
     "Evaluation",
     "ExactBestResponse",
     "LudusError",
+    "PPO",
+    "PSRO",
     "Result",
     "TabularQ",
     "WarmStart",
