@@ -1,9 +1,11 @@
-"""Configuration models: frozen, closed to unknown keys, and clear about what is wrong."""
+"""Configuration models: frozen, closed to unknown keys, and clear about what is wrong. YAML in and out, and overrides."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, get_args
 
 import yaml
 from pydantic import (
@@ -16,8 +18,6 @@ from pydantic import (
 )
 
 from ludus.errors import ConfigError, UnknownName, nearest
-
-Model = TypeVar("Model", bound="Config")
 
 
 class Config(BaseModel):
@@ -34,13 +34,20 @@ class Config(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _located(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        """Says in which field a model below this one was wrong."""
+        """Says in which field a model below this one was wrong; true and false are no numbers."""
+        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
+            raise ConfigError(f"{info.field_name}: a number was expected (given: {value}).")
         try:
             return handler(value)
         except UnknownName:
             raise
         except ConfigError as error:
             raise ConfigError(f"{info.field_name}: {error}") from None
+
+
+def _is_number(annotation: Any) -> bool:
+    kinds = set(get_args(annotation)) if isinstance(annotation, UnionType) else {annotation}
+    return bool(kinds & {int, float}) and kinds <= {int, float, NoneType}
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
@@ -83,22 +90,45 @@ def override(base: Mapping[str, Any], assignments: list[str], names: Mapping[str
                 name = (names or {}).get(part, "kind")
                 target[part] = {name: target[part]} if isinstance(target.get(part), str) else {}
             target = target[part]
-        target[last] = scalar(text)
+        target[last] = from_yaml(text, what=repr(text))
     return result
 
 
-def scalar(text: str) -> Any:
-    """A YAML value, with numbers such as 3e-4 read as numbers. Raises ConfigError if it is not YAML."""
+def from_yaml(text: str, *, what: str) -> Any:
+    """The value of YAML text. Raises ConfigError if `what` is not YAML, or gives a key twice."""
     try:
-        value = yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{text!r} is not a YAML value: {error}") from error
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+        raise ConfigError(f"{what} is not valid YAML: {error}") from error
+
+
+def to_yaml(value: Any) -> str:
+    """YAML text that `from_yaml` gives an equal value of."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+class _Loader(yaml.SafeLoader):
+    """Numbers such as 3e-4 are numbers, as in YAML 1.2; a key that is given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is given twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes strings that `_Loader` would take for numbers."""
+
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+")
+for _yaml in (_Loader, _Dumper):
+    _yaml.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
 
 
 def _copy(value: Any) -> Any:

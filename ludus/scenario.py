@@ -7,11 +7,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.config import Config, override
+from ludus.config import Config, from_yaml, override, to_yaml
 from ludus.errors import ConfigError, UnknownName
 from ludus.execution.stoppers import dump_stopper, parse_stopper
 from ludus.meta_solvers.registry import META_SOLVERS
@@ -61,8 +60,8 @@ def _environment(value: Any) -> Any:
 
 
 def _rules(value: Any) -> Any:
-    one = {"source": value} if isinstance(value, str) else value
-    return (one,) if isinstance(one, Mapping | WarmStart) else one
+    rules = value if isinstance(value, list | tuple) else (value,)
+    return tuple({"source": rule} if isinstance(rule, str) else rule for rule in rules)
 
 
 Oracle = Annotated[
@@ -110,7 +109,7 @@ class PSRO(Config):
 
     def to_yaml(self) -> str:
         """The scenario in full; `load_scenario` of it gives an equal one."""
-        return yaml.safe_dump({"scenario": "psro", **self.model_dump(mode="json")}, sort_keys=False, allow_unicode=True)
+        return to_yaml({"scenario": "psro", **self.model_dump(mode="json")})
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
         """[P] index of each player's population."""
@@ -135,20 +134,22 @@ def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: i
 
 def parse_scenario(text: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
     """The scenario that YAML text describes."""
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the scenario is not valid YAML: {error}") from error
+    data = from_yaml(text, what="the scenario")
     if not isinstance(data, dict):
         raise ConfigError(f"a scenario is a mapping of keys to values; given {type(data).__name__}.")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-    data = override(data, changes, names={"env": "id"})
+    data = override({**_parts(PSRO), **data}, changes, names={"env": "id"})
     kind = str(data.pop("scenario", "psro"))
     if kind not in SCENARIOS:
         raise UnknownName("scenario", kind, SCENARIOS)
     return SCENARIOS[kind](**data)
+
+
+def _parts(scenario: type[PSRO]) -> dict[str, Any]:
+    """The parts that a scenario has by default, so that an override such as `oracle.batch=500` has something to change."""
+    return {name: scenario.model_fields[name].default for name in ("oracle", "meta_solver")}
 
 
 def list_presets() -> dict[str, str]:

@@ -45,7 +45,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ([*EXACT, "generation=3"], "unknown key 'generation'; did you mean 'generations'"),
         ([*EXACT, "env.num_env=3"], "env: unknown key 'num_env'; did you mean 'num_envs'?"),
         ([*EXACT, "generations"], "'generations' is not an override; expected key=value"),
-        ([*EXACT, "generations=[1"], "'[1' is not a YAML value"),
+        ([*EXACT, "generations=[1"], "'[1' is not valid YAML"),
         ([*EXACT, "generations=-1"], "generations: Input should be greater than or equal to 0 (given: -1)"),
         ([*EXACT, "generations=2.5"], "generations: Input should be a valid integer"),
         ([*EXACT, "env.num_envs=0"], "env: num_envs: Input should be greater than or equal to 1 (given: 0)"),
