@@ -61,6 +61,17 @@ generations: 3
 checkpoints: {iterations: 1}
 """,
     "shared": """
+env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
+oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
+response: {episodes: 128}
+evaluation: {payoffs: simulate, episodes: 40}
+meta_solver: projected_replicator_dynamics
+warm_start: {source: best, first: 2}
+mode: explore
+generations: 3
+checkpoints: {iterations: 3}
+""",
+    "general": """
 env: {id: "openspiel/goofspiel(imp_info=True,num_cards=3,points_order=descending)", num_envs: 32, tree: "off"}
 oracle: {kind: ppo, batch: 64, epochs: 1, hidden: [16], batch_unit: decisions}
 response: {decisions: 256}

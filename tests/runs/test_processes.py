@@ -107,7 +107,8 @@ SLOW_DOWN = {
     "dqn": ["generations=3", "response.decisions=3000", "checkpoints.iterations=2"],
     "tabular_q": ["generations=6", "response.decisions=6000", "checkpoints.iterations=3"],
     "simulate": ["generations=4", "response.episodes=1500", "evaluation.episodes=600"],
-    "shared": ["generations=4", "response.decisions=3000"],
+    "shared": ["generations=6", "response.episodes=4000", "evaluation.episodes=1000"],
+    "general": ["generations=4", "response.decisions=3000"],
 }
 """Runs of a few seconds, so that kills come at all their moments."""
 

@@ -80,7 +80,7 @@ def test_a_report_that_a_kill_has_prevented_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 1e6
 
 
-@pytest.mark.parametrize("name", ["exact", "ppo", "simulate", "shared"])
+@pytest.mark.parametrize("name", ["exact", "ppo", "simulate", "shared", "general"])
 def test_an_extended_run_equals_the_longer_one(name: str, tmp_path: Path) -> None:
     tools.train(name, tmp_path / "short", "generations=1")
     resume(tmp_path / "short", ["generations=3"], report=False)
