@@ -15,6 +15,7 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.execution.stoppers import dump_stopper, parse_stopper
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
+from ludus.population.base import populations_of
 from ludus.schedulers.warm_start import WarmStart
 from ludus.types import EnvSpec
 
@@ -113,8 +114,7 @@ class PSRO(Config):
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
         """[P] index of each player's population."""
-        groups = env.symmetry if self.share == "auto" else tuple((p,) for p in range(env.num_players))
-        return tuple(next(k for k, group in enumerate(groups) if p in group) for p in range(env.num_players))
+        return populations_of(env, share=self.share == "auto")
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together."""

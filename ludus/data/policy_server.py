@@ -6,10 +6,9 @@ import threading
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from ludus.errors import DataError, nearest
-from ludus.types import Array, Weights
+from ludus.types import Weights
+from ludus.weights import read_only, same_weights
 
 
 class Durable(Protocol):
@@ -63,17 +62,17 @@ class PolicyServer:
             shelf = self._shelves.get(policy)
             earlier: tuple[Snapshot, ...] = ()
             if shelf is not None:
-                if shelf.newest.version == version and _equal(shelf.newest.weights, weights):
+                if shelf.newest.version == version and same_weights(shelf.newest.weights, weights):
                     return
                 self._refuse(policy, version, shelf)
                 earlier = shelf.snapshots
-            snapshot = Snapshot(version, _read_only(weights))
+            snapshot = Snapshot(version, read_only(weights))
             self._durable(policy, version, snapshot.weights)
             self._shelves[policy] = _Shelf((*earlier, snapshot)[-self._keep :])
 
     def restore(self, policy: str, weights: Weights, version: int, *, frozen: bool = False) -> None:
         """Announce what is durable already (read back from a run directory), without writing it; replaces what was there."""
-        snapshot = Snapshot(version, _read_only(weights))
+        snapshot = Snapshot(version, read_only(weights))
         with self._writing:
             self._shelves[policy] = _Shelf((snapshot,), frozen)
 
@@ -140,18 +139,3 @@ class PolicyServer:
                 f"policy {policy!r}: version {version} comes after version {newest}. Versions only go up, and one version has one set "
                 f"of weights: publish {newest + 1} or more."
             )
-
-
-def _equal(ours: Weights, theirs: Weights) -> bool:
-    """Bit for bit, so NaN equals itself."""
-    pairs = ((ours[name], np.asarray(theirs[name])) for name in ours if name in theirs)
-    same = all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
-    return same and ours.keys() == theirs.keys()
-
-
-def _read_only(weights: Weights) -> Weights:
-    """Copies that nobody can write to."""
-    copies: dict[str, Array] = {name: np.array(array, order="C") for name, array in weights.items()}
-    for array in copies.values():
-        array.flags.writeable = False
-    return copies

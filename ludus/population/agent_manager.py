@@ -16,22 +16,8 @@ from ludus.population.packing import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
 from ludus.population.ratings import elo, win_counts
 from ludus.schedulers.base import View
-from ludus.types import Array, EnvSpec, Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
-
-
-def populations_of(spec: EnvSpec, *, shared: bool = True) -> tuple[int, ...]:
-    """[P] index of each player's population: interchangeable players share one, unless `shared` is False."""
-    if not shared:
-        return tuple(range(spec.num_players))
-    population = [-1] * spec.num_players
-    for index, group in enumerate(sorted(spec.symmetry, key=min)):
-        for player in group:
-            population[player] = index
-    if min(population) < 0 or sum(len(group) for group in spec.symmetry) != spec.num_players:
-        raise DataError(
-            f"{spec.id}: symmetry {spec.symmetry} is not a partition of the players 0 to {spec.num_players - 1}."
-        )
-    return tuple(population)
+from ludus.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
+from ludus.weights import read_only, same_weights
 
 
 class AgentManager:
@@ -84,7 +70,7 @@ class AgentManager:
                     f"population {population} has a policy {policy!r} already, with other weights; give the new one its own name."
                 )
             return ref
-        kept = frozen(weights)
+        kept = read_only(weights)
         if self._store is not None:
             self._store.put(ref, spec, kept)
         record = PolicyRecord(ref, self.table.add_policy(population), spec, lineage or Lineage())
@@ -188,30 +174,9 @@ class AgentManager:
                     weights = self._store.get(record.ref)
                 else:
                     weights = state["weights"][record.ref.population][record.index]
-                self._keep(record, frozen(weights))
+                self._keep(record, read_only(weights))
 
 
 def _plain(ref: PolicyRef) -> PolicyRef:
     """The key of a member: whatever mode, and the version None too (a member has one version)."""
     return PolicyRef(ref.population, ref.policy, ref.version or 0)
-
-
-def frozen(weights: Weights) -> Weights:
-    """Read-only copies; arrays that own their memory and are read-only already are kept."""
-    return {name: _frozen_array(array) for name, array in weights.items()}
-
-
-def _frozen_array(array: Array) -> Array:
-    if array.flags.owndata and not array.flags.writeable:
-        return array
-    copy = np.array(array)
-    copy.setflags(write=False)
-    return copy
-
-
-def same_weights(a: Weights, b: Weights) -> bool:
-    """Equal names, dtypes and bits (NaN equals itself)."""
-    if a.keys() != b.keys():
-        return False
-    pairs = [(np.asarray(a[name]), np.asarray(b[name])) for name in a]
-    return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)

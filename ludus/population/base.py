@@ -9,7 +9,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.types import Match, PolicyRef, PolicySpec, Weights
+from ludus.errors import EnvError
+from ludus.types import EnvSpec, Match, PolicyRef, PolicySpec, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,19 @@ class PolicyRecord:
     index: int
     spec: PolicySpec
     lineage: Lineage
+
+
+def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:
+    """[P] index of each player's population: interchangeable players share one, unless `share` is False. Raises EnvError if the
+    environment's `symmetry` is no partition of its players."""
+    if not share:
+        return tuple(range(env.num_players))
+    groups = sorted(env.symmetry, key=min)
+    if sorted(player for group in groups for player in group) != list(range(env.num_players)):
+        raise EnvError(
+            f"{env.id}: symmetry {env.symmetry} is not a partition of the players 0 to {env.num_players - 1}."
+        )
+    return tuple(next(k for k, group in enumerate(groups) if p in group) for p in range(env.num_players))
 
 
 @runtime_checkable

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from payoff_samples import match
 
-from ludus.errors import DataError
+from ludus.errors import DataError, EnvError
 from ludus.execution import checkpoint
-from ludus.population.agent_manager import AgentManager, populations_of, same_weights
-from ludus.population.base import Lineage, Recorder, WeightsStore
+from ludus.population.agent_manager import AgentManager
+from ludus.population.base import Lineage, Recorder, WeightsStore, populations_of
 from ludus.types import EnvSpec, Evaluated, EvaluationTask, Match, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
+from ludus.weights import same_weights
 
 SPEC = PolicySpec("tabular", {"actions": 3})
 
@@ -185,7 +186,7 @@ def test_populations_of_an_environment():
     assert populations_of(spec(((0,), (1,)), 2)) == (0, 1)
     assert populations_of(spec(((0, 1),), 2)) == (0, 0)
     assert populations_of(spec(((1, 3), (2, 0)), 4)) == (0, 1, 0, 1)
-    assert populations_of(spec(((0, 1),), 2), shared=False) == (0, 1)
-    for wrong in (((0,),), ((0, 1), (1,))):
-        with pytest.raises(DataError, match="not a partition"):
+    assert populations_of(spec(((0, 1),), 2), share=False) == (0, 1)
+    for wrong in (((0,),), ((0, 1), (1,)), ((0, 1, 2),)):
+        with pytest.raises(EnvError, match="not a partition"):
             populations_of(spec(wrong, 2))
