@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import Space
@@ -144,9 +144,11 @@ class Timestep:
 # ---------------------------------------------------------------------------------------------- policies
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRef:
-    """Names weights: `version` None means the newest, resolved when an episode draws it. `mode` is a published mode."""
+class PolicyRef(NamedTuple):
+    """Names weights: `version` None means the newest, resolved when an episode draws it. `mode` is a published mode.
+
+    A tuple, since a large population looks its members up by the thousand and tuples hash and compare fastest.
+    """
 
     population: int
     policy: str
@@ -277,7 +279,8 @@ Task: TypeAlias = TrainingTask | EvaluationTask
 class Match:
     """The result of one profile, seat by seat: mean and M2 (sum of squared deviations) float64[P] over n units.
 
-    The unit is a mirrored, commonly seeded block. `exact`: computed, not sampled; then n = 0 and M2 = 0.
+    The unit is whatever is independent of the others: an episode, or a block of episodes that share their luck. `exact`: computed, not
+    sampled; then n = 0 and M2 = 0.
     """
 
     id: str

@@ -275,5 +275,5 @@ class PlanStack:
         return self._memory[: self._count]
 
     def mixture(self, weights: NDArray[np.float64]) -> Plan:
-        """The plan of playing policy k with probability weights[k], drawn once per game."""
-        return np.asarray(weights, np.float64) @ self.array
+        """The plan of playing policy k with probability weights[k], drawn once per game; policies without a weight are not played."""
+        return np.asarray(weights, np.float64) @ self.array[: len(weights)]

@@ -27,6 +27,8 @@ from ludus.scenario import parse_scenario
 from ludus.types import Exploitability, Factor, Mixture, PolicyRef, Solution
 
 META = "meta"
+FRESH = 1
+"""A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,7 @@ class _Run:
 
     def match(self, profile: tuple[str, ...], episodes: int) -> HeadToHead:
         players = Mixture(tuple(self._factor(p, name) for p, name in enumerate(profile)))
-        returns = self._player.returns(players, episodes)
+        returns = self._player.returns(players, episodes, block=FRESH)
         spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
         exact = None
         if self.exact is not None:

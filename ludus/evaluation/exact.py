@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.envs.game_tree import GameTree
+from ludus.envs.game_tree import GameTree, PlanStack
 from ludus.errors import ScenarioError
 from ludus.policies.base import Policy
 from ludus.types import Exploitability, Mixture, PolicyRef, Solution
@@ -20,15 +20,14 @@ class ExactEvaluator:
     def __init__(self, tree: GameTree, population: tuple[int, ...]) -> None:
         """population: [P] index of each player's population."""
         self.tree, self.population = tree, population
-        self._stacks = [np.empty((0, tree.num_sequences(p))) for p in range(tree.num_players)]
-        self._sizes = [0] * tree.num_players
-        self._table = np.empty((tree.num_players, *self._sizes))
-        self._known = tuple(self._sizes)
+        self._stacks = [PlanStack(tree.num_sequences(p)) for p in range(tree.num_players)]
+        self._known = (0,) * tree.num_players
+        self._table = np.empty((tree.num_players, *self._known))
         self._index: dict[PolicyRef, int] = {}
 
     def add(self, ref: PolicyRef, policy: Policy) -> None:
         """The next policy of its population. Raises ScenarioError if it cannot be tabulated (it has memory, say)."""
-        self._index[ref] = self._sizes[self.population.index(ref.population)]
+        self._index[ref] = len(self._stacks[self.population.index(ref.population)])
         for player, which in enumerate(self.population):
             if which == ref.population:
                 table = policy.tabulate(self.tree.enumeration, player, mode=ref.mode)
@@ -37,24 +36,15 @@ class ExactEvaluator:
                         f"exact evaluation needs policies that depend on the information state alone; {policy.spec.kind} does not. "
                         "Set evaluation.payoffs=simulate and evaluation.exploitability=off."
                     )
-                self._append(player, self.tree.realisation(player, table))
-
-    def _append(self, player: int, plan: NDArray[np.float64]) -> None:
-        count = self._sizes[player]
-        if count == len(self._stacks[player]):
-            grown = np.empty((max(16, 2 * count), plan.size))
-            grown[:count] = self._stacks[player]
-            self._stacks[player] = grown
-        self._stacks[player][count] = plan
-        self._sizes[player] = count + 1
+                self._stacks[player].append(self.tree.realisation(player, table))
 
     def plans(self, player: int) -> NDArray[np.float64]:
         """float64[n_p, S_p]: the plans of a player's policies."""
-        return self._stacks[player][: self._sizes[player]]
+        return self._stacks[player].array
 
     def stack(self, player: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:
         """float64[k, S_p]: the plans of these policies in the seat of `player`."""
-        return self._stacks[player][[self._index[ref] for ref in refs]]
+        return self.plans(player)[[self._index[ref] for ref in refs]]
 
     def payoffs(self) -> NDArray[np.float64]:
         """Expected returns float64[P, n_0, …] of every profile; valid until policies are added."""
@@ -82,15 +72,15 @@ class ExactEvaluator:
             self._table = grown
 
     def _extend(self) -> None:
-        sizes = tuple(self._sizes)
+        sizes = tuple(map(len, self._stacks))
         if sizes == self._known:
             return
         self._reserve(sizes)
         done = list(self._known)
         for player, size in enumerate(sizes):
             if size > done[player]:
-                new = self._stacks[player][done[player] : size]
-                stacks = [stack[:n] for stack, n in zip(self._stacks, done, strict=True)]
+                new = self.plans(player)[done[player] : size]
+                stacks = [stack.array[:n] for stack, n in zip(self._stacks, done, strict=True)]
                 if all(n for p, n in enumerate(done) if p != player):
                     where = [slice(0, n) for n in done]
                     where[player] = slice(done[player], size)
@@ -100,7 +90,7 @@ class ExactEvaluator:
 
     def mixed(self, solution: Solution) -> list[NDArray[np.float64]]:
         """[P] the plan of each player's meta-strategy (the marginal of a joint one)."""
-        return [m @ self.plans(p)[: len(m)] for p, m in enumerate(solution.strategies)]
+        return [stack.mixture(m) for stack, m in zip(self._stacks, solution.strategies, strict=True)]
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
         """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored)."""

@@ -1,54 +1,14 @@
-"""Ratings for rankings in reports: pure functions of a payoff view or of a match log.
-
-In games with cycles no single number orders policies; so the ranking shows several: the payoff against a mixture, the worst case, Elo.
-"""
+"""Elo from a match log. In games with cycles no single number orders policies, so reports show the payoff against the last mixture too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
-from ludus.population.payoffs import Payoffs
 from ludus.types import Match
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Worst:
-    """payoff float64[n]: each policy's least mean payoff. opponents int64[n, P - 1]: who makes it so, in the order of the other seats."""
-
-    payoff: NDArray[np.float64]
-    opponents: NDArray[np.int64]
-
-
-def against_mixture(
-    payoffs: Payoffs, player: int, marginals: Sequence[NDArray[np.float64]] | None = None
-) -> NDArray[np.float64]:
-    """float64[n_player]: mean payoff while the others play `marginals` (one per player; default: uniform over their policies).
-
-    NaN for policies that have not met everybody in the mixture's support.
-    """
-    mixture = marginals if marginals is not None else [np.full(n, 1.0 / n) for n in payoffs.sizes]
-    table = np.moveaxis(payoffs.mean[player], player, 0)
-    for other in reversed([p for p in range(payoffs.num_players) if p != player]):
-        support = np.flatnonzero(mixture[other] > 0.0)  # a hole outside the support does not matter
-        table = table[..., support] @ np.asarray(mixture[other])[support]
-    return np.asarray(table)
-
-
-def worst_case(payoffs: Payoffs, player: int) -> Worst:
-    """Over all profiles of opponents that were met; NaN and -1 for a policy that met nobody."""
-    table = np.moveaxis(payoffs.mean[player], player, 0)
-    flat = table.reshape(len(table), -1)
-    filled = np.where(np.isnan(flat), np.inf, flat)
-    at = filled.argmin(axis=1)
-    payoff = filled[np.arange(len(flat)), at]
-    met = np.isfinite(payoff)
-    opponents = np.stack(np.unravel_index(at, table.shape[1:]), axis=1)
-    return Worst(np.where(met, payoff, np.nan), np.where(met[:, None], opponents, -1))
 
 
 def win_counts(

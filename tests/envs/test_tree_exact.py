@@ -214,6 +214,7 @@ def test_plan_stack_grows_and_mixes() -> None:
     weights = np.zeros(40)
     weights[[3, 5]] = 0.5
     np.testing.assert_array_equal(stack.mixture(weights), [4.0, 4.0, 4.0])
+    np.testing.assert_array_equal(stack.mixture(weights[:5] * 2), [3.0, 3.0, 3.0])
 
 
 @pytest.mark.parametrize(

@@ -1,56 +1,11 @@
 """Ratings against numbers worked by hand."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from payoff_samples import match
 
 from ludus.errors import DataError
-from ludus.population.ratings import against_mixture, elo, win_counts, worst_case
-from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
-
-
-def test_payoff_against_mixtures():
-    view = zero_sum_view([[2, -1, 0], [-1, 1, 3]])
-    np.testing.assert_allclose(against_mixture(view, 0), [1 / 3, 1])
-    np.testing.assert_allclose(against_mixture(view, 1), [-1 / 2, 0, -3 / 2])
-    np.testing.assert_allclose(against_mixture(view, 0, [np.ones(2) / 2, np.array([0.5, 0.5, 0])]), [1 / 2, 0])
-
-
-def test_three_players_against_mixtures():
-    mean = np.zeros((3, 2, 2, 2))
-    mean[1, 0, 1, 1] = 8.0
-    np.testing.assert_allclose(against_mixture(exact_view(mean, zero_sum=False), 1), [0, 2])
-
-
-def test_holes_matter_only_inside_the_support():
-    view = zero_sum_view(ROCK_PAPER_SCISSORS)
-    mean = view.mean.copy()
-    mean[:, 1, 2] = np.nan
-    holed = dataclasses.replace(view, mean=mean)
-    np.testing.assert_array_equal(np.isnan(against_mixture(holed, 0)), [False, True, False])
-    np.testing.assert_allclose(against_mixture(holed, 0, [np.ones(3) / 3, np.array([0.5, 0.5, 0])]), [-0.5, 0.5, 0])
-
-
-def test_worst_case():
-    view = zero_sum_view(ROCK_PAPER_SCISSORS)
-    worst = worst_case(view, 0)
-    assert worst.payoff.tolist() == [-1, -1, -1]
-    assert worst.opponents.tolist() == [[1], [2], [0]]
-    mean = view.mean.copy()
-    mean[:, 0, 1], mean[:, 2, :] = np.nan, np.nan
-    holed = worst_case(dataclasses.replace(view, mean=mean), 0)
-    np.testing.assert_array_equal(holed.payoff, [0, -1, np.nan])
-    assert holed.opponents.tolist() == [[0], [2], [-1]]
-
-
-def test_worst_case_names_every_other_seat():
-    mean = np.zeros((3, 2, 3, 2))
-    mean[1, 1, 2, 0] = -4
-    worst = worst_case(exact_view(mean, zero_sum=False), 1)
-    assert worst.payoff.tolist() == [0, 0, -4]
-    assert worst.opponents[2].tolist() == [1, 0]
+from ludus.population.ratings import elo, win_counts
 
 
 def test_win_counts_pool_the_seats_and_halve_draws():
