@@ -52,6 +52,7 @@ class _Counts:
     episodes: int = 0
     samples: int = 0
     updates: int = 0
+    next_episode: int = 0  # above all ids of episodes so far, those that were left open included
     seconds: float = 0.0  # of earlier sessions
     returns: list[float] = field(default_factory=list)  # mean return of the learner's episodes, per iteration
     wins: list[tuple[float, int]] = field(default_factory=list)  # (share won, episodes), per iteration
@@ -128,12 +129,15 @@ class Training:
                 seed=seeding.key(self._seed, "collect", count.iterations),
                 carry_on=self._carry_on,
                 extras=collect.extras,
+                first_episode=count.next_episode,
             )
         )
         count.env_steps += rollout.counters["env_steps"]
         count.decisions += rollout.counters["learner_decisions"]
         count.episodes += rollout.counters["episodes"]
-        episodes = rollout.episodes
+        episodes, trajectories = rollout.episodes, rollout.trajectories
+        for ids in (episodes.index, () if trajectories is None else trajectories.episode):
+            count.next_episode = max(count.next_episode, 1 + int(np.max(ids, initial=-1)))
         if len(episodes.seat):
             mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
             count.returns.append(float(mine.mean()))

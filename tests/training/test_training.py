@@ -1,0 +1,92 @@
+"""A training task, iteration by iteration, on Kuhn poker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.algorithms.base import Algorithm
+from ludus.algorithms.tabular_q import TabularQ
+from ludus.data.episode_server import EpisodeServer
+from ludus.data.policy_server import PolicyServer
+from ludus.envs.registry import make_env
+from ludus.execution.stoppers import parse_stopper
+from ludus.policies.registry import build_policy
+from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.worker import RolloutWorker
+from ludus.training.training import Parts, Training
+from ludus.types import Mixture, PolicyRef, PolicySpec, TrainingTask
+
+UNIFORM = PolicyRef(0, "uniform")
+
+
+class SpyWorker(RolloutWorker):
+    """Keeps the orders and what came of them."""
+
+    def run(self, order: RolloutOrder) -> Rollout:
+        rollout = super().run(order)
+        self.seen = [*getattr(self, "seen", []), (order, rollout)]
+        return rollout
+
+
+def training_of(
+    algorithm: Algorithm, *, env: str = "openspiel/kuhn_poker", num_envs: int = 6, seats: tuple[int, ...] = (0,), **stop
+) -> tuple[Training, SpyWorker]:
+    vector = make_env(env, num_envs=num_envs)
+    bank = LocalBank(vector.spec, num_envs)
+    worker = SpyWorker(vector, bank)
+    enumeration = vector.spec.enumeration
+    assert enumeration is not None
+    uniform = build_policy(PolicySpec("random", {"actions": enumeration.mask.shape[1]}), {})
+    parts = Parts(worker, bank, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
+    task = TrainingTask("task", 1, 0, seats, "0-1", mixture)
+    return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), worker
+
+
+def decisions(worker: SpyWorker) -> list[tuple[int, int, int]]:
+    """(episode, agent, t) of every decision that the learner was given."""
+    out = []
+    for _, rollout in worker.seen:
+        rows = rollout.trajectories
+        lengths = np.diff(rows.start)
+        out += zip(
+            np.repeat(rows.episode, lengths).tolist(),
+            np.repeat(rows.agent, lengths).tolist(),
+            rows.t.tolist(),
+            strict=True,
+        )
+    return out
+
+
+@pytest.mark.parametrize("unit", ["episodes", "decisions"])
+def test_episode_ids_are_unique_within_a_task(unit: str) -> None:
+    training, worker = training_of(TabularQ(batch=10, batch_unit=unit), episodes=200, seats=(0, 1))
+    while training.finished() is None:
+        training.step()
+        if training.iterations % 3 == 0:
+            training.barrier()
+    assert training.iterations > 6
+    met = decisions(worker)
+    assert len(set(met)) == len(met) > 200
+    ended = np.concatenate([rollout.episodes.index for _, rollout in worker.seen])
+    assert len(np.unique(ended)) == len(ended) >= 200
+    assert [order.carry_on for order, _ in worker.seen[:5]] == (
+        [False, True, True, False, True] if unit == "decisions" else [False] * 5
+    )
+
+
+def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
+    algorithm = TabularQ(batch=10, batch_unit="decisions")
+    whole, worker = training_of(algorithm, decisions=200)
+    for _ in range(4):
+        whole.step()
+    whole.barrier()
+    state = whole.state_dict()
+    resumed, other = training_of(algorithm, decisions=200)
+    resumed.load_state_dict(state)
+    whole.step()
+    resumed.step()
+    assert other.seen[0][0] == worker.seen[-1][0]
+    assert other.seen[0][1].episodes.index.tolist() == worker.seen[-1][1].episodes.index.tolist()
