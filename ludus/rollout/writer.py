@@ -50,6 +50,7 @@ class TrajectoryWriter:
         if not carry_on:
             self._num_rows = self._num_segments = self._carried = 0
             self._memory = [None] * len(self._agents)
+            self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._mine[p][:] = np.repeat(mine[p], agents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -394,3 +395,25 @@ class TestExtrasAndErrors:
     def test_a_policy_that_is_not_loaded(self):
         with pytest.raises(PolicyError, match="'stranger'"):
             play([ENDS_OFF_TURN], 1, order_of(1, other=PolicyRef(1, "stranger")))
+
+
+class TestWorkersAreUsedAgain:
+    def test_masks_of_an_earlier_learner_are_forgotten(self):
+        """Player 0's actions are masked, player 1's never are: the second order's decisions have no masks."""
+
+        class HalfMasked(ScriptedEnv):
+            def _timestep(self, finished):
+                timestep = super()._timestep(finished)
+                due, ended = timestep.due, timestep.ended
+                return replace(
+                    timestep, due=(due[0], replace(due[1], mask=None)), ended=(ended[0], replace(ended[1], mask=None))
+                )
+
+        env = HalfMasked([TRUNCATED_OFF_TURN], 1)
+        bank = LocalBank(env.spec, 1)
+        bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
+        worker = RolloutWorker(env, bank)
+        first, second = (worker.run(order_of(2, seat=seat)).trajectories for seat in (0, 1))
+        assert first.mask.tolist() == first.tail_mask.tolist() == [[True, True]] * 2
+        assert second.mask is None
+        assert second.tail_mask is None
