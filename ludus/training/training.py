@@ -79,6 +79,7 @@ class Training:
         self._seed, self._opponents = seed, task.opponents
         self._frozen = [(ref, parts.policy(ref)) for ref in mixture_refs(task.opponents)]
         self._count = _Counts()
+        self._seats = task.seats  # environment e plays seats[e mod len]
         self._carry_on = False
         self._failure: str | None = None
         self._started = time.perf_counter()
@@ -117,12 +118,14 @@ class Training:
         weights = parts.policies.get(self.task.policy, self._version)
         policies = [(learner, build_policy(self._learner.spec, weights)), *self._frozen]
         if not self._carry_on:
+            first = count.iterations % len(self.task.seats)  # whatever the number of environments, every seat has its turn
+            self._seats = self.task.seats[first:] + self.task.seats[:first]
             parts.bank.release()
         parts.bank.load(policies, extras=collect.extras)
         rollout = parts.worker.run(
             RolloutOrder(
                 learner=learner,
-                seats=self.task.seats,
+                seats=self._seats,
                 opponents=self._opponents,
                 unit=collect.unit,
                 amount=collect.amount,

@@ -90,3 +90,26 @@ def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
     resumed.step()
     assert other.seen[0][0] == worker.seen[-1][0]
     assert other.seen[0][1].episodes.index.tolist() == worker.seen[-1][1].episodes.index.tolist()
+
+
+@pytest.mark.parametrize(("num_envs", "batch"), [(1, 5), (3, 1), (3, 30)])
+def test_every_seat_of_a_shared_population_is_trained_alike(num_envs: int, batch: int) -> None:
+    training, worker = training_of(
+        TabularQ(batch=batch), env="openspiel/matrix_rps", num_envs=num_envs, seats=(0, 1), episodes=10 * batch
+    )
+    while training.finished() is None:
+        training.step()
+    seat = np.concatenate([rollout.episodes.seat for _, rollout in worker.seen])
+    assert np.bincount(seat).tolist() == [5 * batch, 5 * batch]
+
+
+def test_open_episodes_keep_their_seats() -> None:
+    training, worker = training_of(
+        TabularQ(batch=5, batch_unit="decisions"), env="openspiel/matrix_rps", num_envs=3, seats=(0, 1), decisions=60
+    )
+    while training.finished() is None:
+        training.step()
+        if training.iterations == 5:
+            training.barrier()
+    seats = [order.seats for order, _ in worker.seen]
+    assert seats == [(0, 1)] * 5 + [(1, 0)] * (len(seats) - 5)
