@@ -7,8 +7,8 @@ resume(run_dir) = read and check -> restore -> rewind to the last barrier -> dri
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from ludus.data.policy_server import PolicyServer
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
 from ludus.envs.registry import make_env
+from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import checkpoint
@@ -64,9 +65,10 @@ def run(
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
-    with _threads(scenario), Store.create(folder, info, locate=files.locate) as store:
+    with _session(scenario, folder) as tensorboard, Store.create(folder, info, locate=files.locate) as store:
         checkpoint.replace(folder / SCENARIO, info.text.encode())
-        driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
+        observers = Observers(observer or Silent(), tensorboard)
+        driver = _driver(scenario, env, store, files, observers, stop or StopRequest())
         driver.observer.run_started(info)
         _first_policies(driver)
         return _finish(driver, driver.run(), report=report)
@@ -89,9 +91,10 @@ def resume(
     env = _environment(scenario)
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
-    with _threads(scenario), Store.open(stored.folder, locate=files.locate) as store:
+    with _session(scenario, stored.folder) as tensorboard, Store.open(stored.folder, locate=files.locate) as store:
         stored.still_last()
-        driver = _driver(scenario, env, store, files, observer or Silent(), stop or StopRequest())
+        observers = Observers(observer or Silent(), tensorboard)
+        driver = _driver(scenario, env, store, files, observers, stop or StopRequest())
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -110,8 +113,20 @@ def resume(
 # ---------------------------------------------------------------------------------------------- parts
 
 
-def _threads(scenario: Scenario) -> AbstractContextManager[None]:
-    return single_threaded(torch_too=not isinstance(scenario.oracle, ComputedOracle))
+@contextmanager
+def _session(scenario: Scenario, folder: Path) -> Iterator[TensorBoardWriter]:
+    """One thread, and a writer of events that is closed whatever happens. A disk that is full or taken away ends the run in one line;
+    what was committed stays."""
+    torch_too = not isinstance(scenario.oracle, ComputedOracle)
+    try:
+        with single_threaded(torch_too=torch_too), closing(TensorBoardWriter(folder)) as tensorboard:
+            yield tensorboard
+    except BrokenPipeError:  # of whoever watches
+        raise
+    except OSError as error:
+        raise RunError(
+            f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
+        ) from error
 
 
 def _environment(scenario: Scenario) -> VectorEnv:
@@ -156,7 +171,7 @@ def _driver(
         matches=MatchPlayer(worker, bank, policy, seed=scenario.seed),
         store=store,
         files=files,
-        observer=Observers(observer, TensorBoardWriter(files.run_dir)),
+        observer=observer,
         stop=stop,
         stopper=scenario.stop,
         history=History.of(spec.num_players),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from ludus.envs.registry import make_env
+from ludus.errors import RunError
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.execution.stoppers import STOPPERS
@@ -357,11 +360,11 @@ def test_an_error_in_the_middle_leaves_a_run_to_go_on_with(tmp_path: Path, monke
         nonlocal calls
         calls += 1
         if calls == 3:
-            raise OSError("no space left on device")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(self, training)
 
     monkeypatch.setattr(Driver, "checkpoint", failing)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RunError, match=r"stopped: No space left on device\. What was committed is kept"):
         go(tmp_path / "run", "generations=3")
     monkeypatch.undo()
     with Reader(tmp_path / "run") as reader:

@@ -11,7 +11,7 @@ import run_tools as tools
 from ludus.errors import RunError
 from ludus.runner import resume
 
-POINTS = 5
+POINTS = 4
 
 
 @pytest.fixture(scope="module")
