@@ -30,6 +30,7 @@ def check(scenario: PSRO, env: EnvSpec) -> None:
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
     _check_warm_start(scenario, env)
+    _check_seats(scenario, env)
 
 
 def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
@@ -95,3 +96,16 @@ def _check_warm_start(scenario: PSRO, env: EnvSpec) -> None:
                     f"warm_start: {rule.path!r} holds a policy of kind {found.kind!r} with {dict(found.config)}; the oracle trains "
                     f"{wanted.kind!r} with {dict(wanted.config)} for seats {seats}."
                 )
+
+
+def _check_seats(scenario: PSRO, env: EnvSpec) -> None:
+    """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
+    if isinstance(scenario.oracle, ComputedOracle) or scenario.oracle.collect().unit != "decisions":
+        return
+    population = scenario.population(env)
+    most = max(population.count(which) for which in population)
+    if scenario.env.num_envs < most:
+        raise ScenarioError(
+            f"env.num_envs={scenario.env.num_envs}, and {most} players of {env.id} share one population, each of whose policies learns "
+            f"to play every seat; give num_envs={most} or a multiple, or share=never."
+        )

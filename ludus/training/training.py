@@ -118,7 +118,7 @@ class Training:
         weights = parts.policies.get(self.task.policy, self._version)
         policies = [(learner, build_policy(self._learner.spec, weights)), *self._frozen]
         if not self._carry_on:
-            first = count.iterations % len(self.task.seats)  # whatever the number of environments, every seat has its turn
+            first = count.iterations % len(self.task.seats)  # every seat has its turn, even with one environment
             self._seats = self.task.seats[first:] + self.task.seats[:first]
             parts.bank.release()
         parts.bank.load(policies, extras=collect.extras)

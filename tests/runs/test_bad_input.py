@@ -51,6 +51,10 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ([*EXACT, "env.num_envs=0"], "env: num_envs: Input should be greater than or equal to 1 (given: 0)"),
         ([*EXACT, "evaluation.episodes=1"], "evaluation: episodes: Input should be greater than or equal to 2"),
         ([*EXACT, "checkpoints.keep=0"], "checkpoints: keep: Input should be greater than or equal to 1"),
+        (
+            [*PPO, "env=openspiel/matrix_rps", "env.num_envs=1", "oracle.batch_unit=decisions"],
+            "env.num_envs=1, and 2 players of openspiel/matrix_rps share one population",
+        ),
         ([*EXACT, "mode=gredy"], "mode: Input should be 'explore' or 'greedy' (given: 'gredy')"),
         ([*EXACT, "name=../elsewhere"], "name: String should match pattern"),
         ([*EXACT, "seed=-1"], "seed: Input should be greater than or equal to 0"),
