@@ -1,0 +1,145 @@
+"""Exact payoffs and exploitability of growing populations, against the tree's own answers and against pyspiel."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyspiel
+import pytest
+
+from ludus.envs.game_tree import GameTree, compile_tree
+from ludus.errors import ScenarioError
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import gru_spec, tabular_spec
+from ludus.types import Factor, Mixture, PolicyRef, PolicySpec, Solution
+
+KUHN_3 = "kuhn_poker(players=3)"
+
+
+def member(tree: GameTree, players: tuple[int, ...], seed: int) -> Policy:
+    """A random table for the seats of `players`."""
+    rng = np.random.default_rng(seed)
+    tables = [
+        tree.uniform(p) * rng.exponential(size=tree.uniform(p).shape) for p in range(min(players), max(players) + 1)
+    ]
+    probs = np.concatenate([table / table.sum(axis=1, keepdims=True) for table in tables])
+    return build_policy(tabular_spec(tree.enumeration, players), {"probs": probs})
+
+
+def filled(tree: GameTree, sizes: tuple[int, ...]) -> tuple[ExactEvaluator, list[list[PolicyRef]]]:
+    """A population per player, with so many members, added in turn as generations do."""
+    exact = ExactEvaluator(tree, tuple(range(len(sizes))))
+    refs: list[list[PolicyRef]] = [[] for _ in sizes]
+    for k in range(max(sizes)):
+        for p, size in enumerate(sizes):
+            if k < size:
+                refs[p].append(PolicyRef(p, f"{p}-{k}"))
+                exact.add(refs[p][-1], member(tree, (p,), 10 * p + k))
+        exact.payoffs()
+    return exact, refs
+
+
+@pytest.mark.parametrize(("game", "sizes"), [("kuhn_poker", (3, 2)), (KUHN_3, (2, 3, 2)), ("matrix_bos", (1, 4))])
+def test_a_table_that_grew_is_the_table_of_all_profiles(game: str, sizes: tuple[int, ...]) -> None:
+    tree = compile_tree(game)
+    exact, _ = filled(tree, sizes)
+    table = exact.payoffs()
+    assert table.shape == (len(sizes), *sizes)
+    for profile in itertools.product(*map(range, sizes)):
+        wanted = tree.values([exact.plans(p)[k] for p, k in enumerate(profile)])
+        np.testing.assert_allclose(table[(slice(None), *profile)], wanted, rtol=0, atol=1e-12)
+
+
+def test_exploitability_of_a_mixture_is_pyspiels() -> None:
+    """Mixed at the root: the merged behaviour policy has the same NashConv and returns in OpenSpiel."""
+    tree = compile_tree("kuhn_poker")
+    exact, _ = filled(tree, (3, 3))
+    solution = Solution((np.array([0.2, 0.0, 0.8]), np.array([0.5, 0.5])), 0.0)  # the newest is not weighted yet
+    found = exact.exploitability(solution)
+    behaviour = [tree.behaviour(p, plan) for p, plan in enumerate(exact.mixed(solution))]
+    rows = dict(zip(tree.enumeration.key, np.concatenate(behaviour), strict=True))
+    tabular = pyspiel.TabularPolicy({key: [(a, float(p)) for a, p in enumerate(row)] for key, row in rows.items()})
+    game = pyspiel.load_game("kuhn_poker")
+    assert found.nash_conv == pytest.approx(pyspiel.nash_conv(game, tabular), abs=1e-9)
+    returns = pyspiel.expected_returns(game.new_initial_state(), tabular, -1, True)
+    np.testing.assert_allclose(found.value, returns, rtol=0, atol=1e-9)
+
+
+def test_a_product_as_a_joint_distribution_is_the_product() -> None:
+    tree = compile_tree(KUHN_3)
+    exact, _ = filled(tree, (2, 3, 2))
+    marginals = (np.array([0.3, 0.7]), np.array([0.1, 0.4, 0.5]), np.array([0.6, 0.4]))
+    joint = np.einsum("i,j,k->ijk", *marginals)
+    one, other = exact.exploitability(Solution(marginals, 0.0)), exact.exploitability(Solution(None, 0.0, joint=joint))
+    np.testing.assert_allclose(one.value, other.value, atol=1e-12)
+    np.testing.assert_allclose(one.gain, other.gain, atol=1e-12)
+
+
+def test_a_correlated_solution_is_deviated_from_unseen() -> None:
+    """Battle of the sexes by a fair coin is worth (3 + 2) / 2 to each; deviating blindly earns 3/2 or 1, so nobody gains."""
+    tree = compile_tree("matrix_bos")
+    exact = ExactEvaluator(tree, (0, 1))
+    for p in (0, 1):
+        for action in (0, 1):
+            spec = tabular_spec(tree.enumeration, (p,))
+            exact.add(PolicyRef(p, f"{p}-{action}"), build_policy(spec, {"probs": np.eye(2)[[action]]}))
+    found = exact.exploitability(Solution(None, 0.0, joint=np.array([[0.5, 0.0], [0.0, 0.5]])))
+    np.testing.assert_allclose(found.value, [2.5, 2.5])
+    np.testing.assert_allclose(found.gain, [1.5 - 2.5, 1.5 - 2.5])
+
+
+def test_value_against_products_and_correlated_draws() -> None:
+    tree = compile_tree(KUHN_3)
+    exact, refs = filled(tree, (2, 2, 2))
+    product = Mixture.product({p: (refs[p], (0.25, 0.75)) for p in range(3)})
+    table = exact.payoffs()
+    probs = np.array([0.25, 0.75])
+    for seat in range(3):
+        for k, ref in enumerate(refs[seat]):
+            wanted = np.einsum("ij,i,j->", np.take(table[seat], k, axis=seat), probs, probs)
+            assert exact.value_against(ref, seat, product) == pytest.approx(wanted, abs=1e-12)
+    # players 1 and 2 draw together: (first, second) or (second, first)
+    pair = Factor((1, 2), ((refs[1][0], refs[2][1]), (refs[1][1], refs[2][0])), (0.4, 0.6))
+    wanted = 0.4 * table[0, 0, 0, 1] + 0.6 * table[0, 0, 1, 0]
+    alone = Factor((0,), ((refs[0][1],),), (1.0,))  # of the seat itself: not asked
+    assert exact.value_against(refs[0][0], 0, Mixture((alone, pair))) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_players_who_share_a_population_have_a_plan_per_seat() -> None:
+    tree = compile_tree("matrix_rps")
+    exact = ExactEvaluator(tree, (0, 0))
+    exact.add(PolicyRef(0, "0-0"), build_policy(PolicySpec("random", {"actions": 3}), {}))
+    rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # rock in seat 0, paper in seat 1
+    exact.add(PolicyRef(0, "0-1"), build_policy(tabular_spec(tree.enumeration, (0, 1)), {"probs": rows}))
+    np.testing.assert_allclose(exact.payoffs()[0], [[0, 0], [0, -1]], atol=1e-12)
+
+
+def test_a_restored_part_is_kept_to_the_bit() -> None:
+    tree = compile_tree("leduc_poker")
+    exact, refs = filled(tree, (3, 3))
+    whole = exact.payoffs().copy()
+    marked = whole.copy()
+    marked[:, 0, 0] += 1e-13  # rounding of another batch
+    again = ExactEvaluator(tree, (0, 1))
+    for p in (0, 1):
+        for k in range(3):
+            again.add(refs[p][k], member(tree, (p,), 10 * p + k))
+    again.restore((2, 2), marked)
+    assert again.known == (2, 2)
+    table = again.payoffs()
+    assert again.known == (3, 3)
+    np.testing.assert_array_equal(table[:, :2, :2], marked[:, :2, :2])
+    np.testing.assert_allclose(table[:, 2], whole[:, 2], rtol=0, atol=1e-12)
+
+
+def test_a_policy_with_memory_has_no_plan() -> None:
+    from ludus.policies.recurrent import initial_weights
+
+    tree = compile_tree("kuhn_poker")
+    spec = gru_spec(inputs=tree.enumeration.observation.shape[1], actions=2, hidden=3)
+    policy = build_policy(spec, initial_weights(spec, np.random.default_rng(0)))
+    with pytest.raises(ScenarioError, match=r"gru does not. Set evaluation.payoffs=simulate"):
+        ExactEvaluator(tree, (0, 1)).add(PolicyRef(0, "0-0"), policy)

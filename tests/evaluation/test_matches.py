@@ -1,0 +1,155 @@
+"""Payoffs by play: common luck between profiles, episodes of their own for final figures, counts of wins; `evaluate_run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ludus
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, RunError
+from ludus.evaluation.evaluate import HeadToHead, evaluate_run
+from ludus.evaluation.matches import MatchPlayer, outcomes, won
+from ludus.observe.reader import Reader
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import tabular_spec
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.worker import RolloutWorker
+from ludus.types import Factor, Mixture, PolicyRef
+
+
+@pytest.fixture
+def player() -> MatchPlayer:
+    """Kuhn poker, in which "pass" always passes and "bet" always bets, in either seat."""
+    env = make_env("openspiel/kuhn_poker", num_envs=16)
+    assert env.spec.enumeration is not None
+    spec = tabular_spec(env.spec.enumeration, (0, 1))
+
+    def policy(ref: PolicyRef) -> Policy:
+        return build_policy(spec, {"probs": np.tile(np.eye(2)[["pass", "bet"].index(ref.policy)], (12, 1))})
+
+    bank = LocalBank(env.spec, env.num_envs)
+    return MatchPlayer(RolloutWorker(env, bank), bank, policy, seed=3)
+
+
+def refs(*names: str) -> tuple[PolicyRef, ...]:
+    return tuple(PolicyRef(p, name) for p, name in enumerate(names))
+
+
+def test_a_match_by_hand(player: MatchPlayer) -> None:
+    """Passing twice shows the cards for one; a bet against a passing player wins the ante of one; bet and call shows for two."""
+    both = player.play((0, 0), refs("pass", "pass"), 600)
+    assert both.mean[1] == -both.mean[0]
+    won_, drawn, lost = both.wins[0]
+    assert (won_ + lost, drawn) == (600, 0)
+    assert both.wins[1] == (lost, drawn, won_)
+    assert both.mean[0] == pytest.approx((won_ - lost) / 600)
+    assert both.m2[0] == pytest.approx(600 * (1 - both.mean[0] ** 2))  # returns are 1 and -1
+    bluff = player.play((1, 0), refs("bet", "pass"), 100)
+    assert (bluff.mean.tolist(), bluff.m2.tolist(), bluff.wins[0]) == ([1.0, -1.0], [0.0, 0.0], (100, 0, 0))
+    called = player.play((1, 1), refs("bet", "bet"), 600)
+    assert called.m2[0] == pytest.approx(600 * (4 - called.mean[0] ** 2))
+    assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
+
+
+def test_profiles_share_their_luck_and_blocks_do_not(player: MatchPlayer) -> None:
+    """The cards of episode k are the same in every profile, so called bets are twice what checks are, episode by episode."""
+    small, large = (player.returns(alone(*names), 200) for names in (("pass", "pass"), ("bet", "bet")))
+    np.testing.assert_array_equal(2 * small, large)
+    again, other = player.returns(alone("pass", "pass"), 200), player.returns(alone("pass", "pass"), 200, block=1)
+    np.testing.assert_array_equal(again, small)
+    assert not np.array_equal(other, small)
+    assert abs(np.corrcoef(small[:, 0], other[:, 0])[0, 1]) < 0.3
+
+
+def alone(*names: str) -> Mixture:
+    return Mixture((Factor((0, 1), (refs(*names),), (1.0,)),))
+
+
+def test_outcomes_by_hand() -> None:
+    returns = np.array([[1.0, -1.0, 0.0], [0.5, 0.5, -1.0], [0.0, 0.0, 0.0], [-2.0, 1.0, 1.0]])
+    assert outcomes(returns) == ((1, 2, 1), (0, 3, 1), (0, 2, 2))
+    assert won(returns, np.array([0, 0, 1, 1], np.int8)) == 0.25
+    assert won(returns[:, :1], np.zeros(4, np.int8)) == 0.5  # alone: above 0
+
+
+# ---------------------------------------------------------------------------------------------- evaluate_run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four generations of exact responses on Kuhn, with payoffs that were played."""
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    scenario = ludus.PSRO(
+        env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16),
+        oracle="exact",
+        generations=4,
+        evaluation=ludus.Evaluation(payoffs="simulate", episodes=300),
+    )
+    ludus.run(scenario, run_dir=run_dir, report=False)
+    return run_dir
+
+
+def by_names(run_dir: Path, *names: str, episodes: int = 300) -> dict[tuple[str, ...], HeadToHead]:
+    return {match.policies: match for match in evaluate_run(run_dir, episodes=episodes, policies=names).matches}
+
+
+def test_meta_and_the_newest_by_default(finished: Path) -> None:
+    report = evaluate_run(finished, episodes=200)
+    assert [match.policies for match in report.matches] == [
+        ("meta", "meta"),
+        ("meta", "1-4"),
+        ("0-4", "meta"),
+        ("0-4", "1-4"),
+    ]
+    assert (report.run_dir, report.env, report.generation) == (finished, "openspiel/kuhn_poker", 4)
+    with Reader(finished) as reader:
+        last = reader.generations()[-1]
+    assert report.exploitability is not None
+    assert report.exploitability.nash_conv == pytest.approx(last.nash_conv, abs=1e-12)
+    np.testing.assert_allclose(report.matches[0].exact, report.exploitability.value, atol=1e-12)
+
+
+def test_any_policies_by_name(finished: Path) -> None:
+    found = by_names(finished, "0-1", "0-2", "1-3")
+    assert list(found) == [("0-1", "1-3"), ("0-2", "1-3")]
+    only = by_names(finished, "meta")
+    assert list(only) == [("meta", "meta")]
+    with pytest.raises(ConfigError, match=r"no policy '0-7'; did you mean '0-"):
+        evaluate_run(finished, policies=["0-7"])
+    with pytest.raises(ConfigError, match="an interval needs at least 2"):
+        evaluate_run(finished, episodes=1)
+
+
+def test_intervals_hold_as_often_as_they_say(finished: Path) -> None:
+    """95% intervals around means of 20 disjoint profiles; binomially, fewer than 14 holding has a probability of 3e-4."""
+    names = [f"{p}-{k}" for p in (0, 1) for k in range(5)]
+    found = list(by_names(finished, *names, episodes=400).values())
+    spread = [m for m in found if m.half_width[0] > 0]
+    held = sum(abs(m.mean[0] - m.exact[0]) <= m.half_width[0] for m in spread if m.exact is not None)
+    assert held >= stats.binom.ppf(1e-4, len(spread), 0.95)
+    for m in found:
+        assert m.mean.sum() == pytest.approx(0, abs=1e-12)
+        assert sum(m.wins[0]) == m.episodes == 400
+
+
+def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> None:
+    """The same policies, as many episodes, the same seed: and yet other games."""
+    with Reader(finished) as reader:
+        steered = {tuple(seat.policy for seat in stored.match.seats): stored.match for stored in reader.matches()}
+    found = by_names(finished, *(f"{p}-{k}" for p in (0, 1) for k in range(5)))
+    assert found.keys() == steered.keys()
+    varied = [name for name, match in steered.items() if match.m2[0] > 0]
+    assert len(varied) > 5
+    assert all(found[name].mean[0] != steered[name].mean[0] for name in varied[:3])
+    same = sum(found[name].mean[0] == steered[name].mean[0] for name in varied)
+    assert same < len(varied) / 2
+
+
+def test_a_run_without_generations_cannot_be_evaluated(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run"):
+        evaluate_run(tmp_path)

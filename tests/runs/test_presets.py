@@ -1,0 +1,67 @@
+"""Every shipped preset runs: with fewer and shorter generations here, and to the end where the README says how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ludus.result import Result
+from ludus.runner import run
+from ludus.scenario import list_presets, load_scenario
+
+SHORT = {
+    "goofspiel": (),
+    "kuhn": (),
+    "kuhn-3p": ("meta_solver.iterations=2000",),
+    "leduc": ("response.episodes=1500",),
+    "leduc-dqn": ("response.episodes=1500",),
+    "leduc-exact": (),
+    "liars-dice": (),
+    "tic-tac-toe": (),
+}
+PLAYERS = {"kuhn-3p": 3}
+LEARNED = {"leduc", "leduc-dqn"}
+SLOW = {"leduc", "leduc-dqn", "liars-dice", "tic-tac-toe"}
+
+
+def train(name: str, folder: Path, *changes: str) -> Result:
+    return run(load_scenario(name, list(changes)), run_dir=folder, report=False)
+
+
+def test_none_is_forgotten() -> None:
+    assert SHORT.keys() == list_presets().keys()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SHORT])
+def test_three_generations(name: str, tmp_path: Path) -> None:
+    result = train(name, tmp_path, "generations=3", *SHORT[name])
+    assert result.stopped_by == "the schedule is complete"
+    assert result.scenario.name == name
+    assert len(result.nash_conv) == 4
+    for before, after in zip(result.generations, result.generations[1:], strict=False):
+        gains = np.subtract(after.responses, before.values)
+        assert (gains <= np.array(before.gains) + 1e-9).all()  # no response beats the best one
+        if name not in LEARNED:
+            np.testing.assert_allclose(gains, before.gains, atol=1e-9)
+    players = PLAYERS.get(name, 2)
+    assert result.payoffs.mean.shape == (players, *[4] * players)
+    assert result.payoffs.exact.all()
+    assert [len(members) for members in result.populations] == [4] * players
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "generations"),
+    [
+        ("kuhn", 1e-6, 40),
+        ("goofspiel", 1e-6, 40),
+        pytest.param("leduc-exact", 0.01, 400, marks=pytest.mark.slow),
+        pytest.param("tic-tac-toe", 1e-6, 60, marks=pytest.mark.slow),
+    ],
+)
+def test_to_the_end(name: str, most: float, generations: int, tmp_path: Path) -> None:
+    result = train(name, tmp_path)
+    assert result.nash_conv[-1] <= most
+    assert result.stopped_by.startswith("NashConv ")
+    assert len(result.nash_conv) <= generations
