@@ -74,7 +74,14 @@ class Driver:
     resumed: State | None = None  # of a training task that a checkpoint was taken in
     _started: float = field(default_factory=time.perf_counter)
     _covered: bool = False  # by a checkpoint: nothing happened since
+    _computed: ComputedOracle | None = None  # the oracle, if it needs no training
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
+
+    def __post_init__(self) -> None:
+        oracle = (
+            self.scenario.oracle
+        )  # asked once: checking a protocol at run time costs as much as a small best response
+        self._computed = oracle if isinstance(oracle, ComputedOracle) else None
 
     def run(self) -> str:
         """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
@@ -119,8 +126,7 @@ class Driver:
     def _do(self, task: Task) -> TaskResult:
         if isinstance(task, EvaluationTask):
             return self._evaluate(task)
-        oracle = self.scenario.oracle
-        return self._compute(task, oracle) if isinstance(oracle, ComputedOracle) else self._train(task)
+        return self._train(task) if self._computed is None else self._compute(task, self._computed)
 
     def _evaluate(self, task: EvaluationTask) -> Evaluated:
         if task.solution is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ludus.errors import PolicyError, RunError
 from ludus.observe.store import sha256_of
 from ludus.policies.file import load_policy, save_policy
 from ludus.types import PolicyRef, PolicySpec, Weights
+
+_SYNCING = 8  # files flushed at once: file systems commit those together
 
 
 class PolicyFiles:
@@ -57,13 +60,13 @@ class PolicyFiles:
 
     def sync(self) -> None:
         """Make all files and folders written since the last call durable."""
+        if not self._unsynced:
+            return
         folders = {path.parent for path in self._unsynced}
-        for path in [*self._unsynced, *sorted(folders | {folder.parent for folder in folders}), self.run_dir]:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with ThreadPoolExecutor(_SYNCING) as pool:
+            list(pool.map(_sync, self._unsynced))
+        for folder in [*sorted(folders | {folder.parent for folder in folders}), self.run_dir]:
+            _sync(folder)
         self._unsynced.clear()
 
     def remove_unknown(self) -> None:
@@ -72,3 +75,11 @@ class PolicyFiles:
         for path in (self.run_dir / "policies").glob("*/*"):
             if path not in known:
                 path.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

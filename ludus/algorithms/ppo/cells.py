@@ -200,9 +200,10 @@ def _clipped_value(out, state, target, old, clip, scale, gradient):  # type: ign
     rows, loss, column = float(len(state)), 0.0, out.shape[1] - 1
     gradient[:, column] = 0
     for k in range(len(state)):
-        v, g = float(out[state[k], column]), float(target[k])
-        moved = v - float(old[k])
-        near = v if abs(moved) <= clip else float(old[k]) + (clip if moved > 0.0 else -clip)
+        # in double precision (compiled, float() of a float32 is a float32): equal losses must compare as equal
+        v, g, before = np.float64(out[state[k], column]), np.float64(target[k]), np.float64(old[k])
+        moved = v - before
+        near = v if abs(moved) <= clip else before + (clip if moved > 0.0 else -clip)
         free, held = 0.5 * (v - g) ** 2, 0.5 * (near - g) ** 2
         loss += max(free, held)
         if free >= held:
