@@ -142,6 +142,19 @@ def test_cells_have_the_loss_and_gradient_of_the_rows(p, clip_value):
     assert gradient == pytest.approx(expected_gradient, abs=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_value_clipping_changes_nothing_while_values_stay_near(dtype):
+    rng = np.random.default_rng(0)
+    out = rng.standard_normal((300, 4)).astype(dtype)
+    target, state = rng.standard_normal(300).astype(dtype), np.arange(300, dtype=np.int32)
+    old = out[:, -1] + rng.uniform(-0.1, 0.1, 300).astype(dtype)
+    gradient = np.zeros_like(out)
+    loss = clipped_value_terms(out, state, target, old, clip=0.2, scale=1.0, gradient=gradient)
+    error = out[:, -1].astype(np.float64) - target
+    assert loss == pytest.approx(0.5 * np.mean(error**2), rel=1e-6)
+    np.testing.assert_allclose(gradient[:, -1], error / 300, rtol=1e-4)
+
+
 def test_cells_are_as_few_as_there_are_states_and_actions():
     state, action = np.array([0, 0, 1, 0], np.int32), np.array([1, 1, 0, 0], np.int32)
     advantage, target = np.array([2.0, -1.0, 3.0, 0.5]), np.array([1.0, 2.0, 3.0, 4.0])
