@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from ludus.algorithms.base import Algorithm
+from ludus.algorithms.dqn import DQN
+from ludus.algorithms.ppo import PPO
+from ludus.algorithms.spaces import discrete
 from ludus.algorithms.tabular_q import TabularQ
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
@@ -31,14 +34,18 @@ class SpyWorker(RolloutWorker):
 
 
 def training_of(
-    algorithm: Algorithm, *, env: str = "openspiel/kuhn_poker", num_envs: int = 6, seats: tuple[int, ...] = (0,), **stop
+    algorithm: Algorithm,
+    *,
+    env: str = "openspiel/kuhn_poker",
+    tree: str = "auto",
+    num_envs: int = 6,
+    seats: tuple[int, ...] = (0,),
+    **stop,
 ) -> tuple[Training, SpyWorker]:
-    vector = make_env(env, num_envs=num_envs)
+    vector = make_env(env, num_envs=num_envs, tree=tree)
     bank = LocalBank(vector.spec, num_envs)
     worker = SpyWorker(vector, bank)
-    enumeration = vector.spec.enumeration
-    assert enumeration is not None
-    uniform = build_policy(PolicySpec("random", {"actions": enumeration.mask.shape[1]}), {})
+    uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
     parts = Parts(worker, bank, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture)
@@ -113,3 +120,38 @@ def test_open_episodes_keep_their_seats() -> None:
             training.barrier()
     seats = [order.seats for order, _ in worker.seen]
     assert seats == [(0, 1)] * 5 + [(1, 0)] * (len(seats) - 5)
+
+
+SMALL = {"hidden": (16,)}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        PPO(batch=60, epochs=6, **SMALL),
+        PPO(batch=60, epochs=3, minibatches=3, value_network="separate", clip_value=0.2, target_kl=1.0, **SMALL),
+        PPO(batch=100, batch_unit="decisions", epochs=3, **SMALL),
+        DQN(rollout=60, min_size=60, batch=64, updates_per_decision=0.2, target_period=3, **SMALL),
+        DQN(rollout=60, rollout_unit="decisions", min_size=50, n_step=3, dueling=True, polyak=0.1, **SMALL),
+    ],
+    ids=["ppo", "ppo-minibatches", "ppo-fragments", "dqn", "dqn-n-step"],
+)
+@pytest.mark.parametrize("seat", [0, 1])
+def test_a_compiled_game_and_the_same_game_stepped_teach_the_same(algorithm: Algorithm, seat: int) -> None:
+    """Ids and compressed cells against tensors, masks and rows: the same episodes, and the same weights but for rounding."""
+    both = [
+        training_of(algorithm, env="openspiel/leduc_poker", tree=tree, num_envs=20, seats=(seat,), updates=1000)
+        for tree in ("on", "off")
+    ]
+    for _ in range(3):
+        for training, _ in both:
+            training.step()
+    (compiled, worker), (stepped, other) = both
+    assert compiled.progress.updates == stepped.progress.updates > 0
+    for (_, ours), (_, theirs) in zip(worker.seen, other.seen, strict=True):
+        assert ours.episodes.returns.tolist() == theirs.episodes.returns.tolist()
+        for name in ("start", "action", "reward", "t", "tail", "episode"):
+            assert getattr(ours.trajectories, name).tolist() == getattr(theirs.trajectories, name).tolist()
+    weights, same = compiled.result().weights, stepped.result().weights
+    for name in weights:
+        np.testing.assert_allclose(weights[name], same[name], atol=1e-4)
