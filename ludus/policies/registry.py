@@ -13,6 +13,7 @@ POLICIES = {
     "q_network": "ludus.policies.q_network:QPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "tabular": "ludus.policies.tabular:TabularPolicy",
+    "torch": "ludus.policies.torch_module:TorchPolicy",
 }
 
 

@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pages
 import pytest
 
@@ -21,7 +22,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_example_is_tested() -> None:
-    tested = {"quickstart", "own_environment", "own_meta_solver", "own_stopper", "own_algorithm"}
+    tested = {"quickstart", "own_environment", "own_meta_solver", "own_stopper", "own_algorithm", "a2c"}
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
 
 
@@ -42,8 +43,6 @@ def test_own_environment_learns(elsewhere: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_own_environment_refuses_too_many_stones() -> None:
-    import numpy as np
-
     from ludus import seeding
     from ludus.errors import EnvError
 
@@ -66,3 +65,23 @@ def test_own_environment_refuses_too_many_stones() -> None:
 def test_own_part(example: str, arguments: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(example).main(**arguments)
     assert capsys.readouterr().out.startswith(says)
+
+
+def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> None:
+    import ludus
+    from ludus.envs.game_tree import compile_tree
+    from ludus.testing.algorithm import check_algorithm
+
+    text = (pages.EXAMPLES / "a2c.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 30
+    a2c = importlib.import_module("a2c").A2C
+    check_algorithm(a2c(batch=20), compile_tree("kuhn_poker").spec)
+    oracle = {"kind": "a2c:A2C", "batch": 250, "hidden": 16, "learning_rate": 0.02}
+    scenario = ludus.PSRO(env="openspiel/kuhn_poker", oracle=oracle, generations=1, response={"episodes": 10_000})
+    result = ludus.run(scenario, report=False)
+    responses = result.generations[-1].responses
+    assert min(np.subtract(responses, (0.5, 5 / 12))) > -0.05, "nearly best responses to uniform play"
+    assert result.policy(0).spec.config["maker"] == "a2c:A2C"
+    again = ludus.evaluate_run(result.run_dir, episodes=100)  # rebuilt from the run directory
+    assert again.exploitability is not None
+    assert again.exploitability.nash_conv == result.nash_conv[-1]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from torch import nn
 
 from ludus.errors import PolicyError, UnknownName
 from ludus.policies.network import MLPPolicy, initial_weights
@@ -13,6 +14,7 @@ from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.specs import gru_spec, mlp_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
+from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
 from ludus.types import Enumeration, PolicySpec
 
@@ -32,6 +34,16 @@ def enumeration():
     )
 
 
+class Networks:
+    """Makes the modules of a `torch` policy."""
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+    def networks(self, inputs, actions):
+        return {"policy": nn.Sequential(nn.Linear(inputs, self.hidden), nn.Tanh(), nn.Linear(self.hidden, actions))}
+
+
 def make(kind, enumeration, seed=0, **options):
     rng = np.random.default_rng(seed)
     if kind == "tabular":
@@ -44,6 +56,9 @@ def make(kind, enumeration, seed=0, **options):
     if kind == "gru":
         spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
         return build_policy(spec, gru_initial(spec, rng))
+    if kind == "torch":
+        spec = torch_spec(maker="test_policies:Networks", options={"hidden": 8}, inputs=INPUTS, actions=ACTIONS)
+        return build_policy(spec, weights_of(make_networks(spec, seed=seed)))
     if kind == "q_network":
         spec = q_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8,), **options)
         return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
@@ -67,6 +82,7 @@ def scaled(weights):
         ("mlp", {"value": "shared"}),
         ("mlp", {"value": "separate", "activation": "relu"}),
         ("mlp", {"value": "none"}),
+        ("torch", {}),
     ],
 )
 def test_contract(kind, options, enumeration):

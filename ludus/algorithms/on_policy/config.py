@@ -1,0 +1,90 @@
+"""What an on-policy algorithm of one's own says: its networks and its loss. Everything else is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import discrete
+from ludus.config import Config
+from ludus.data.base import ItemUnit, TableSpec
+from ludus.types import EnvSpec, PolicySpec, Weights
+
+if TYPE_CHECKING:  # a scenario can be read without loading torch
+    from torch import Tensor, nn
+
+TABLE = "rollouts"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """n decisions as tensors: x float32[n, inputs], mask bool[n, A], action int64[n]; logp of the behaviour, advantage and target (of the
+    critic, in scaled rewards), float32[n]."""
+
+    x: Tensor
+    mask: Tensor
+    action: Tensor
+    logp: Tensor
+    advantage: Tensor
+    target: Tensor
+
+
+class OnPolicy(Config):
+    """Base of on-policy algorithms: derive, give `networks` and `loss`, and add fields as options.
+
+    One iteration collects `batch`, estimates advantages with the network "critic" (Schulman et al. 2016; gae_lambda 1 gives returns minus
+    values), and takes `epochs` steps of Adam on the loss of all rows. Fields of the derived class are part of its policies' spec: policies
+    that differ in them do not start from each other.
+    """
+
+    batch: int = Field(default=500, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "episodes"
+    epochs: int = Field(default=1, ge=1)
+    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+    learning_rate: Scheduled = Schedule(start=1e-2)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=1.0, ge=0, le=1)
+    max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
+    normalise_advantages: bool = True
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
+        """Modules by name: "policy" maps float32[n, inputs] to logits [n, actions], "critic" to values [n] or [n, 1]; others are yours."""
+        raise NotImplementedError
+
+    def loss(self, networks: Mapping[str, nn.Module], batch: Batch) -> Tensor:
+        """The scalar to be made small. `ludus.algorithms.losses` has the usual terms."""
+        raise NotImplementedError
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete."""
+        for player in range(env.num_players):
+            discrete(env, (player,), algorithm=type(self).__name__)
+
+    def collect(self) -> Collect:
+        return Collect(self.batch_unit, self.batch)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="queue", capacity=self.capacity),)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        from ludus.policies.torch_module import torch_spec
+
+        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
+        own: dict[str, Any] = {k: v for k, v in self.model_dump(mode="json").items() if k not in OnPolicy.model_fields}
+        cls = type(self)
+        return torch_spec(maker=f"{cls.__module__}:{cls.__qualname__}", options=own, inputs=inputs, actions=actions)
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.algorithms.on_policy.learner import OnPolicyLearner
+
+        return OnPolicyLearner(self, context, start)

@@ -1,0 +1,155 @@
+"""The learner of on-policy algorithms that are written as networks and a loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ludus import seeding
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.on_policy.config import TABLE, Batch, OnPolicy
+from ludus.algorithms.optimizer import Adam
+from ludus.algorithms.progress import Budget
+from ludus.algorithms.returns import gae, tail_values
+from ludus.algorithms.spaces import reward_scale
+from ludus.algorithms.states import StateTable
+from ludus.data.base import Columns, Sample
+from ludus.data.trajectories import Trajectories
+from ludus.errors import PolicyError, TrainingError
+from ludus.policies.mlp import as_rows
+from ludus.policies.torch_module import make_networks, networks_of, weights_of
+from ludus.types import Array, Metrics, State, Weights
+
+
+class OnPolicyLearner:
+    """Learns from decision rows whose advantages were computed when they arrived, with the critic of that time."""
+
+    def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None = None) -> None:
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        fresh = seeding.key(context.seed, "on-policy", "weights") % 2**63
+        self._networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=fresh)
+        if "critic" not in self._networks:
+            raise PolicyError(f"{self.spec.config['maker']}: networks() made no 'critic', which advantages need.")
+        self._parameters = list(self._networks.parameters())
+        self._adam = Adam(sum(p.numel() for p in self._parameters))
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
+        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._budget = Budget.of(config.collect(), context)
+        self._progress = 0.0  # of the budget, before the rows of the next update were collected
+        self._updates = self._waiting = 0
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
+        """Decision rows with advantage and critic's target."""
+        rows, config = trajectories, self.config
+        after = tail_values(rows.tail, self._values(rows.tail_observation))
+        reward = rows.reward.astype(np.float64) * self._scale
+        advantage, target = gae(
+            rows.start, reward, self._values(rows.observation), after, config.gamma, config.gae_lambda
+        )
+        columns = {
+            "observation": rows.observation,
+            "action": rows.action,
+            "logp": rows.logp,
+            "advantage": advantage.astype(np.float32),
+            "target": target.astype(np.float32),
+        }
+        if rows.mask is not None:
+            columns["mask"] = rows.mask
+        self._budget.add(rows)
+        self._waiting += rows.num_rows
+        return [(TABLE, columns)]
+
+    def _values(self, observation: Array) -> NDArray[np.float64]:
+        """The critic's values float64[n]; 0 for ids of -1, of which nothing is known."""
+        with torch.no_grad():
+            out = self._networks["critic"](self._x(observation)).reshape(-1).numpy().astype(np.float64)
+        return np.where(observation >= 0, out, 0.0) if self._states is not None else out
+
+    def _x(self, observation: Array) -> torch.Tensor:
+        if self._states is None:
+            return as_rows(observation, self._inputs)
+        return self._states.x[torch.from_numpy(np.maximum(observation - self._states.base, 0).astype(np.int64))]
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """All rows that wait, as one update."""
+        return [(TABLE, 0)] if self._waiting else []
+
+    def update(self, batch: Sample) -> Metrics:
+        """`epochs` steps on the loss. Raises TrainingError; the weights are then those from before the update."""
+        weights, adam = self._networks.state_dict(), self._adam.state_dict()
+        kept = {name: tensor.clone() for name, tensor in weights.items()}
+        rate = self.config.learning_rate.at(self._progress)
+        try:
+            loss, norm = self._learn(self._batch(batch.columns), rate)
+        except TrainingError:
+            self._networks.load_state_dict(kept)
+            self._adam.load_state_dict(adam)
+            raise
+        self._updates += 1
+        self._waiting = 0
+        self._progress = self._budget.progress
+        return {"rows": float(len(batch.index)), "loss": loss, "gradient_norm": norm, "learning_rate": rate}
+
+    def _batch(self, columns: Columns) -> Batch:
+        observation, action = columns["observation"], torch.from_numpy(columns["action"].astype(np.int64))
+        if self._states is not None:
+            mask = self._states.mask[observation - self._states.base]
+        else:
+            mask = columns.get("mask", np.ones((len(observation), self._actions), np.bool_))
+        advantage = columns["advantage"].astype(np.float64)
+        if self.config.normalise_advantages:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        others = (columns["logp"], advantage.astype(np.float32), columns["target"])
+        return Batch(self._x(observation), torch.from_numpy(mask), action, *map(torch.from_numpy, others))
+
+    def _learn(self, batch: Batch, rate: float) -> tuple[float, float]:
+        networks = cast(Mapping[str, nn.Module], self._networks)
+        value = norm = 0.0
+        for epoch in range(self.config.epochs):
+            self._networks.train()
+            loss = self.config.loss(networks, batch)
+            gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+            self._networks.eval()
+            value = float(loss.detach())
+            parts = [
+                p if g is None else g for p, g in zip(map(torch.zeros_like, self._parameters), gradients, strict=True)
+            ]
+            flat = nn.utils.parameters_to_vector(self._parameters).detach().numpy().copy()
+            gradient = nn.utils.parameters_to_vector(parts).numpy()
+            norm = self._adam.step(flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
+            if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(flat).all()):
+                raise TrainingError(
+                    f"{type(self.config).__name__} update {self._updates + 1}: the loss ({value}), its gradient or a weight became NaN or "
+                    f"infinite in epoch {epoch + 1}. The weights from before this update are kept; a smaller learning_rate may help."
+                )
+            nn.utils.vector_to_parameters(torch.from_numpy(flat), self._parameters)
+        return value, norm
+
+    def weights(self) -> Weights:
+        return weights_of(self._networks)
+
+    def state_dict(self) -> State:
+        return {
+            "weights": weights_of(self._networks),
+            "adam": self._adam.state_dict(),
+            "budget": self._budget.state_dict(),
+            "progress": self._progress,
+            "updates": self._updates,
+            "waiting": self._waiting,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._networks.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in state["weights"].items()})
+        self._adam.load_state_dict(state["adam"])
+        self._budget.load_state_dict(state["budget"])
+        self._progress = float(state["progress"])
+        self._updates, self._waiting = int(state["updates"]), int(state["waiting"])

@@ -1,0 +1,76 @@
+"""A policy around torch modules of anybody's own making."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ludus.errors import PolicyError
+from ludus.policies.categorical import CategoricalPolicy
+from ludus.policies.checks import entry, fitted, integer
+from ludus.policies.mlp import as_rows
+from ludus.policies.sampling import masked_softmax, one_hot_best
+from ludus.registry import load
+from ludus.types import Array, PolicySpec, Weights
+
+
+def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: int) -> PolicySpec:
+    """The spec of a `TorchPolicy`. maker: `module:Class`, whose `Class(**options).networks(inputs, actions)` makes the modules by name."""
+    return PolicySpec(
+        "torch", {"maker": maker, "options": dict(options), "inputs": int(inputs), "actions": int(actions)}
+    )
+
+
+def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
+    """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if none is "policy"."""
+    maker = load("maker of networks", str(entry(spec, "maker")), {})(**entry(spec, "options"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        networks = maker.networks(integer(spec, "inputs"), integer(spec, "actions"))
+    if "policy" not in networks:
+        raise PolicyError(f"{spec.config['maker']}: networks() made {sorted(networks)}; one must be called 'policy'.")
+    return nn.ModuleDict(networks).eval()
+
+
+def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:
+    """The modules of `spec` around copies of `weights`. Raises PolicyError if they do not fit."""
+    networks = make_networks(spec)
+    state = networks.state_dict()
+    arrays = fitted(spec, weights, {name: tuple(tensor.shape) for name, tensor in state.items()})
+    networks.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    return networks
+
+
+def weights_of(networks: nn.ModuleDict) -> dict[str, Array]:
+    """Copies of parameters and buffers, float32, by name."""
+    return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in networks.state_dict().items()}
+
+
+class TorchPolicy(CategoricalPolicy):
+    """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits [n, actions]; the
+    others (a critic, say) belong to the weights, and are not asked when it acts."""
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec = spec
+        self.actions, self._inputs = integer(spec, "actions"), integer(spec, "inputs")
+        self._networks = networks_of(spec, weights)
+
+    def probabilities(
+        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
+    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
+        with torch.no_grad():
+            logits = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
+        if logits.shape != (len(observation), self.actions):
+            raise PolicyError(
+                f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(observation)} rows; expected "
+                f"{(len(observation), self.actions)}."
+            )
+        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask), {}
+
+    def weights(self) -> Weights:
+        return weights_of(self._networks)

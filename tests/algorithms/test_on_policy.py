@@ -1,0 +1,157 @@
+"""Algorithms that are written as networks and a loss, by autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.losses import entropy, log_prob, policy_gradient, value_loss
+from ludus.algorithms.on_policy import OnPolicy
+from ludus.data.base import Sample
+from ludus.errors import ConfigError, PolicyError, TrainingError
+from ludus.policies.registry import build_policy
+from ludus.policies.torch_module import make_networks
+from ludus.testing.algorithm import check_algorithm
+from ludus.testing.policy import check_policy
+from ludus.testing.synthetic import synthetic_rollout
+
+
+class ActorCritic(OnPolicy):
+    hidden: int = 8
+    normaliser: bool = False
+
+    def networks(self, inputs, actions):
+        middle = [nn.BatchNorm1d(self.hidden)] if self.normaliser else []
+        return {
+            "policy": nn.Sequential(
+                nn.Linear(inputs, self.hidden), *middle, nn.Tanh(), nn.Linear(self.hidden, actions)
+            ),
+            "critic": nn.Linear(inputs, 1),
+        }
+
+    def loss(self, networks, batch):
+        logits, value = networks["policy"](batch.x), networks["critic"](batch.x)[:, 0]
+        actor = policy_gradient(log_prob(logits, batch.action, batch.mask), batch.advantage)
+        return (actor + value_loss(value, batch.target) - 0.01 * entropy(logits, batch.mask)).mean()
+
+
+class NoCritic(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"policy": nn.Linear(inputs, actions)}
+
+
+class NoPolicy(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"critic": nn.Linear(inputs, 1)}
+
+
+class WrongWidth(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"policy": nn.Linear(inputs, actions + 1), "critic": nn.Linear(inputs, 1)}
+
+
+class Explodes(ActorCritic):
+    def loss(self, networks, batch):
+        return super().loss(networks, batch) / 0.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"epochs": 3, "gae_lambda": 0.9},
+        {"normaliser": True},
+        {"batch_unit": "decisions", "normalise_advantages": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
+def test_contract(options, kind, request):
+    check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,))
+
+
+def test_policy_contract(enumerated):
+    algorithm = ActorCritic()
+    learner = algorithm.learner(LearnerContext(enumerated, (0,), 3))
+    check_policy(build_policy(learner.spec, learner.weights()), enumeration=enumerated.enumeration, player=0)
+
+
+def learner_and_batch(algorithm, env, *, seed=0):
+    learner = algorithm.learner(LearnerContext(env, (0,), seed))
+    policy = build_policy(learner.spec, learner.weights())
+    rollout = synthetic_rollout(env, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
+    ((_, columns),) = learner.items(rollout)
+    n = len(columns["action"])
+    return learner, Sample(columns, np.arange(n), np.ones(n))
+
+
+def test_one_step_is_adams_on_the_gradient_of_the_loss(tensors):
+    """With autograd and torch's own optimizer, from the same weights and rows."""
+    algorithm = ActorCritic(normalise_advantages=False, max_gradient_norm=0.0, learning_rate=0.05)
+    learner, sample = learner_and_batch(algorithm, tensors)
+    networks = make_networks(learner.spec)
+    networks.load_state_dict({k: torch.from_numpy(v) for k, v in learner.weights().items()})
+    c = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in sample.columns.items()}
+    logits, value = networks["policy"](c["observation"]), networks["critic"](c["observation"])[:, 0]
+    actor = policy_gradient(log_prob(logits, c["action"], c["mask"]), c["advantage"])
+    loss = (actor + value_loss(value, c["target"]) - 0.01 * entropy(logits, c["mask"])).mean()
+    adam = torch.optim.Adam(networks.parameters(), lr=0.05, eps=1e-5)
+    loss.backward()
+    adam.step()
+    metrics = learner.update(sample)
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    for name, tensor in networks.state_dict().items():
+        np.testing.assert_allclose(learner.weights()[name], tensor.numpy(), atol=2e-5)
+
+
+def test_fresh_weights_come_from_the_seed_and_leave_torchs_stream(enumerated):
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    first, again, other = (ActorCritic().learner(LearnerContext(enumerated, (0,), s)).weights() for s in (1, 1, 2))
+    assert torch.equal(torch.rand(3), expected)
+    assert all(np.array_equal(first[k], again[k]) for k in first)
+    assert any(not np.array_equal(first[k], other[k]) for k in first)
+
+
+def test_normaliser_statistics_travel_with_the_weights(tensors):
+    """Invariant 8, for buffers of torch modules."""
+    learner, sample = learner_and_batch(ActorCritic(normaliser=True), tensors)
+    before = learner.weights()["policy.1.running_mean"]
+    learner.update(sample)
+    after = learner.weights()["policy.1.running_mean"]
+    assert not np.array_equal(before, after)
+    np.testing.assert_array_equal(
+        build_policy(learner.spec, learner.weights()).weights()["policy.1.running_mean"], after
+    )
+
+
+def test_a_loss_that_is_no_number_keeps_the_weights(enumerated):
+    learner, sample = learner_and_batch(Explodes(), enumerated)
+    good = learner.weights()
+    with pytest.raises(TrainingError, match=r"Explodes update 1: the loss \((inf|-inf|nan)\).* in epoch 1"):
+        learner.update(sample)
+    assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
+
+
+def test_networks_that_are_wrong_are_refused(enumerated):
+    context = LearnerContext(enumerated, (0,), 0)
+    with pytest.raises(PolicyError, match="made no 'critic'"):
+        NoCritic().learner(context)
+    with pytest.raises(PolicyError, match=r"made \['critic'\]; one must be called 'policy'"):
+        NoPolicy().learner(context)
+    wrong = WrongWidth().learner(context)
+    with pytest.raises(PolicyError, match=r"answers shape \(8, 4\) for 8 rows; expected \(8, 3\)"):
+        build_policy(wrong.spec, wrong.weights()).tabulate(enumerated.enumeration, 0)
+    with pytest.raises(ConfigError, match="unknown key 'hiden'; did you mean 'hidden'"):
+        ActorCritic(hiden=3)
+
+
+def test_the_spec_holds_what_shapes_the_networks_and_no_learning_rate(enumerated):
+    one, other = (ActorCritic(learning_rate=rate).policy(enumerated, (0,)) for rate in (0.1, 0.2))
+    assert one == other
+    assert one.config["options"] == {"hidden": 8, "normaliser": False}
+    assert one.config["maker"] == "test_on_policy:ActorCritic"
