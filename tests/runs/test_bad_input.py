@@ -164,7 +164,6 @@ def test_a_policy_of_another_shape_is_no_warm_start(folder: Path, capfd: pytest.
     assert "is not a policy that can be loaded" in refused(capfd, folder, *line)
 
 
-@pytest.mark.slow
 def test_the_default_node_limit_refuses_connect_four(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     err = refused(capfd, folder, *EXACT, "env=openspiel/connect_four")
     assert "the exact oracle needs a game that is compiled to a tree, and openspiel/connect_four is not" in err
