@@ -12,7 +12,7 @@ from pydantic import Field
 
 import ludus
 from ludus.config import Config
-from ludus.execution.progress import Progress
+from ludus.stopping.progress import Progress
 
 
 class Reduced(Config):

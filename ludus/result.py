@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.execution.policy_files import PolicyFiles
 from ludus.observe.base import GenerationRecord, RunSummary
+from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy

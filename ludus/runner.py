@@ -28,10 +28,10 @@ from ludus.execution import checkpoint
 from ludus.execution.driver import Driver
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
-from ludus.execution.policy_files import PolicyFiles
 from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
 from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.policies.base import Policy

@@ -12,11 +12,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, from_yaml, override, to_yaml
 from ludus.errors import ConfigError, UnknownName
-from ludus.execution.stoppers import dump_stopper, parse_stopper
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
 from ludus.schedulers.warm_start import WarmStart
+from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
 
 

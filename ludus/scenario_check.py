@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ludus.algorithms.base import Algorithm, ComputedOracle
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.errors import ConfigError, ScenarioError
-from ludus.execution.reach import COUNTERS, RESPONSE, RUN, out_of_reach
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
+from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
 from ludus.types import EnvSpec
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import from_yaml, override, to_yaml
 from ludus.errors import ConfigError
-from ludus.execution.stoppers import STOPPERS
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.scenario import PSRO, list_presets, load_scenario, parse_scenario
+from ludus.stopping.stoppers import STOPPERS
 
 # ---------------------------------------------------------------------------------------------- scenarios as a user writes them
 

@@ -16,7 +16,7 @@ from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, RunError, nearest
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
-from ludus.execution.policy_files import PolicyFiles
+from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy

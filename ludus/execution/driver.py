@@ -22,16 +22,16 @@ from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import checkpoint
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
-from ludus.execution.policy_files import PolicyFiles
-from ludus.execution.progress import Progress
-from ludus.execution.stoppers import Stopper
 from ludus.meta_solvers.games import values_against
 from ludus.observe.base import GenerationRecord, Observer
+from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.scenario import Scenario
 from ludus.schedulers.base import Scheduler
+from ludus.stopping.progress import Progress
+from ludus.stopping.stoppers import Stopper
 from ludus.training.training import Parts, Training
 from ludus.types import (
     Evaluated,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from ludus.execution.progress import Progress
+from ludus.stopping.progress import Progress
 from ludus.types import State
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ludus.errors import LudusError, RunError, ScenarioError
 from ludus.execution import checkpoint
-from ludus.execution.policy_files import PolicyFiles
 from ludus.observe.base import RunInfo, RunSummary
 from ludus.observe.lock import RunLock, is_running
+from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.observe.store import Store
 from ludus.scenario import Scenario, parse_scenario

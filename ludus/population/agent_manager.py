@@ -5,17 +5,16 @@ It lives in the driver, and is the only place that knows all of these. It tells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError, nearest
-from ludus.population.base import Lineage, PolicyRecord, Recorder, WeightsStore
+from ludus.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
 from ludus.population.packing import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
 from ludus.population.ratings import elo, win_counts
-from ludus.schedulers.base import View
 from ludus.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 from ludus.weights import read_only, same_weights
 
@@ -131,9 +130,9 @@ class AgentManager:
         if len(profiles) and self._recorder is not None:
             self._recorder.payoffs_recorded(profiles, mean)
 
-    def view(self, counters: Mapping[str, int] | None = None) -> View:
+    def view(self) -> View:
         """What schedulers see now; later changes do not show in it."""
-        return View(self.populations, self.table.view(), dict(counters or {}))
+        return View(self.populations, self.table.view())
 
     def elo(self) -> tuple[dict[str, float], ...]:
         """Per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were

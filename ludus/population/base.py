@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import EnvError
+from ludus.population.payoffs import Payoffs
 from ludus.types import EnvSpec, Match, PolicyRef, PolicySpec, Weights
 
 
@@ -34,6 +35,14 @@ class PolicyRecord:
     index: int
     spec: PolicySpec
     lineage: Lineage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What a scheduler sees: the policies of each population, oldest first, and the payoffs with their holes."""
+
+    populations: tuple[tuple[PolicyRef, ...], ...]
+    payoffs: Payoffs
 
 
 def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:

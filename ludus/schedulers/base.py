@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ludus.population.payoffs import Payoffs
-from ludus.types import PolicyRef, State, Task, TaskResult
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """What a scheduler sees: the policies of each population, and the payoffs with their holes."""
-
-    populations: tuple[tuple[PolicyRef, ...], ...]
-    payoffs: Payoffs
-    counters: Mapping[str, int] = field(default_factory=dict)
+from ludus.population.base import View
+from ludus.types import State, Task, TaskResult
 
 
 @runtime_checkable

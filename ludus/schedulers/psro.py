@@ -14,7 +14,7 @@ import numpy as np
 from ludus import seeding
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.meta_solvers.games import values_against
-from ludus.schedulers.base import View
+from ludus.population.base import View
 from ludus.schedulers.pack import pack_solution, pack_task, unpack_solution, unpack_task
 from ludus.schedulers.warm_start import WarmStart, choose
 from ludus.types import EvaluationTask, Factor, Mixture, PolicyRef, State, Task, TaskResult, Trained, TrainingTask

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from ludus.config import Config
-from ludus.schedulers.base import View
+from ludus.population.base import View
 from ludus.types import PolicyRef
 
 

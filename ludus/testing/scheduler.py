@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus import seeding
+from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.base import Scheduler, View
+from ludus.schedulers.base import Scheduler
 from ludus.types import (
     Evaluated,
     EvaluationTask,

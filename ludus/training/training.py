@@ -20,13 +20,13 @@ from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.errors import Deadlock, ScenarioError, TrainingError
 from ludus.evaluation.matches import won
-from ludus.execution.progress import Progress
-from ludus.execution.stoppers import Stopper
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
 from ludus.rollout.draws import mixture_refs
 from ludus.rollout.worker import RolloutWorker
+from ludus.stopping.progress import Progress
+from ludus.stopping.stoppers import Stopper
 from ludus.types import Metrics, Mixture, PolicyRef, State, Trained, TrainingTask, Weights
 
 LoadPolicy = Callable[[PolicyRef], Policy]

@@ -16,12 +16,12 @@ from ludus import errors
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.cli.main import COMMANDS
 from ludus.data.table import TABLES
-from ludus.execution.stoppers import STOPPERS
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
 from ludus.scenario import list_presets, load_scenario
 from ludus.schedulers.registry import SCHEDULERS
+from ludus.stopping.stoppers import STOPPERS
 
 OWN = "module:Class"
 BLOCKS = [

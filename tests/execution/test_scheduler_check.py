@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ludus.schedulers.base import View
+from ludus.population.base import View
 from ludus.testing.scheduler import check_scheduler
 from ludus.types import EvaluationTask, Mixture, PolicyRef, Trained, TrainingTask
 

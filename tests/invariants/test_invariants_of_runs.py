@@ -16,7 +16,6 @@ from ludus.envs.registry import make_env
 from ludus.errors import RunError
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.execution.stoppers import STOPPERS
 from ludus.observe.reader import Reader
 from ludus.policies.file import load_policy
 from ludus.rollout.base import Rollout, RolloutOrder
@@ -24,6 +23,7 @@ from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.runner import resume, run
 from ludus.scenario import PSRO, parse_scenario
+from ludus.stopping.stoppers import STOPPERS
 from ludus.types import Act, Due, PolicyRef, Solution
 
 SMALL = """

@@ -84,10 +84,9 @@ def test_every_fact_is_told_once_and_in_order():
 def test_populations_and_view():
     made = filled()
     assert made.populations == ((PolicyRef(0, "0-0"), PolicyRef(0, "0-1")), (PolicyRef(1, "1-0"),))
-    view = made.view({"episodes": 2})
+    view = made.view()
     assert view.populations == made.populations
     assert view.payoffs.mean[0].tolist() == [[1.5], [3.0]]
-    assert view.counters == {"episodes": 2}
     made.add(1, "1-1", SPEC, weights())
     assert view.payoffs.sizes == (2, 1)
     assert len(view.populations[1]) == 1

@@ -9,8 +9,8 @@ from ludus.config import Config
 from ludus.errors import ConfigError
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
+from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.base import View
 from ludus.schedulers.psro import PSROScheduler, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
 from ludus.testing.scheduler import check_scheduler

@@ -13,11 +13,11 @@ from ludus.algorithms.tabular_q import TabularQ
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.envs.registry import make_env
-from ludus.execution.stoppers import parse_stopper
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
+from ludus.stopping.stoppers import parse_stopper
 from ludus.training.training import Parts, Training
 from ludus.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 

@@ -15,23 +15,23 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
 from ludus.config import Config
 from ludus.errors import ConfigError, UnknownName
-from ludus.execution.progress import Progress
 from ludus.registry import load
+from ludus.stopping.progress import Progress
 
 STOPPERS: Mapping[str, str] = {
-    "all": "ludus.execution.stoppers:AllOf",
-    "any": "ludus.execution.stoppers:AnyOf",
-    "best_response_gain": "ludus.execution.stoppers:BestResponseGain",
-    "decisions": "ludus.execution.stoppers:Decisions",
-    "episodes": "ludus.execution.stoppers:Episodes",
-    "generations": "ludus.execution.stoppers:Generations",
-    "nash_conv": "ludus.execution.stoppers:NashConv",
-    "no_improvement": "ludus.execution.stoppers:NoImprovement",
-    "samples": "ludus.execution.stoppers:Samples",
-    "seconds": "ludus.execution.stoppers:Seconds",
-    "steps": "ludus.execution.stoppers:Steps",
-    "updates": "ludus.execution.stoppers:Updates",
-    "win_rate": "ludus.execution.stoppers:WinRate",
+    "all": "ludus.stopping.stoppers:AllOf",
+    "any": "ludus.stopping.stoppers:AnyOf",
+    "best_response_gain": "ludus.stopping.stoppers:BestResponseGain",
+    "decisions": "ludus.stopping.stoppers:Decisions",
+    "episodes": "ludus.stopping.stoppers:Episodes",
+    "generations": "ludus.stopping.stoppers:Generations",
+    "nash_conv": "ludus.stopping.stoppers:NashConv",
+    "no_improvement": "ludus.stopping.stoppers:NoImprovement",
+    "samples": "ludus.stopping.stoppers:Samples",
+    "seconds": "ludus.stopping.stoppers:Seconds",
+    "steps": "ludus.stopping.stoppers:Steps",
+    "updates": "ludus.stopping.stoppers:Updates",
+    "win_rate": "ludus.stopping.stoppers:WinRate",
 }
 
 
@@ -68,7 +68,7 @@ def parse_stopper(value: Any) -> Stopper:
     cls = load("stopper", str(name), STOPPERS)
     if not hasattr(cls, "setting"):
         raise ConfigError(
-            f"stopper {name!r}: {cls!r} lacks `setting`, the name of its main field; see ludus.execution.stoppers.Stopper."
+            f"stopper {name!r}: {cls!r} lacks `setting`, the name of its main field; see ludus.stopping.stoppers.Stopper."
         )
     options = setting if isinstance(setting, Mapping) else {cls.setting: setting}
     try:
@@ -79,7 +79,7 @@ def parse_stopper(value: Any) -> Stopper:
         raise ConfigError(f"stopper {name!r}: {error}") from None
     if not isinstance(stopper, Stopper):
         raise ConfigError(
-            f"stopper {name!r}: {cls!r} lacks reason, fraction or limit; see ludus.execution.stoppers.Stopper."
+            f"stopper {name!r}: {cls!r} lacks reason, fraction or limit; see ludus.stopping.stoppers.Stopper."
         )
     return stopper
 

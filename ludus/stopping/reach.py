@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ludus.execution import stoppers
-from ludus.execution.stoppers import Stopper
+from ludus.stopping import stoppers
+from ludus.stopping.stoppers import Stopper
 
 COUNTERS = frozenset({"env_steps", "decisions", "episodes", "samples", "updates"})
 RESPONSE = COUNTERS | {"seconds", "scores", "win_rates"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ludus.config import Config
 from ludus.errors import ConfigError, UnknownName
-from ludus.execution.progress import Progress
-from ludus.execution.stoppers import STOPPERS, AnyOf, NashConv, NoImprovement, Stopper, dump_stopper, parse_stopper
+from ludus.stopping.progress import Progress
+from ludus.stopping.stoppers import STOPPERS, AnyOf, NashConv, NoImprovement, Stopper, dump_stopper, parse_stopper
 
 START = Progress()
 NAN = float("nan")
