@@ -55,9 +55,11 @@ def _show(report: EvaluationReport) -> None:
 
 
 def _row(match: HeadToHead, *, exact: bool) -> list[str]:
-    row = [*match.policies, *(f"{m:+.4f} ± {h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
+    from ludus.observe.progress import signed
+
+    row = [*match.policies, *(f"{signed(m, 4)} ± {h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
     if exact:
-        row += ["-"] * len(match.policies) if match.exact is None else [f"{value:+.4f}" for value in match.exact]
+        row += ["-"] * len(match.policies) if match.exact is None else [signed(value, 4) for value in match.exact]
     row.append("/".join(str(count) for count in match.wins[0]) if match.wins else "-")
     return row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
@@ -47,21 +48,30 @@ class Rates:
         return (last.episodes - first.episodes) / (last.seconds - first.seconds)
 
     def seconds_left(self) -> float | None:
-        """Until the first limit, were the generations to go on at the session's mean pace; None if nothing limits the run."""
+        """Until the first limit, were the generations to go on at the session's mean pace; None if nothing limits the run, or the
+        limit is reached."""
         info, last, first = self._info, self._last, self._first
         if info is None or last is None or first is None:
             return None
         left = []
         if info.seconds is not None:
-            left.append(max(0.0, info.seconds - last.seconds))
+            left.append(info.seconds - last.seconds)
         if info.generations is not None and last.number > first.number:
             pace = (last.seconds - first.seconds) / (last.number - first.number)
-            left.append(max(0.0, pace * (info.generations - last.number)))
-        return min(left) if left else None
+            left.append(pace * (info.generations - last.number))
+        return min(left) if left and min(left) > 0 else None
+
+
+class _Nowhere(io.StringIO):
+    """Where lines go that nobody reads."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 class PlainProgress:
-    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes."""
+    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes. Nobody need listen: a
+    closed pipe or a full disk under the log ends the lines, not the run."""
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 1.0, clock: Clock = time.monotonic) -> None:
         self._stream = stream if stream is not None else sys.stderr
@@ -105,8 +115,11 @@ class PlainProgress:
         """Nothing to give back."""
 
     def _write(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._stream = _Nowhere()
 
 
 class RichProgress:
@@ -115,7 +128,8 @@ class RichProgress:
 
     ROWS = 8
     HEADER = ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time")
-    WIDTHS = (10, 10, 17, 10, 9, 11, 9)  # within 80 columns
+    WIDTHS = (10, 10, 17, 10, 9, 11, 9)  # at least; within 80 columns
+    SPARE = (3, 4, 5, 2, 6)  # columns that a narrow terminal goes without, the first one first
     BAR = 20
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
@@ -127,6 +141,7 @@ class RichProgress:
         self._done = 0
         self._live: Live | None = None
         self._limit: int | None = None
+        self._over = False
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._rates.started(info)
@@ -152,7 +167,7 @@ class RichProgress:
         self._done = record.number
 
     def run_finished(self, summary: RunSummary) -> None:
-        self._doing, self._note = f"stopped: {summary.stopped_by}", ""
+        self._doing, self._note, self._over = f"stopped: {summary.stopped_by}", "", True
         self.close()
 
     def message(self, text: str) -> None:
@@ -168,12 +183,11 @@ class RichProgress:
         picture = Text(no_wrap=True, overflow="ellipsis")
         records = self._records  # the drawing thread must see one state
         if records:
-            picture.append(self._row(self.HEADER), style="dim")
-            for record in records:
-                newest = record is records[-1]
-                picture.append(self._row(self._cells(record, newest=newest)), style="bold" if newest else "")
+            rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
+            for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width)):
+                picture.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
         self._draw_bar(picture)
-        left = self._rates.seconds_left()
+        left = None if self._over else self._rates.seconds_left()
         about = "" if left is None else f", about {duration(left)} left"
         picture.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
         return picture
@@ -183,9 +197,6 @@ class RichProgress:
             full = round(self.BAR * min(1.0, self._done / self._limit))
             picture.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
         picture.append(self._doing).append(self._note + "\n", style="dim")
-
-    def _row(self, cells: Sequence[str]) -> str:
-        return "".join(f"{cell:>{width}}" for cell, width in zip(cells, self.WIDTHS, strict=True)) + "\n"
 
     def _cells(self, record: GenerationRecord, *, newest: bool) -> Sequence[str]:
         speed = self._rates.episodes_per_second()
@@ -200,9 +211,20 @@ class RichProgress:
         )
 
 
+def lay_out(rows: Sequence[Sequence[str]], least: Sequence[int], spare: Sequence[int], *, width: int) -> list[str]:
+    """Right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that."""
+    widths = [max(low, *(2 + len(row[k]) for row in rows)) for k, low in enumerate(least)]
+    widths[0] = max(least[0], *(len(row[0]) for row in rows))  # nothing to keep a distance from
+    kept = list(range(len(widths)))
+    for column in spare:
+        if sum(widths[k] for k in kept) > width:
+            kept.remove(column)
+    return ["".join(f"{row[k]:>{widths[k]}}" for k in kept) for row in rows]
+
+
 def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
     """`RichProgress` if the stream (default: standard error) is a terminal, otherwise `PlainProgress`. `close` it in the end."""
-    target = stream if stream is not None else sys.stderr
+    target = stream or sys.stderr or _Nowhere()  # a process may be started without standard error
     return RichProgress(Console(file=target)) if target.isatty() else PlainProgress(target)
 
 
@@ -231,7 +253,12 @@ def number(value: float | None) -> str:
 
 
 def returns(values: tuple[float, ...]) -> str:
-    return " ".join("-" if math.isnan(value) else f"{value:+.3f}" for value in values) or "-"
+    return " ".join("-" if math.isnan(value) else signed(value, 3) for value in values) or "-"
+
+
+def signed(value: float, digits: int) -> str:
+    """With its sign, and zero with plus."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def compact(value: float) -> str:
@@ -243,10 +270,13 @@ def compact(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """4.2s, 1m05s, 2h03m."""
+    """4.2s, 1m05s, 2h03m, 3d04h, over 1000 days."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{rest:02d}s"
-    return f"{minutes // 60}h{minutes % 60:02d}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    return f"{hours // 24}d{hours % 24:02d}h" if hours < 24_000 else "over 1000 days"

@@ -10,7 +10,7 @@ import synthetic_run as synthetic
 from rich.console import Console
 
 from ludus.observe.base import GenerationRecord, Observer, Observers, RunSummary, Silent
-from ludus.observe.progress import PlainProgress, Rates, RichProgress, compact, duration, number, progress_for
+from ludus.observe.progress import PlainProgress, Rates, RichProgress, compact, duration, number, progress_for, signed
 from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.types import EvaluationTask, Mixture, TrainingTask
 
@@ -120,6 +120,68 @@ def test_eighty_columns_are_enough() -> None:
     assert lines[1].split() == ["119/10", "1.5000", "+0.250", "-", "1+2", "11.9k", "2h03m"]
 
 
+def _lines(width: int, entry: GenerationRecord) -> list[str]:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=width))
+    progress.run_started(INFO)
+    progress.generation_done(entry)
+    lines = progress._render().plain.splitlines()
+    progress.close()
+    return lines
+
+
+def test_a_narrow_terminal_keeps_what_matters() -> None:
+    header, row, *_ = _lines(50, record(4, seconds=7.0))
+    assert header.split() == ["generation", "NashConv", "best", "response", "time"]
+    assert row.split() == ["4/10", "1.5000", "+0.250", "-", "7.0s"]
+    assert len(header) == len(row) <= 50
+    assert _lines(20, record(4, seconds=7.0))[0].split() == ["generation", "NashConv"]
+
+
+def test_columns_stay_apart_with_three_players() -> None:
+    entry = GenerationRecord(4, 7.0, 100, 0.0426, marginals=((1.0,),) * 3, responses=(-0.02, 0.004, -13.067))
+    header, row, *_ = _lines(120, entry)
+    assert row.split() == ["4/10", "0.0426", "-0.020", "+0.004", "-13.067", "1+1+1", "100", "7.0s"]
+    assert row.index("-13.067") + len("-13.067") == header.index("best response") + len("best response")
+
+
+def test_nothing_is_left_when_it_is_over() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(synthetic.info(Path("r"), generations=2))
+    for k in (1, 2):
+        clock.now = 2.0 * k
+        progress.generation_done(record(k, seconds=2.0 * k))
+    assert "left" not in stream.getvalue()
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_run_goes_on_when_nobody_listens() -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (Broken(), closed):
+        progress = PlainProgress(stream)
+        progress.run_started(INFO)
+        progress.generation_done(record(1, seconds=2.0))
+        progress.run_finished(SUMMARY)
+
+
+def test_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    progress = progress_for()
+    progress.run_started(INFO)
+    assert isinstance(progress, PlainProgress)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "+0.000"), (-1e-9, "+0.000"), (-0.0005001, "-0.001"), (2.5, "+2.500")]
+)
+def test_signed(value: float, text: str) -> None:
+    assert signed(value, 3) == text
+
+
 def test_an_error_gives_the_terminal_back() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     progress = RichProgress(console)
@@ -140,7 +202,9 @@ def test_compact(value: float, text: str) -> None:
     assert compact(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(4.25, "4.2s"), (65.9, "1m05s"), (7384, "2h03m")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(4.25, "4.2s"), (65.9, "1m05s"), (7384, "2h03m"), (200_000, "2d07h"), (1e30, "over 1000 days")]
+)
 def test_duration(value: float, text: str) -> None:
     assert duration(value) == text
 
