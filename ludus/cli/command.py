@@ -30,9 +30,6 @@ class Command:
             raise ConfigError(f"ludus {self.name} has no option {given!r}{nearest(given, known)}")
         return options
 
-    def help(self) -> str:
-        return self._parser().format_help()
-
     def _parser(self) -> argparse.ArgumentParser:
         width = max(len(line) for line, _ in self.examples)
         lines = [f"  {line:<{width}}   {what}" for line, what in self.examples]

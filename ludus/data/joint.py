@@ -37,10 +37,6 @@ class Joint:
     tail_observation: Array
     extras: dict[str, Array] = field(default_factory=dict)
 
-    @property
-    def num_steps(self) -> int:
-        return len(self.t)
-
 
 def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
     """The joint view of `player`'s team, ordered by (episode, t).
@@ -53,27 +49,13 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         raise DataError(
             f"no segment of player {player} is in these trajectories (seats: {sorted(set(trajectories.seat.tolist()))})."
         )
+    _refuse_repeats(trajectories, segments)
     column = np.full(len(spec.agents), -1, np.int64)
     column[agents] = np.arange(len(agents))
     place = column[trajectories.agent[segments]]
-    _refuse_repeats(trajectories, segments)
-
-    lengths = np.diff(trajectories.start)[segments]
-    rows = np.repeat(trajectories.start[segments], lengths) + _within(lengths)
-    row_episode = np.repeat(trajectories.episode[segments], lengths)
-    row_place = np.repeat(place, lengths)
-    keys = np.stack([row_episode, trajectories.t[rows].astype(np.int64)])
-    steps, step_of = np.unique(keys, axis=1, return_inverse=True)
-    row = np.full((steps.shape[1], len(agents)), -1, np.int64)
-    row[step_of.reshape(-1), row_place] = rows
+    episode, t, row = _steps(trajectories, segments, place, len(agents))
+    episodes, tail, tail_observation = _tails(trajectories, segments, place, len(agents))
     present = row >= 0
-
-    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
-    tail = np.full((len(episodes), len(agents)), -1, np.int8)
-    tail[piece, place] = trajectories.tail[segments]
-    final = trajectories.tail_observation
-    tail_observation = np.zeros((len(episodes), len(agents), *final.shape[1:]), final.dtype)
-    tail_observation[piece, place] = final[segments]
 
     def spread(values: Array) -> Array:
         out = values[np.maximum(row, 0)]
@@ -81,9 +63,9 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         return out
 
     return Joint(
-        start=np.searchsorted(steps[0], np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
-        episode=steps[0],
-        t=steps[1].astype(np.int32),
+        start=np.searchsorted(episode, np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
+        episode=episode,
+        t=t,
         present=present,
         row=row,
         observation=spread(trajectories.observation),
@@ -95,6 +77,32 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         tail_observation=tail_observation,
         extras={name: spread(values) for name, values in trajectories.extras.items()},
     )
+
+
+def _steps(
+    trajectories: Trajectories, segments: NDArray[np.int64], place: NDArray[np.int64], agents: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """(episode int64[T], t int32[T], row int64[T, n]) of the timesteps at which an agent decided; place: each segment's agent."""
+    lengths = np.diff(trajectories.start)[segments]
+    rows = np.repeat(trajectories.start[segments], lengths) + _within(lengths)
+    keys = np.stack([np.repeat(trajectories.episode[segments], lengths), trajectories.t[rows].astype(np.int64)])
+    steps, step_of = np.unique(keys, axis=1, return_inverse=True)
+    row = np.full((steps.shape[1], agents), -1, np.int64)
+    row[step_of.reshape(-1), np.repeat(place, lengths)] = rows
+    return steps[0], steps[1].astype(np.int32), row
+
+
+def _tails(
+    trajectories: Trajectories, segments: NDArray[np.int64], place: NDArray[np.int64], agents: int
+) -> tuple[NDArray[np.int64], NDArray[np.int8], Array]:
+    """(episodes int64[B], tail int8[B, n], tail_observation [B, n, …])."""
+    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
+    tail = np.full((len(episodes), agents), -1, np.int8)
+    tail[piece, place] = trajectories.tail[segments]
+    final = trajectories.tail_observation
+    tail_observation = np.zeros((len(episodes), agents, *final.shape[1:]), final.dtype)
+    tail_observation[piece, place] = final[segments]
+    return episodes, tail, tail_observation
 
 
 def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -120,7 +120,7 @@ def test_joint_view_has_every_row_once(games, amount):
     assert (view.observation[~view.present] == 0).all()
     keys = list(zip(view.episode.tolist(), view.t.tolist(), strict=True))
     assert keys == sorted(set(keys))
-    assert view.start[-1] == view.num_steps
+    assert view.start[-1] == len(keys)
     assert [len(set(view.episode[a:b].tolist())) for a, b in zip(view.start[:-1], view.start[1:], strict=True)] == [
         1
     ] * (len(view.start) - 1)
