@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,19 +23,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     LUDUS_DEBUG=1 shows tracebacks.
     """
+    _check_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if os.environ.get("LUDUS_DEBUG", "") not in ("", "0"):
         return _run(arguments)
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except LudusError as error:
         return _fail(str(error), 2)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`ludus list envs | head`). Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # its reader went away, as in `ludus list envs | head`
         return 0
+    except (OSError, MemoryError) as error:  # the machine refuses
+        return _fail(_refusal(error), 2)
     except Exception as error:  # noqa: BLE001  a fault of ours still ends in one line
         return _fail(f"{type(error).__name__}: {error} (a fault of Ludus; LUDUS_DEBUG=1 shows where)", 1)
 
@@ -43,6 +48,23 @@ def script() -> None:
     """The console entry point. As with `python -m`, a `module:Class` of the user's own is found in the working directory."""
     sys.path.insert(0, os.getcwd())
     sys.exit(main())
+
+
+def _check_streams() -> None:
+    """What an encoding lacks (± in ASCII, say) is written as ?; a stream that the process was started without leads nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for the rest of the process
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _refusal(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory{f': {error}' if str(error) else ''}. Smaller numbers of environments or units may help."
+    where = "" if error.filename is None else f" {error.filename!r}"
+    return f"{error.strerror or error}:{where}" if where else f"{error.strerror or error}."
 
 
 def _run(arguments: list[str]) -> int:
@@ -86,7 +108,15 @@ def _overview() -> str:
     )
 
 
+def _give_up_output() -> None:
+    """What is still to be written goes nowhere, so that Python does not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str, code: int) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_output()
     sys.stderr.write(f"error: {' '.join(message.split())}\n")
     return code

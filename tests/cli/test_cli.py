@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -233,6 +235,67 @@ def test_a_fault_of_ours_is_one_line_too(
     assert main(["report", "mine"]) == 1
     err = capsys.readouterr().err
     assert err == "error: ZeroDivisionError: division by zero (a fault of Ludus; LUDUS_DEBUG=1 shows where)\n"
+
+
+def test_memory_and_files_are_the_machines_refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raising(error: Exception):
+        def execute(options: object) -> int:
+            raise error
+
+        return execute
+
+    for error, expected in (
+        (MemoryError("Unable to allocate 3.6 TiB"), "there is not enough memory: Unable to allocate 3.6 TiB"),
+        (OSError(28, "No space left on device"), "No space left on device."),
+        (PermissionError(13, "Permission denied", "runs/x"), "Permission denied: 'runs/x'"),
+    ):
+        monkeypatch.setitem(COMMANDS, "list", replace(COMMANDS["list"], execute=raising(error)))
+        assert main(["list"]) == 2
+        err = capsys.readouterr().err
+        assert expected in err
+        assert "fault of Ludus" not in err
+
+
+_STREAMS = """
+import sys
+from ludus.cli.main import main
+code = main(sys.argv[1:])
+sys.stderr and sys.stderr.flush()
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "said"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, "preset"),
+        (">/dev/full", 2, "error: No space left on device."),
+        ("| head -1", 0, "preset"),
+    ],
+)
+def test_output_that_cannot_be_written(redirect: str, code: int, said: str) -> None:
+    line = f'"{sys.executable}" -c "$CODE" list presets {redirect}'
+    found = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        env={**os.environ, "CODE": _STREAMS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == code
+    assert said in found.stdout + found.stderr
+    assert "Traceback" not in found.stderr
+    assert len(found.stderr.splitlines()) <= 1
+
+
+def test_an_encoding_without_our_signs() -> None:
+    code = "from ludus.cli.main import main; from ludus.cli.output import write; main(['--version']); write('a ± b')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.splitlines()[1], found.stderr) == (0, "a ? b", "")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
