@@ -207,8 +207,9 @@ class TrajectoryWriter:
         for player, now in enumerate(due):
             segment = self._segment[player]
             rows = np.flatnonzero(segment[now.slot] >= 0)
-            self._set_tail(segment[now.slot[rows]], now.observation, now.mask, rows)
-            segment[now.slot[rows]] = -1
+            if len(rows):  # another player's observations may have another shape
+                self._set_tail(segment[now.slot[rows]], now.observation, now.mask, rows)
+                segment[now.slot[rows]] = -1
             slots = waiting[player]
             if len(slots):
                 observation, mask = self._rows["observation"], self._rows.get("mask")

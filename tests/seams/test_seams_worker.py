@@ -417,3 +417,23 @@ class TestWorkersAreUsedAgain:
         assert first.mask.tolist() == first.tail_mask.tolist() == [[True, True]] * 2
         assert second.mask is None
         assert second.tail_mask is None
+
+    @pytest.mark.parametrize("seat", [0, 1])
+    def test_players_may_see_observations_of_different_shapes(self, seat):
+        class Wide(ScriptedEnv):
+            """Player 1 sees every number twice."""
+
+            def _timestep(self, finished):
+                timestep = super()._timestep(finished)
+                due, ended = (
+                    (one, replace(other, observation=np.repeat(other.observation, 2, axis=1)))
+                    for one, other in (timestep.due, timestep.ended)
+                )
+                return replace(timestep, due=due, ended=ended)
+
+        env = Wide([TRUNCATED_OFF_TURN], 1)
+        bank = LocalBank(env.spec, 1)
+        bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
+        got = RolloutWorker(env, bank).run(order_of(2, seat=seat)).trajectories
+        assert got.observation.tolist() == [[[1], [1]], [[2, 2], [2, 2]]][seat]
+        assert got.tail_observation.tolist() == [[[7], [7]], [[8, 8], [8, 8]]][seat]
