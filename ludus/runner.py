@@ -24,12 +24,12 @@ from ludus.envs.registry import make_env
 from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
-from ludus.execution import checkpoint
 from ludus.execution.driver import Driver
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
+from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
@@ -66,7 +66,7 @@ def run(
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
     with _session(scenario, folder) as tensorboard, Store.create(folder, info, locate=files.locate) as store:
-        checkpoint.replace(folder / SCENARIO, info.text.encode())
+        replace_file(folder / SCENARIO, info.text.encode())
         observers = Observers(observer or Silent(), tensorboard)
         driver = _driver(scenario, env, store, files, observers, stop or StopRequest())
         driver.observer.run_started(info)

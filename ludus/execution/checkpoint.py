@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from ludus.errors import RunError
+from ludus.files import sync, write_file
 from ludus.types import Array, State
 
 _ARRAY = "$array"
@@ -35,14 +35,14 @@ def save(folder: Path, number: int, state: State) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     aside.mkdir()
     for file, content in (("state.json", text), ("arrays.safetensors", blob)):
-        write_durably(aside / file, content)
-    sync_folder(aside)
+        write_file(aside / file, content)
+    sync(aside)
     if (folder / name).exists():  # the same state again, from before a kill
         shutil.rmtree(aside)
     else:
         aside.rename(folder / name)
-    sync_folder(folder)
-    sync_folder(folder.parent)
+    sync(folder)
+    sync(folder.parent)
     return name
 
 
@@ -69,40 +69,6 @@ def clean(folder: Path, keep: int, named: Collection[str]) -> None:
     for path in folder.iterdir():
         if path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Put new content in the place of a file: a kill leaves the old or the new one."""
-    write_durably(aside_of(path), content)
-    put_in_place(path)
-
-
-def aside_of(path: Path) -> Path:
-    """Where the next content of a file waits for `put_in_place`."""
-    return path.with_name(f".{path.name}.part")
-
-
-def put_in_place(path: Path) -> None:
-    """The second half of `replace`."""
-    aside_of(path).rename(path)
-    sync_folder(path.parent)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write and fsync a new file."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest(text: bytes, blob: bytes) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ludus.errors import LudusError, RunError, ScenarioError
 from ludus.execution import checkpoint
+from ludus.files import aside_of, put_in_place, replace_file, write_file
 from ludus.observe.base import RunInfo, RunSummary
 from ludus.observe.lock import RunLock, is_running
 from ludus.observe.policy_files import PolicyFiles
@@ -46,17 +47,17 @@ class StoredRun:
     def restore_scenario(self) -> None:
         """Make `scenario.yaml` agree with the database again, where a kill came between the two."""
         path = self.folder / SCENARIO
-        aside = checkpoint.aside_of(path)
+        aside = aside_of(path)
         if _text(path) != self.info.text and (not path.exists() or _text(aside) == self.info.text):
-            checkpoint.replace(path, self.info.text.encode())
+            replace_file(path, self.info.text.encode())
         aside.unlink(missing_ok=True)
 
     def change_scenario(self, store: Store, info: RunInfo) -> None:
         """Durably, in the database and in `scenario.yaml`."""
         path = self.folder / SCENARIO
-        checkpoint.write_durably(checkpoint.aside_of(path), info.text.encode())
+        write_file(aside_of(path), info.text.encode())
         store.set_info(info)
-        checkpoint.put_in_place(path)
+        put_in_place(path)
 
     def still_last(self) -> None:
         """Raises RunError if another process went on with the run since it was read."""
@@ -100,7 +101,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
 
 def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
     path = folder / SCENARIO
-    if info.text in (_text(path), _text(checkpoint.aside_of(path))) or not (begun or path.exists()):
+    if info.text in (_text(path), _text(aside_of(path))) or not (begun or path.exists()):
         return parse_scenario(info.text)
     try:
         text = path.read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ludus.errors import PolicyError, RunError
+from ludus.files import sync
 from ludus.observe.store import sha256_of
 from ludus.policies.file import load_policy, save_policy
 from ludus.types import PolicyRef, PolicySpec, Weights
@@ -64,9 +65,9 @@ class PolicyFiles:
             return
         folders = {path.parent for path in self._unsynced}
         with ThreadPoolExecutor(_SYNCING) as pool:
-            list(pool.map(_sync, self._unsynced))
+            list(pool.map(sync, self._unsynced))
         for folder in [*sorted(folders | {folder.parent for folder in folders}), self.run_dir]:
-            _sync(folder)
+            sync(folder)
         self._unsynced.clear()
 
     def remove_unknown(self) -> None:
@@ -75,11 +76,3 @@ class PolicyFiles:
         for path in (self.run_dir / "policies").glob("*/*"):
             if path not in known:
                 path.unlink()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

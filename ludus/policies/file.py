@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ludus.errors import LudusError, PolicyError
+from ludus.files import aside_of, replace_file
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.types import PolicySpec, Weights
@@ -31,18 +32,10 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
     arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
     data: bytes = save(arrays, metadata={"ludus": header})
     target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with open(aside, "wb") as file:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(aside, target)
+        replace_file(target, data, durable=sync)
     finally:
-        aside.unlink(missing_ok=True)
-    if sync:
-        _sync_folder(target.parent)
+        aside_of(target).unlink(missing_ok=True)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -77,11 +70,3 @@ def _spec(data: bytes) -> PolicySpec:
     if header.get("format") != FORMAT:
         raise ValueError(f"its format is {header.get('format')!r}; this version reads {FORMAT}")
     return PolicySpec(str(header["kind"]), dict(header["config"]))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import save
 
 from ludus.errors import PolicyError
-from ludus.policies import file as policy_file
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
 from ludus.policies.specs import mlp_spec
@@ -88,7 +87,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, weights, monkeypatc
     def crash(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(policy_file.os, "fsync", crash)
+    monkeypatch.setattr("os.fsync", crash)
     with pytest.raises(OSError, match="disk full"):
         save_policy(path, SPEC, {**weights, "policy.0.bias": np.ones(4, np.float32)})
     monkeypatch.undo()

@@ -1,0 +1,42 @@
+"""Files that a kill leaves whole: written aside, flushed to the disk, renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Put new content in the place of a file: a kill leaves the old or the new one. durable=False leaves the flushing to the caller."""
+    write_file(aside_of(path), content, durable=durable)
+    put_in_place(path, durable=durable)
+
+
+def aside_of(path: Path) -> Path:
+    """Where the next content of a file waits for `put_in_place`."""
+    return path.with_name(f".{path.name}.part")
+
+
+def put_in_place(path: Path, *, durable: bool = True) -> None:
+    """The second half of `replace_file`."""
+    os.replace(aside_of(path), path)
+    if durable:
+        sync(path.parent)
+
+
+def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a new file."""
+    with path.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
