@@ -27,13 +27,13 @@ def tree():
     return compile_tree("kuhn_poker")
 
 
-def train(algorithm, tree, *, seat, episodes, seed=0, start=None):
+def train(algorithm, tree, *, seat, episodes, seed=0, start=None, total=True):
     """The learner after `episodes` against the uniform policy, and its returns per rollout."""
     spec, amount = tree.spec, algorithm.collect().amount
     algorithm.check(spec)
     worker = RolloutWorker(TreeVectorEnv(tree, min(amount, 250)), LocalBank(spec, min(amount, 250)))
     opponent = build_policy(PolicySpec("random", {"actions": tree.num_actions}), {})
-    learner = algorithm.learner(LearnerContext(spec, (seat,), seed, total=episodes), start)
+    learner = algorithm.learner(LearnerContext(spec, (seat,), seed, total=episodes if total else None), start)
     tables = {t.name: build_table(t) for t in algorithm.tables()}
     rng, returns = np.random.default_rng(seed), []
     for k in range(episodes // amount):
@@ -79,6 +79,16 @@ def test_best_response_to_uniform_on_kuhn(name, seat, tree):
     learner, _ = train(algorithm, tree, seat=seat, episodes=episodes)
     found, best = value(learner, tree, seat)
     assert best == pytest.approx([0.5, 5 / 12][seat])
+    assert found >= best - 0.03
+
+
+@pytest.mark.parametrize("name", ["dqn", "tabular-q"])
+@pytest.mark.parametrize("seat", [0, 1])
+def test_the_best_actions_are_known_even_if_exploration_never_ends(name, seat, tree):
+    """With no known budget (it ends after so many seconds, say) epsilon stays at 1."""
+    algorithm, episodes = CASES[name]
+    learner, _ = train(algorithm, tree, seat=seat, episodes=episodes, total=False)
+    found, best = value(learner, tree, seat)
     assert found >= best - 0.03
 
 

@@ -20,6 +20,7 @@ from ludus.policies.sampling import one_hot_best
 from ludus.policies.specs import covered
 from ludus.types import Metrics, State, Weights
 
+_LEAST_GREED = 1e-9  # how much the best action keeps where epsilon is 1, so that the greedy mode knows it
 _PREFERENCE = 1e-6  # how much a warm start's actions are preferred while nothing is known
 
 
@@ -103,7 +104,8 @@ class TabularQLearner:
 
     def weights(self) -> Weights:
         """Epsilon-greedy probabilities; among unvisited actions of equal value the first."""
-        return {"probs": epsilon_mix(one_hot_best(self._q, self._mask), self._mask, self._epsilon)}
+        epsilon = min(self._epsilon, 1.0 - _LEAST_GREED)
+        return {"probs": epsilon_mix(one_hot_best(self._q, self._mask), self._mask, epsilon)}
 
     def state_dict(self) -> State:
         return {
