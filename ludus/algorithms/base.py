@@ -73,7 +73,9 @@ class Learner(Protocol):
         """Everything that the next update depends on: targets, optimizers, schedules, random streams."""
         ...
 
-    def load_state_dict(self, state: State) -> None: ...
+    def load_state_dict(self, state: State) -> None:
+        """Into a learner of an equal context: what follows is equal to the bit."""
+        ...
 
 
 @runtime_checkable
@@ -81,15 +83,21 @@ class Algorithm(Protocol):
     """An immutable configuration (a pydantic model of `ludus.config.Config`) that builds learners."""
 
     @property
-    def item(self) -> ItemUnit: ...
+    def item(self) -> ItemUnit:
+        """What a row of its tables is."""
+        ...
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …)."""
         ...
 
-    def collect(self) -> Collect: ...
+    def collect(self) -> Collect:
+        """What one iteration collects."""
+        ...
 
-    def tables(self) -> Sequence[TableSpec]: ...
+    def tables(self) -> Sequence[TableSpec]:
+        """The tables that its learners are fed from, each with a name of its own."""
+        ...
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         """The spec of the policies it trains."""
@@ -117,9 +125,13 @@ Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
 class ComputedOracle(Protocol):
     """An oracle that needs no episodes: exact best response on an enumerated game."""
 
-    def check(self, env: EnvSpec) -> None: ...
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if it cannot respond in this environment."""
+        ...
 
-    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of the policies it computes."""
+        ...
 
     def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
         """One policy that plays any of `seats` best against the opponents. stack(player, refs) -> float64[k, S_p] holds the

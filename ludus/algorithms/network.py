@@ -50,6 +50,7 @@ class Passes:
         self.gradients = {name: work.gradient.numpy() for name, work in self._work.items()}
 
     def forward(self) -> None:
+        """Fills `outputs`."""
         for name, work in self._work.items():
             work.forward(self._network.layers[name], self._x)
 

@@ -63,9 +63,13 @@ class Recorder(Protocol):
     """What the run's database implements. Each call comes once per new fact (repeats are filtered out before), in the order in which
     the facts became known; the policy's weights are durable before `policy_added` is called."""
 
-    def policy_added(self, record: PolicyRecord) -> None: ...
+    def policy_added(self, record: PolicyRecord) -> None:
+        """A new member."""
+        ...
 
-    def matches_recorded(self, matches: Sequence[Match]) -> None: ...
+    def matches_recorded(self, matches: Sequence[Match]) -> None:
+        """New matches of the log."""
+        ...
 
     def payoffs_recorded(self, profiles: NDArray[np.int64], mean: NDArray[np.float64]) -> None:
         """New exact cells: profiles int64[k, P], mean float64[k, P] (each player's expected return)."""

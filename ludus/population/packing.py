@@ -12,14 +12,17 @@ from ludus.types import Match, PolicyRef, PolicySpec, State
 
 
 def pack_ref(ref: PolicyRef) -> list[Any]:
+    """[population, policy, version, mode]."""
     return [ref.population, ref.policy, ref.version, ref.mode]
 
 
 def unpack_ref(packed: Sequence[Any]) -> PolicyRef:
+    """What `pack_ref` packed."""
     return PolicyRef(*packed)
 
 
 def pack_record(record: PolicyRecord) -> State:
+    """Everything but its index, which its place in a list says."""
     lineage = record.lineage
     return {
         "ref": pack_ref(record.ref),
@@ -33,6 +36,7 @@ def pack_record(record: PolicyRecord) -> State:
 
 
 def unpack_record(index: int, state: Mapping[str, Any]) -> PolicyRecord:
+    """What `pack_record` packed."""
     parent = None if state["parent"] is None else unpack_ref(state["parent"])
     lineage = Lineage(state["task"], state["generation"], parent, state["start"])
     return PolicyRecord(unpack_ref(state["ref"]), index, PolicySpec(state["kind"], state["config"]), lineage)
@@ -54,6 +58,7 @@ def pack_matches(matches: Sequence[Match], players: int) -> State:
 
 
 def unpack_matches(state: Mapping[str, Any]) -> list[Match]:
+    """What `pack_matches` packed."""
     return [
         Match(
             id=name,

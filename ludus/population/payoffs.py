@@ -31,6 +31,7 @@ class Payoffs:
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """[P] policies per player."""
         return tuple(int(n) for n in self.mean.shape[1:])
 
     def holes(self, min_count: int = 1) -> NDArray[np.int64]:

@@ -14,10 +14,12 @@ _TRAINING = TypeAdapter(TrainingTask)
 
 
 def pack_solution(solution: Solution) -> State:
+    """Field by field; arrays as they are."""
     return {f.name: getattr(solution, f.name) for f in dataclasses.fields(solution)}
 
 
 def unpack_solution(state: Mapping[str, Any]) -> Solution:
+    """What `pack_solution` packed."""
     marginals = state["marginals"]
     return Solution(
         None if marginals is None else tuple(marginals), float(state["gap"]), joint=state["joint"], warm=state["warm"]
@@ -25,6 +27,7 @@ def unpack_solution(state: Mapping[str, Any]) -> Solution:
 
 
 def pack_task(task: Task) -> State:
+    """Under "training" or "evaluation"."""
     if isinstance(task, TrainingTask):
         return {"training": _TRAINING.dump_python(task, mode="json")}
     solution = None if task.solution is None else pack_solution(task.solution)
@@ -39,6 +42,7 @@ def pack_task(task: Task) -> State:
 
 
 def unpack_task(state: State) -> Task:
+    """What `pack_task` packed."""
     if "training" in state:
         return _TRAINING.validate_python(state["training"])
     fields = state["evaluation"]
