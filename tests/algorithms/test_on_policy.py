@@ -53,6 +53,25 @@ class WrongWidth(ActorCritic):
         return {"policy": nn.Linear(inputs, actions + 1), "critic": nn.Linear(inputs, 1)}
 
 
+class Transposed(nn.Module):
+    """Its weight's gradient comes out of autograd transposed."""
+
+    def __init__(self, inputs, actions):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(actions, inputs))
+
+    def forward(self, x):
+        return (x[:, :, None] * self.weight.T).sum(dim=1)
+
+
+class Unusual(ActorCritic):
+    def networks(self, inputs, actions):
+        return {
+            "policy": nn.Sequential(nn.Dropout(0.5), Transposed(inputs, actions)),
+            "critic": nn.Linear(inputs, 1),
+        }
+
+
 class Explodes(ActorCritic):
     def loss(self, networks, batch):
         return super().loss(networks, batch) / 0.0
@@ -127,6 +146,17 @@ def test_normaliser_statistics_travel_with_the_weights(tensors):
     np.testing.assert_array_equal(
         build_policy(learner.spec, learner.weights()).weights()["policy.1.running_mean"], after
     )
+
+
+def test_dropout_and_transposed_gradients_learn_alike_under_a_seed(tensors):
+    ends = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        learner, sample = learner_and_batch(Unusual(epochs=3), tensors)
+        learner.update(sample)
+        ends.append(learner.weights()["policy.1.weight"])
+    assert np.abs(ends[0]).max() > 0
+    np.testing.assert_array_equal(*ends)
 
 
 def test_a_loss_that_is_no_number_keeps_the_weights(enumerated):

@@ -45,6 +45,7 @@ class OnPolicyLearner:
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
+        self._seed = context.seed
         self._updates = self._waiting = 0
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
@@ -89,7 +90,9 @@ class OnPolicyLearner:
         kept = {name: tensor.clone() for name, tensor in weights.items()}
         rate = self.config.learning_rate.at(self._progress)
         try:
-            loss, norm = self._learn(self._batch(batch.columns), rate)
+            with torch.random.fork_rng(devices=[]):  # of dropout, say
+                torch.manual_seed(seeding.key(self._seed, "on-policy", "update", self._updates) % 2**63)
+                loss, norm = self._learn(self._batch(batch.columns), rate)
         except TrainingError:
             self._networks.load_state_dict(kept)
             self._adam.load_state_dict(adam)
@@ -123,8 +126,7 @@ class OnPolicyLearner:
             parts = [
                 p if g is None else g for p, g in zip(map(torch.zeros_like, self._parameters), gradients, strict=True)
             ]
-            flat = nn.utils.parameters_to_vector(self._parameters).detach().numpy().copy()
-            gradient = nn.utils.parameters_to_vector(parts).numpy()
+            flat, gradient = _flat(self._parameters), _flat(parts)
             norm = self._adam.step(flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
             if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(flat).all()):
                 raise TrainingError(
@@ -153,3 +155,9 @@ class OnPolicyLearner:
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
         self._updates, self._waiting = int(state["updates"]), int(state["waiting"])
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float32]:
+    """One after the other, as a copy. (`parameters_to_vector` refuses gradients that autograd leaves transposed.)"""
+    flat: NDArray[np.float32] = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
+    return flat
