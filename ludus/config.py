@@ -94,12 +94,26 @@ def override(base: Mapping[str, Any], assignments: list[str], names: Mapping[str
     return result
 
 
-def from_yaml(text: str, *, what: str) -> Any:
-    """The value of YAML text. Raises ConfigError if `what` is not YAML, or gives a key twice."""
+def from_yaml(text: str, *, what: str, source: str = "") -> Any:
+    """The value of YAML text. Raises ConfigError if `what` is not YAML, gives a key twice or contains itself. source: its file."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)
+        _check_shape(value)
+        return value
     except yaml.YAMLError as error:
-        raise ConfigError(f"{what} is not valid YAML: {error}") from error
+        raise ConfigError(f"{what} is not valid YAML: {_located_problem(error, source)}") from error
+    except (RecursionError, ValueError) as error:  # YAML such as 2026-99-99 is a date that there is not
+        detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"{what} is not valid YAML: {detail}{f' ({source})' if source else ''}.") from error
+
+
+def _located_problem(error: yaml.YAMLError, source: str) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"{error}{f' ({source})' if source else ''}"
+    mark = error.problem_mark
+    where = f"{source}, " if source else ""
+    what = f"{error.problem} {error.context}" if error.context else error.problem
+    return f"{what} ({where}line {mark.line + 1}, column {mark.column + 1})."
 
 
 def to_yaml(value: Any) -> str:
@@ -129,6 +143,16 @@ class _Dumper(yaml.SafeDumper):
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+")
 for _yaml in (_Loader, _Dumper):
     _yaml.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+
+
+def _check_shape(value: Any, inside: tuple[int, ...] = ()) -> None:
+    """Raises RecursionError if a mapping or list contains itself, as YAML's aliases allow, or is nested too deeply."""
+    if not isinstance(value, Mapping | list):
+        return
+    if id(value) in inside:
+        raise RecursionError
+    for item in value.values() if isinstance(value, Mapping) else value:
+        _check_shape(item, (*inside, id(value)))
 
 
 def _copy(value: Any) -> Any:

@@ -34,6 +34,7 @@ __all__ = [
     "TableClosed",
     "TrainingError",
     "UnknownName",
+    "article",
     "nearest",
 ]
 
@@ -94,10 +95,20 @@ class RunError(LudusError):
     """A run directory is missing, incomplete, changed, locked or of another version."""
 
 
+def article(noun: str) -> str:
+    """The noun with "a" or "an"."""
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for a near miss, otherwise the list of what is known (cut where it is long)."""
     options = sorted(known)
-    close = difflib.get_close_matches(given, options, n=3, cutoff=0.6)
+    folded: dict[str, str] = {}
+    for option in options:
+        folded.setdefault(option.lower(), option)
+    close = [folded[name] for name in difflib.get_close_matches(given.lower(), folded, n=3, cutoff=0.6)]
+    if not close and len(given) >= 3:
+        close = [option for option in options if given.lower() in option.lower()][:3]
     if close:
         return "; did you mean " + " or ".join(repr(name) for name in close) + "?"
     shown = [*options[:_SHOWN], f"and {len(options) - _SHOWN} more"] if len(options) > _SHOWN else options

@@ -12,23 +12,25 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ludus.config import explain
-from ludus.errors import ConfigError, nearest
+from ludus.errors import ConfigError, article, nearest
 from ludus.registry import load
 
 
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
     if value is None or isinstance(value, bool | int | float | list | tuple):
-        raise ConfigError(f"{what}: expected a name or a mapping with `kind`, given {value!r}.")
+        raise ConfigError(_expected(what, value))
     if not isinstance(value, str | Mapping):
         return value
     kind, options = (
         (value, {}) if isinstance(value, str) else (value.get("kind"), {k: v for k, v in value.items() if k != "kind"})
     )
     if not isinstance(kind, str):
-        raise ConfigError(f"{what}: expected a name or a mapping with `kind`, given {value!r}.")
+        raise ConfigError(_expected(what, value))
     cls = load(what, kind, table)
-    if isinstance(cls, type) and issubclass(cls, BaseModel):
+    if not isinstance(cls, type):  # must not be called, whatever it does
+        raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
+    if issubclass(cls, BaseModel):
         return cls(**options)
     if not dataclasses.is_dataclass(cls):
         return _called(what, kind, cls, options)
@@ -40,6 +42,10 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
         return TypeAdapter(cls).validate_python(options)
     except ValidationError as error:
         raise ConfigError(f"{what} {kind!r}: {explain(error, BaseModel)}") from None
+
+
+def _expected(what: str, value: Any) -> str:
+    return f"{article(what)} was expected, by name or as a mapping with `kind`; given {value!r}."
 
 
 def _called(what: str, kind: str, cls: Any, options: Mapping[str, Any]) -> Any:

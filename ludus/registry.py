@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import ConfigError, UnknownName, article
 
 
 def load(what: str, name: str, table: Mapping[str, str]) -> Any:
@@ -16,8 +16,10 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
     """
     target = table.get(name, name)
     if ":" not in target:
-        raise UnknownName(what, name, table, hint=f"A {what} of your own is named module:Class")
+        raise UnknownName(what, name, table, hint=f"{article(what).capitalize()} of your own is named module:Class")
     module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"{what} {name!r} is no name; {article(what)} of your own is named module:Class.")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, from_yaml, override, to_yaml
@@ -54,6 +55,12 @@ class Checkpoints(Config):
     generations: int = Field(1, ge=1)
     iterations: int = Field(200, ge=1)
     keep: int = Field(2, ge=1)
+
+
+def _name(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+        raise ConfigError(f"{value!r} was given; use letters, digits, - _ and ., a letter or digit first.")
+    return value
 
 
 def _environment(value: Any) -> Any:
@@ -104,7 +111,7 @@ class PSRO(Config):
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     seed: int = Field(0, ge=0)
-    name: str = Field("", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$|^$")
+    name: Annotated[str, AfterValidator(_name)] = ""
 
     model_config = ConfigDict(validate_default=True)
 
@@ -129,14 +136,21 @@ SCENARIOS: Mapping[str, type[PSRO]] = {"psro": PSRO}
 
 def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
     """A preset or YAML file with `key=value` overrides. Raises ConfigError with the nearest right name."""
-    return parse_scenario(_read(name_or_path), overrides, seed)
+    source, text = _read(name_or_path)
+    return parse_scenario(text, overrides, seed, source=source)
 
 
-def parse_scenario(text: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
-    """The scenario that YAML text describes."""
-    data = from_yaml(text, what="the scenario")
+def parse_scenario(
+    text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = ""
+) -> Scenario:
+    """The scenario that YAML text describes. source: the file it was read from."""
+    data = from_yaml(text, what="the scenario", source=source)
     if not isinstance(data, dict):
-        raise ConfigError(f"a scenario is a mapping of keys to values; given {type(data).__name__}.")
+        given = "nothing" if data is None else type(data).__name__
+        raise ConfigError(
+            f"a scenario is a mapping of keys to values; given {given}{f' ({source})' if source else ''}. "
+            "`ludus config PRESET` prints one."
+        )
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
@@ -154,21 +168,25 @@ def _parts(scenario: type[PSRO]) -> dict[str, Any]:
 
 def list_presets() -> dict[str, str]:
     """name -> what it is (the first line of its file)."""
-    files = sorted(p for p in _presets().iterdir() if p.name.endswith(".yaml"))
-    return {p.name.removesuffix(".yaml"): p.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for p in files}
+    files = {p.name.removesuffix(".yaml"): p for p in _presets().iterdir() if p.name.endswith(".yaml")}
+    return {name: files[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in sorted(files)}
 
 
 def _presets() -> Any:
     return resources.files("ludus") / "presets"
 
 
-def _read(name_or_path: str) -> str:
+def _read(name_or_path: str) -> tuple[str, str]:
+    """(file, text)"""
     if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         try:
-            return Path(name_or_path).read_text(encoding="utf-8")
+            return name_or_path, Path(name_or_path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"scenario file {name_or_path!r} cannot be read: {error}") from error
+            detail = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(
+                f"scenario file {name_or_path!r} cannot be read: {detail}. `ludus list presets` shows what is there by name."
+            ) from error
     presets = list_presets()
     if name_or_path not in presets:
         raise UnknownName("preset", name_or_path, presets, hint="A scenario of your own is a path ending in .yaml")
-    return str((_presets() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
+    return f"{name_or_path}.yaml", str((_presets() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ludus.algorithms.base import Algorithm, ComputedOracle
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.errors import ConfigError, ScenarioError
+from ludus.errors import ConfigError, ScenarioError, article
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
@@ -36,7 +36,7 @@ def check(scenario: PSRO, env: EnvSpec) -> None:
 def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
     if not isinstance(part, protocols):
         names = " or ".join(f"{p.__module__}.{p.__name__}" for p in protocols)
-        raise ConfigError(f"{what} {kind_of(part, table)!r} is none: it lacks methods of {names}.")
+        raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: it lacks methods of {names}.")
 
 
 def _check_solver(scenario: PSRO, env: EnvSpec) -> None:

@@ -129,7 +129,9 @@ switch = st.sampled_from(["auto", "on", "off", True, False])
 names = st.text(string.ascii_letters + string.digits + "_.-", max_size=12).filter(lambda t: not t or t[0].isalnum())
 rules = st.one_of(
     st.sampled_from(["random", "last", "best"]),
-    options(source=st.sampled_from(["random", "last", "best"]), first=positive, last=st.none() | positive),
+    options(source=st.sampled_from(["random", "last", "best"]), first=positive, last=st.none() | positive).filter(
+        lambda rule: (rule.get("last") or rule.get("first", 1)) >= rule.get("first", 1)
+    ),
     names.map(lambda path: {"source": "file", "path": path}),
 )
 ENV = st.just("openspiel/kuhn_poker") | options(

@@ -95,6 +95,7 @@ def _execute(options: argparse.Namespace) -> int:
         for kind, show in KINDS.items():
             if kind != "envs":
                 show()
+                write("")
         write("`ludus list envs` lists the environments.")
         return 0
     if options.kind not in KINDS:

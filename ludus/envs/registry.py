@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def make_env(
     if num_envs < 1:
         raise ConfigError(f"num_envs={num_envs} was given; at least 1 is needed.")
     if not id.startswith(_PREFIX):
+        if tree == "on":
+            raise ConfigError(f"tree=on was given; only OpenSpiel's games can be compiled, and {id} is none. Use auto.")
         return _own(id, num_envs, options)
     observation = options.pop("observation", "auto")
     if options:
@@ -97,7 +100,12 @@ def _games() -> dict[str, Any]:
 def _own(id: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
     if ":" not in id:
         raise UnknownName("environment", id, list_envs(), hint="An environment of your own is named module:Class")
-    made: object = load("environment", id, {})(num_envs=num_envs, **options)
+    cls = load("environment", id, {})
+    try:
+        inspect.signature(cls).bind(num_envs=num_envs, **options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{id} cannot be made with num_envs and the options {options}: {error}.") from error
+    made: object = cls(num_envs=num_envs, **options)
     if not isinstance(made, VectorEnv):
         missing = [
             n for n in ("spec", "num_envs", "reset", "step", "snapshot", "restore", "close") if not hasattr(made, n)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ludus.config import Config
 from ludus.population.base import View
@@ -21,14 +21,16 @@ class WarmStart(Config):
     """
 
     source: Literal["random", "last", "best", "file"] = "random"
-    first: int = 1
-    last: int | None = None
+    first: int = Field(default=1, ge=1)
+    last: int | None = Field(default=None, ge=1)
     path: str | None = None
 
     @model_validator(mode="after")
-    def _file_has_path(self) -> WarmStart:
+    def _consistent(self) -> WarmStart:
         if (self.source == "file") != (self.path is not None):
             raise ValueError("`path` belongs to source: file, and source: file needs one")
+        if self.last is not None and self.last < self.first:
+            raise ValueError(f"from generation {self.first} to {self.last} there is none")
         return self
 
 

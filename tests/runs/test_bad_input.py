@@ -56,7 +56,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "env.num_envs=1, and 2 players of openspiel/matrix_rps share one population",
         ),
         ([*EXACT, "mode=gredy"], "mode: Input should be 'explore' or 'greedy' (given: 'gredy')"),
-        ([*EXACT, "name=../elsewhere"], "name: String should match pattern"),
+        ([*EXACT, "name=../elsewhere"], "name: '../elsewhere' was given; use letters, digits"),
         ([*EXACT, "seed=-1"], "seed: Input should be greater than or equal to 0"),
         ([*EXACT, "scenario=prso"], "unknown scenario 'prso'; did you mean 'psro'?"),
         ([*EXACT, "env=openspiel/khun_poker"], "unknown OpenSpiel game 'khun_poker'; did you mean 'kuhn_poker'"),
@@ -70,9 +70,12 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ([*EXACT, "meta_solver=nahs"], "unknown meta-solver 'nahs'; did you mean 'nash'?"),
         ([*EXACT, "meta_solver.toleranse=1"], "meta-solver 'nash': unknown key 'toleranse'; did you mean 'tolerance'?"),
         ([*EXACT, "meta_solver.tolerance=2"], "nash: tolerance is 2.0, expected a fraction"),
-        ([*EXACT, "meta_solver=7"], "meta-solver: expected a name or a mapping with `kind`, given 7"),
-        ([*EXACT, "meta_solver=ludus.errors:RunError"], "meta-solver 'ludus.errors:RunError' is none"),
-        ([*EXACT, "oracle=ludus.config:Config"], "oracle 'ludus.config:Config' is none"),
+        (
+            [*EXACT, "meta_solver=7"],
+            "meta_solver: a meta-solver was expected, by name or as a mapping with `kind`; given 7",
+        ),
+        ([*EXACT, "meta_solver=ludus.errors:RunError"], "'ludus.errors:RunError' is not a meta-solver: it lacks"),
+        ([*EXACT, "oracle=ludus.config:Config"], "'ludus.config:Config' is not an oracle: it lacks"),
         ([*EXACT, "oracle=pop"], "unknown oracle 'pop'; did you mean 'ppo'?"),
         ([*PPO, "oracle.learning_rat=1e-3"], "oracle: unknown key 'learning_rat'; did you mean 'learning_rate'?"),
         ([*PPO, "oracle.gamma=1.5"], "oracle: gamma: Input should be less than or equal to 1 (given: 1.5)"),
@@ -125,14 +128,17 @@ def test_a_wrong_scenario_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "a scenario is a mapping of keys to values; given NoneType"),
+        ("", "a scenario is a mapping of keys to values; given nothing (mine.yaml)"),
         ("- 1\n- 2\n", "a scenario is a mapping of keys to values; given list"),
         ("env: [", "the scenario is not valid YAML"),
         ("1: 2\n", "unknown key 1"),
         ("oracle: exact\n", "env: Field required"),
         ("env: 5\n", "env"),
         ("env: openspiel/kuhn_poker\nscenario: [psro]\n", "unknown scenario"),
-        ("env: openspiel/kuhn_poker\noracle: {hidden: [3]}\n", "expected a name or a mapping with `kind`"),
+        (
+            "env: openspiel/kuhn_poker\noracle: {hidden: [3]}\n",
+            "oracle: an oracle was expected, by name or as a mapping with `kind`",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(

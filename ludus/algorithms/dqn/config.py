@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ TABLE = "replay"
 class DQN(Config):
     """Deep Q-learning (Mnih et al. 2015) with double, dueling and n-step targets; see the README beside this file."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
     double: bool = True
     dueling: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ class PPO(Config):
 
     The defaults suit games of some hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate"] = "shared"
 
