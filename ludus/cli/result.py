@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,11 @@ def show_result(result: Result) -> None:
         if last is not None and len(last.marginals) == 2:
             pairs.append(("exploitability", f"{number(known[-1] / 2)}{bound}"))
     if last is not None:
-        pairs.append(("policies", " + ".join(str(size) for size in last.sizes)))
-        pairs.append(("episodes", f"{last.episodes:,}"))
+        sizes = [len(members) for members in result.populations]
+        shared = ", shared by the players" if len(sizes) < len(last.sizes) else ""
+        pairs.append(("policies", " + ".join(str(size) for size in sizes) + shared))
+        if last.episodes:  # a computed oracle plays none
+            pairs.append(("episodes", f"{last.episodes:,}"))
     pairs.append(("time", duration(result.seconds)))
     pairs.append(("stopped", result.stopped_by))
     pairs.append(("run", str(result.run_dir)))
@@ -35,4 +39,4 @@ def show_result(result: Result) -> None:
 
 
 def show_how_to_go_on(result: Result) -> None:
-    sys.stdout.write(f"\nContinue with: ludus resume {result.run_dir}\n")
+    sys.stdout.write(f"\nContinue with: ludus resume {shlex.quote(str(result.run_dir))}\n")

@@ -141,11 +141,12 @@ class RichProgress:
         self._done = 0
         self._live: Live | None = None
         self._limit: int | None = None
+        self._population: Sequence[int] = ()
         self._over = False
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._rates.started(info)
-        self._limit, self._done = info.generations, generation
+        self._limit, self._done, self._population = info.generations, generation, info.population
         title = Text(info.name, style="bold")
         title.append(f"  {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}", style="not bold")
         self._console.print(title)
@@ -198,13 +199,18 @@ class RichProgress:
             picture.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
         picture.append(self._doing).append(self._note + "\n", style="dim")
 
+    def _sizes(self, record: GenerationRecord) -> Sequence[int]:
+        """Per population: players may share one."""
+        owners = self._population or range(len(record.sizes))
+        return list(dict(zip(owners, record.sizes, strict=True)).values()) if record.sizes else ()
+
     def _cells(self, record: GenerationRecord, *, newest: bool) -> Sequence[str]:
         speed = self._rates.episodes_per_second()
         return (
             f"{record.number}/{self._limit}" if self._limit else str(record.number),
             number(record.nash_conv),
             returns(record.responses),
-            "+".join(str(size) for size in record.sizes),
+            "+".join(str(size) for size in self._sizes(record)),
             compact(record.episodes),
             compact(speed) if newest and speed is not None else "",
             duration(record.seconds),

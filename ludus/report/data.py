@@ -14,6 +14,7 @@ from ludus.errors import RunError
 from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
 from ludus.observe.reader import Reader, run_state
 from ludus.observe.records import Event, Rating, StoredPolicy
+from ludus.population.base import Lineage
 from ludus.population.payoffs import Payoffs
 
 Number = float | None
@@ -64,7 +65,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """mean: return against the last meta-strategy of the other players."""
+    """mean: return against the last meta-strategy of the other players. start: the policy that it began as a copy of, or "random"."""
 
     policy: str
     generation: int
@@ -252,7 +253,7 @@ def _ranking(
         Ranked(
             policy=member.ref.policy,
             generation=member.lineage.generation,
-            start=member.lineage.start,
+            start=_start(member.lineage),
             mean=_finite(mean[k]),
             rating=_finite(rating.get((population, member.ref.policy))),
             probability=float(probability[k]),
@@ -262,6 +263,11 @@ def _ranking(
     # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
     rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
     return Ranking(population, players, rows)
+
+
+def _start(lineage: Lineage) -> str:
+    """The policy that it began as a copy of, or where else its first weights came from."""
+    return lineage.start if lineage.parent is None else lineage.parent.policy
 
 
 def thin(records: Sequence[GenerationRecord], limit: int) -> list[GenerationRecord]:

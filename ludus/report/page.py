@@ -27,7 +27,7 @@ def write_report(run_dir: Path) -> Path:
         page = render(collect(reader))
     target, aside = run_dir / FILE, run_dir / f".{FILE}.{os.getpid()}"
     try:
-        aside.write_text(page, encoding="utf-8")
+        aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
     except OSError as error:
         aside.unlink(missing_ok=True)

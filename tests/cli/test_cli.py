@@ -39,6 +39,7 @@ class Called:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stops: bool = False) -> None:
         self.given: dict[str, object] = {}
         self.stops = stops
+        self.populations = 2
         fake(
             monkeypatch,
             "ludus.scenario",
@@ -67,6 +68,7 @@ class Called:
         last = GenerationRecord(20, 61.5, 2_400_000, 1.25, (0.5, 0.75), (0.0, 0.0), ((0.5, 0.5), (1.0,)))
         return SimpleNamespace(
             run_dir=run_dir,
+            populations=(("p0", "p1"), ("q0",))[: self.populations],
             generations=(last,),
             nash_conv=(4.7, 1.2, 1.25),
             seconds=61.5,
@@ -109,6 +111,23 @@ def test_a_stopped_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys
     assert "stopped by Ctrl-C" in out
     assert out.endswith("Continue with: ludus resume runs/demo\n")
     assert "report" not in out
+
+
+def test_a_path_to_go_on_with_can_be_pasted(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Called(monkeypatch, stops=True)
+    synthetic.write(folder / "my runs" / "ü", generations=1)
+    assert main(["resume", "my runs/ü"]) == 0
+    assert capsys.readouterr().out.endswith("Continue with: ludus resume 'my runs/ü'\n")
+
+
+def test_a_shared_population_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Called(monkeypatch).populations = 1
+    assert main(["train", "leduc"]) == 0
+    assert "policies        2, shared by the players\n" in capsys.readouterr().out
 
 
 def test_resume_finds_runs_by_name_and_path(

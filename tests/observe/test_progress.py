@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus.observe.base import GenerationRecord, Observer, Observers, RunSummary, Silent
+from ludus.observe.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.progress import PlainProgress, Rates, RichProgress, compact, duration, number, progress_for, signed
 from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.types import EvaluationTask, Mixture, TrainingTask
@@ -120,9 +121,9 @@ def test_eighty_columns_are_enough() -> None:
     assert lines[1].split() == ["119/10", "1.5000", "+0.250", "-", "1+2", "11.9k", "2h03m"]
 
 
-def _lines(width: int, entry: GenerationRecord) -> list[str]:
+def _lines(width: int, entry: GenerationRecord, info: RunInfo = INFO) -> list[str]:
     progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=width))
-    progress.run_started(INFO)
+    progress.run_started(info)
     progress.generation_done(entry)
     lines = progress._render().plain.splitlines()
     progress.close()
@@ -139,9 +140,18 @@ def test_a_narrow_terminal_keeps_what_matters() -> None:
 
 def test_columns_stay_apart_with_three_players() -> None:
     entry = GenerationRecord(4, 7.0, 100, 0.0426, marginals=((1.0,),) * 3, responses=(-0.02, 0.004, -13.067))
-    header, row, *_ = _lines(120, entry)
+    header, row, *_ = _lines(120, entry, replace(INFO, population=(0, 1, 2)))
     assert row.split() == ["4/10", "0.0426", "-0.020", "+0.004", "-13.067", "1+1+1", "100", "7.0s"]
     assert row.index("-13.067") + len("-13.067") == header.index("best response") + len("best response")
+
+
+def test_a_shared_population_is_shown_once() -> None:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=120))
+    progress.run_started(replace(INFO, population=(0, 0)))
+    progress.generation_done(GenerationRecord(4, 7.0, 0, 1.5, marginals=((0.5, 0.5), (0.5, 0.5)), responses=(0.0, 0.0)))
+    row = progress._render().plain.splitlines()[1]
+    progress.close()
+    assert row.split() == ["4/10", "1.5000", "+0.000", "+0.000", "2", "0", "7.0s"]
 
 
 def test_nothing_is_left_when_it_is_over() -> None:

@@ -34,10 +34,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _open(report: Path, profile: Path) -> tuple[str, list[str]]:
+def _open(report: Path, profile: Path, *flags: str) -> tuple[str, list[str]]:
     """(document after its scripts ran, console messages)."""
     assert _BROWSER is not None
-    command = [_BROWSER, *_FLAGS, f"--user-data-dir={profile}", report.resolve().as_uri()]
+    command = [_BROWSER, *_FLAGS, *flags, f"--user-data-dir={profile}", report.resolve().as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
@@ -67,6 +67,30 @@ def test_charts_are_drawn(tmp_path: Path, generations: int, players: int, with_n
     assert len(re.findall(r"<td class=\"rank\">", body)) == (generations + 1 if generations else 0)
     assert ("NashConv was not computed" in body) == (not with_nash_conv)
     assert ("No generation has finished yet" in body) == (generations == 0)
+
+
+_PROBE = """<script>
+const boxes = [...document.querySelectorAll("#payoff-chart .xaxislayer-above text")].map((label) => label.getBoundingClientRect());
+const apart = boxes.every((box, k) => k === 0 || boxes[k - 1].right < box.left);
+document.documentElement.dataset.labels = `${boxes.length} ${apart ? "apart" : "over each other"}`;
+document.documentElement.dataset.scrolls = String(document.documentElement.scrollWidth > window.innerWidth);
+</script></body>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [500, 1280])  # Chromium's windows are no narrower
+def test_labels_of_many_policies_stay_apart(tmp_path: Path, width: int) -> None:
+    report = write_report(synthetic.write(tmp_path / "run", generations=110))
+    page = report.read_text(encoding="utf-8")
+    head, _, tail = page.rpartition("</body>")
+    report.write_text(head + _PROBE + tail, encoding="utf-8")
+    document, console = _open(report, tmp_path / "profile", f"--window-size={width},2400")
+    assert console == []
+    found = re.search(r'data-labels="(\d+) ([a-z ]+)"', document)
+    assert found is not None
+    assert int(found[1]) >= 3
+    assert found[2] == "apart"
+    assert 'data-scrolls="false"' in document
 
 
 def test_a_broken_page_is_noticed(tmp_path: Path) -> None:

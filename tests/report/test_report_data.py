@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_ranking_is_against_the_last_meta_strategy(tmp_path: Path) -> None:
     ]
     # Player 1: p0 earns -(0.25 * 1 + 0.75 * 0.5) = -0.625, p1 earns -(0.25 * -2 + 0.75 * 4) = -2.5.
     assert [(row.policy, row.mean, row.rating) for row in second.rows] == [("p0", -0.625, None), ("p1", -2.5, None)]
-    assert [row.start for row in second.rows] == ["random", "last"]
+    assert [row.start for row in second.rows] == ["random", "p0"]
 
 
 def test_shared_population_is_ranked_once_over_its_seats(tmp_path: Path) -> None:
@@ -141,6 +142,12 @@ def test_page_is_self_contained_and_data_cannot_break_out(tmp_path: Path) -> Non
     assert json.loads(text)["notes"][0]["text"].endswith("<script>alert(1)</script>")
     assert "{{" not in page.split("<script>")[0]
     assert sorted(p.name for p in run_dir.iterdir()) == ["driver.lock", "ludus.db", "report.html"]
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    run_dir = tmp_path / os.fsdecode(b"r\xff")
+    synthetic.write(run_dir, generations=1)
+    assert b"r?" in write_report(run_dir).read_bytes()
 
 
 def test_report_of_what_is_no_run(tmp_path: Path) -> None:

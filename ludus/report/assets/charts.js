@@ -46,6 +46,9 @@ function logTicks(series) {
   return { tickvals: ticks, ticktext: ticks.map((v) => (v < 1e-3 || v >= 1e5 ? v.toExponential(0) : String(v))) };
 }
 
+// Between few generations Plotly would put ticks at halves.
+const wholeTicks = (generation) => (generation[generation.length - 1] - generation[0] < 6 ? { dtick: 1 } : {});
+
 function drawConvergence(element, data, x, title, logarithmic) {
   const positive = (values) => (logarithmic ? values.map((v) => (v !== null && v > 0 ? v : null)) : values);
   const few = data.generation.length < 3;
@@ -58,7 +61,7 @@ function drawConvergence(element, data, x, title, logarithmic) {
     mode: few ? "lines+markers" : "lines", line: { color: css("--accent"), width: 2.5 }, hovertemplate: "<b>%{y:.4g}</b>",
   });
   return draw(element, traces, {
-    xaxis: { title, rangemode: "tozero" },
+    xaxis: { title, rangemode: "tozero", ...(x === data.generation ? wholeTicks(x) : {}) },
     yaxis: { type: logarithmic ? "log" : "linear", rangemode: "tozero", ...(logarithmic ? logTicks([data.nash_conv, ...data.gains]) : {}) },
     hovermode: "x unified", showlegend: true,
   });
@@ -84,7 +87,7 @@ function drawStrategy(element, strategy) {
   const end = strategy.generation[strategy.generation.length - 1];
   return draw(element, traces, {
     barmode: "stack", showlegend: false, hovermode: "closest", margin: { l: 52, r: 12, t: 30, b: 44 },
-    xaxis: single ? { title: "generation", tickvals: strategy.generation, showgrid: false, range: [end - 1, end + 1] } : { title: "generation", range: [strategy.generation[0], end], showgrid: false },
+    xaxis: single ? { title: "generation", tickvals: strategy.generation, showgrid: false, range: [end - 1, end + 1] } : { title: "generation", range: [strategy.generation[0], end], showgrid: false, ...wholeTicks(strategy.generation) },
     yaxis: { range: [0, 1], tickformat: ".0%", showgrid: false, nticks: 5 },
     title: { text: `player ${strategy.player}`, x: 0, xref: "container", xanchor: "left", y: 0.98, font: { size: 13, color: css("--soft") } },
   });
@@ -94,8 +97,10 @@ function drawPayoffs(element, map) {
   const values = map.values.flat().filter((v) => v !== null);
   const bound = Math.max(1e-12, ...values.map(Math.abs));
   const label = (names) => names.map((_, k) => k);
-  const every = (names) => Math.max(1, Math.ceil(names.length / 12));
-  const ticks = (names) => ({ tickvals: names.map((_, k) => k).filter((k) => k % every(names) === 0), ticktext: names.filter((_, k) => k % every(names) === 0) });
+  // As many labels as there is room for: below the columns they stand side by side.
+  const room = { wide: Math.max(2, Math.min(12, Math.floor((element.clientWidth - 150) / 50))), high: 12 };
+  const every = (names, most) => Math.max(1, Math.ceil(names.length / most));
+  const ticks = (names, most) => ({ tickvals: names.map((_, k) => k).filter((k) => k % every(names, most) === 0), ticktext: names.filter((_, k) => k % every(names, most) === 0) });
   return draw(element, [{
     type: "heatmap", z: map.values, x: label(map.columns), y: label(map.rows), zmin: -bound, zmax: bound, hoverongaps: false,
     xgap: map.columns.length < 40 ? 1 : 0, ygap: map.rows.length < 40 ? 1 : 0,
@@ -104,8 +109,8 @@ function drawPayoffs(element, map) {
     colorscale: [[0, css("--p1")], [0.5, css("--middle")], [1, css("--p0")]],
     colorbar: { thickness: 10, outlinewidth: 0, len: 0.9, tickfont: { color: css("--soft"), size: 12 }, ticks: "" },
   }], {
-    xaxis: { title: `policies of player ${map.column_player}`, showgrid: false, zeroline: false, tickangle: 0, constrain: "domain", ...ticks(map.columns) },
-    yaxis: { title: `policies of player ${map.row_player}`, showgrid: false, zeroline: false, autorange: "reversed", ...ticks(map.rows) },
+    xaxis: { title: `policies of player ${map.column_player}`, showgrid: false, zeroline: false, tickangle: 0, constrain: "domain", ...ticks(map.columns, room.wide) },
+    yaxis: { title: `policies of player ${map.row_player}`, showgrid: false, zeroline: false, autorange: "reversed", ...ticks(map.rows, room.high) },
     margin: { l: 60, r: 8, t: 8, b: 52 },
   });
 }

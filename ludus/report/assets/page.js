@@ -76,7 +76,7 @@ function tiles() {
 function convergence() {
   const { convergence } = data;
   if (!convergence.generation.length) return nothing("No generation has finished yet.");
-  if (!convergence.nash_conv.length) return nothing("NashConv was not computed in this run: that needs a game small enough to be enumerated.");
+  if (!convergence.nash_conv.length) return nothing("NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off.");
   byId("convergence-hint").textContent = (convergence.exact ? "" : "A lower bound, from approximate best responses. ") + "The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.";
   picker(byId("scale"), ["log", "linear"], state.logarithmic ? 0 : 1, (k) => { state.logarithmic = k === 0; convergenceCharts(); });
   return convergenceCharts();
@@ -115,7 +115,7 @@ function payoffs() {
 
 const COLUMNS = [
   { key: "policy", title: "policy", text: true }, { key: "probability", title: "probability" }, { key: "mean", title: "mean return" },
-  { key: "rating", title: "rating" }, { key: "generation", title: "generation" }, { key: "start", title: "started from", text: true },
+  { key: "rating", title: "Elo" }, { key: "generation", title: "generation" }, { key: "start", title: "started from", text: true },
 ];
 
 function ranking() {
@@ -174,7 +174,7 @@ function line(row, rank, columns, most) {
       cell.append(bar, value === 0 ? "0" : value.toFixed(3));
       if (value < 5e-4) cell.classList.add("faint");
     } else if (column.key === "mean") cell.textContent = value === null ? "–" : value.toFixed(4).replace("-", "−");
-    else if (column.key === "rating") cell.textContent = value === null ? "–" : value.toFixed(0);
+    else if (column.key === "rating") cell.textContent = value === null ? "–" : value.toFixed(0).replace("-", "−");
     else cell.textContent = String(value);
     element.append(cell);
   }
@@ -214,4 +214,5 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
   if (byId("by-seconds") || !data.convergence.generation.length) drawAll();
   else { strategies(); payoffs(); }
 });
+window.addEventListener("resize", () => { if (data.heat_maps.length) payoffs(); });  // other labels may fit
 document.documentElement.dataset.ready = "yes";
