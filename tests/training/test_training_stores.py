@@ -1,0 +1,77 @@
+"""A training task and its stores: what goes through the Policy Server and the Episode Server, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from test_training import UNIFORM, training_of
+
+from ludus.algorithms.dqn import DQN
+from ludus.algorithms.ppo import PPO
+from ludus.algorithms.tabular_q import TabularQ
+from ludus.errors import DataError, Deadlock, ScenarioError, TableClosed
+from ludus.training.training import Training
+from ludus.types import Adaptive, Live, PolicyRef
+
+SMALL = PPO(batch=12, hidden=(4,), epochs=1)
+
+
+def test_rollouts_are_played_by_what_the_policy_server_has() -> None:
+    training, worker = training_of(SMALL, episodes=48)
+    policies = training._parts.policies
+    published = []
+    while training.finished() is None:
+        published.append((policies.latest("0-1"), policies.get("0-1")))
+        training.step()
+    played = [order.learner for order, _ in worker.seen]
+    assert [ref.version for ref in played if ref is not None] == [version for version, _ in published] == [1, 2, 3, 4]
+    assert all(
+        rollout.trajectories.version_lo.min() == version
+        for (_, rollout), (version, _) in zip(worker.seen, published, strict=True)
+    )
+    for (_, before), (_, after) in pairwise(published):
+        assert not np.array_equal(before["policy.0.weight"], after["policy.0.weight"])
+    result = training.result()
+    np.testing.assert_array_equal(result.weights["policy.0.weight"], training._weights["policy.0.weight"])
+    assert policies.policies() == ()  # freed with the task
+
+
+def test_every_row_goes_through_the_tables_of_the_task() -> None:
+    training, worker = training_of(
+        DQN(rollout=20, min_size=50, capacity=60, batch=8, hidden=(4,), updates_per_decision=0.1), episodes=100
+    )
+    episodes = training._parts.episodes
+    while training.finished() is None:
+        training.step()
+    (statistics,) = episodes.statistics("task").values()
+    decisions = sum(rollout.counters["learner_decisions"] for _, rollout in worker.seen)
+    assert statistics["inserted"] == decisions == training.progress.decisions
+    assert statistics["sampled"] == training.progress.samples == 8 * training.progress.updates > 0
+    assert statistics["evicted"] == decisions - 60
+    training.result()
+    with pytest.raises(TableClosed, match="has ended"):
+        episodes.statistics("task")
+
+
+def test_too_small_a_table_is_a_deadlock_and_not_a_hang() -> None:
+    training, _ = training_of(TabularQ(batch=20, capacity=10), episodes=40)
+    with pytest.raises(Deadlock, match="never fits into a queue of 10"):
+        training.step()
+
+
+def test_opponents_that_learn_need_another_runtime() -> None:
+    training, _ = training_of(SMALL, episodes=12)
+    for opponents in (Live(((1, PolicyRef(1, "other", None)),)), Adaptive(training.task.opponents, "hedge")):
+        task = replace(training.task, id="other", opponents=opponents)
+        with pytest.raises(ScenarioError, match=f"opponents of kind {type(opponents).__name__} need"):
+            Training(task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
+
+
+def test_a_task_has_its_tables_once() -> None:
+    training, _ = training_of(SMALL, episodes=12)
+    assert UNIFORM in {ref for ref, _ in training._frozen}
+    with pytest.raises(DataError, match="already has tables"):
+        Training(training.task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
