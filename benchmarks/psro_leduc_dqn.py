@@ -1,6 +1,6 @@
 """PSRO with DQN on Leduc poker: seconds until NashConv is first at most 1.7, beside OpenSpiel's psro_v2 with its PyTorch DQN, tuned.
 
-    python -m benchmarks.psro_leduc_dqn [--quick]
+python -m benchmarks.psro_leduc_dqn [--quick]
 """
 
 from __future__ import annotations
