@@ -21,7 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="who plays, every combination of one per player; `meta` is the last meta-strategy (default: meta and the newest)",
+        help="after RUN: who plays, every combination of one per player; `meta` is the last meta-strategy (default: meta and the newest)",
     )
 
 
@@ -40,7 +40,8 @@ def _show(report: EvaluationReport) -> None:
     exact = any(match.exact is not None for match in report.matches)
     columns = [*who, *means, *([f"exact {p}" for p in range(players)] if exact else []), "player 0 won/drawn/lost"]
     title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
-    table(columns, [_row(match, exact=exact) for match in report.matches], title=title, left=range(players))
+    rows = [_row(match, exact=exact) for match in report.matches]
+    table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1])
     found = report.exploitability
     if found is None:
         return
@@ -57,7 +58,7 @@ def _show(report: EvaluationReport) -> None:
 def _row(match: HeadToHead, *, exact: bool) -> list[str]:
     from ludus.observe.progress import signed
 
-    row = [*match.policies, *(f"{signed(m, 4)} ± {h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
+    row = [*match.policies, *(f"{signed(m, 4)} ±{h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
     if exact:
         row += ["-"] * len(match.policies) if match.exact is None else [signed(value, 4) for value in match.exact]
     row.append("/".join(str(count) for count in match.wins[0]) if match.wins else "-")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_GAP = 3  # between columns, as Rich draws them
 _PIPE_WIDTH = 240  # nobody's screen: lines are not to be cut there
 
 
@@ -18,19 +19,36 @@ def write(text: str) -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[int] = (0,)
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    left: Sequence[int] = (0,),
+    spare: Sequence[int] = (),
 ) -> None:
-    """Columns whose index is in `left` are text, the others are numbers."""
+    """Columns whose index is in `left` are text, the others are numbers. A terminal that is too narrow goes without columns of `spare`,
+    the first one first; what still does not fit is folded."""
+    console, rows = _console(), [columns, *rows]
+    kept = _fitting(rows, spare, console.width)
+    columns, *rows = [[row[k] for k in kept] for row in rows]
+    left = [place for place, k in enumerate(kept) if k in left]
     grid = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
     for k, name in enumerate(columns):
         grid.add_column(name, justify="left" if k in left else "right", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    console = _console()
     with console.capture() as capture:
         console.print(grid)
     lines = [line.rstrip() for line in capture.get().splitlines()]
     write("\n".join(line for line in lines if line) + "\n")
+
+
+def _fitting(rows: Sequence[Sequence[str]], spare: Sequence[int], width: int) -> list[int]:
+    kept = list(range(len(rows[0])))
+    for column in spare:
+        if sum(_GAP + max(len(row[k]) for row in rows) for k in kept) > width:
+            kept.remove(column)
+    return kept
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
