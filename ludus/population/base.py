@@ -18,7 +18,7 @@ from ludus.types import EnvSpec, Match, PolicyRef, PolicySpec, Weights
 class Lineage:
     """Where a policy came from: the task and generation that made it, and what its training started from.
 
-    parent: the policy whose weights it started from, if any. start: the warm start's rule or file ("random", "last", "best", a path).
+    parent: the policy whose weights it started from, if any. start: "random", "policy" (`parent` says which), or the path of a file.
     """
 
     task: str = ""
