@@ -52,6 +52,7 @@ class _Counts:
     episodes: int = 0
     samples: int = 0
     updates: int = 0
+    truncated: int = 0  # episodes that barriers ended
     next_episode: int = 0  # above all ids of episodes so far, those that were left open included
     seconds: float = 0.0  # of earlier sessions
     returns: list[float] = field(default_factory=list)  # mean return of the learner's episodes, per iteration
@@ -202,16 +203,24 @@ class Training:
 
     @property
     def metrics(self) -> Metrics:
-        """Newest numbers of the learner, and its mean return in the newest rollout."""
-        returns = self._count.returns
-        return {**self._count.metrics, **({"return": returns[-1]} if returns else {})}
+        """Newest numbers of the learner, its mean return in the newest rollout, and how many episodes barriers have truncated."""
+        count = self._count
+        out = dict(count.metrics)
+        if count.returns:
+            out["return"] = count.returns[-1]
+        if count.truncated:
+            out["truncated_episodes"] = float(count.truncated)
+        return out
 
     def finished(self) -> str | None:
         """Why the task is over; None while it is not."""
         return self._failure or self._stop.reason(self.progress)
 
     def barrier(self) -> None:
-        """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations."""
+        """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
+        were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
+        if self._carry_on:
+            self._count.truncated += self._parts.worker.env.num_envs
         self._carry_on = False
 
     def result(self) -> Trained:

@@ -75,6 +75,9 @@ def test_episode_ids_are_unique_within_a_task(unit: str) -> None:
         if training.iterations % 3 == 0:
             training.barrier()
     assert training.iterations > 6
+    barriers = training.iterations // 3
+    truncated = {"truncated_episodes": 6 * barriers} if unit == "decisions" else {}
+    assert {k: v for k, v in training.metrics.items() if k == "truncated_episodes"} == truncated
     met = decisions(worker)
     assert len(set(met)) == len(met) > 200
     ended = np.concatenate([rollout.episodes.index for _, rollout in worker.seen])
