@@ -103,14 +103,14 @@ def _check_pure(policy: Policy, rows: _Rows, mode: str) -> None:
     names = ("observation", "mask", "memory", "noise")
     before = {name: None if (given := getattr(rows, name)) is None else given.copy() for name in names}
     first, second = _act(policy, rows, mode), _act(policy, rows, mode)
+    for name, given in before.items():
+        assert given is None or np.array_equal(given, getattr(rows, name)), f"act changed the {name} it was given."
     assert np.array_equal(first.action, second.action), (
         f"act in mode {mode!r} is not pure: two equal calls chose differently."
     )
     assert np.array_equal(first.logp, second.logp), (
         f"act in mode {mode!r} is not pure: two equal calls have other logp."
     )
-    for name, given in before.items():
-        assert given is None or np.array_equal(given, getattr(rows, name)), f"act changed the {name} it was given."
 
 
 def _check_empty(policy: Policy, rows: _Rows) -> None:
