@@ -20,6 +20,8 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
     if value is None or isinstance(value, bool | int | float | list | tuple):
         raise ConfigError(_expected(what, value))
+    if isinstance(value, type):
+        raise ConfigError(f"{value.__name__} is a class; give an object of it, such as {value.__name__}().")
     if not isinstance(value, str | Mapping):
         return value
     kind, options = (

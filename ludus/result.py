@@ -18,7 +18,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.scenario import Scenario
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
     """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation."""
 
@@ -33,6 +33,11 @@ class Result:
     seconds: float
     stopped_by: str
     report: Path | None
+
+    def __repr__(self) -> str:
+        """Short: the last value of a notebook's cell is printed."""
+        last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
+        return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
 
     def policy(self, population: int, index: int = -1) -> Policy:
         """A trained policy, loaded from the run directory."""
