@@ -18,20 +18,23 @@ from ludus.registry import load
 
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
-    if value is None or isinstance(value, bool | int | float | list | tuple):
-        raise ConfigError(_expected(what, value))
     if isinstance(value, type):
         raise ConfigError(f"{value.__name__} is a class; give an object of it, such as {value.__name__}().")
+    if value is None or isinstance(value, bool | int | float | list | tuple):
+        raise ConfigError(_expected(what, value))
     if not isinstance(value, str | Mapping):
         return value
-    kind, options = (
-        (value, {}) if isinstance(value, str) else (value.get("kind"), {k: v for k, v in value.items() if k != "kind"})
-    )
+    options = {"kind": value} if isinstance(value, str) else dict(value)
+    kind = options.pop("kind", None)
     if not isinstance(kind, str):
         raise ConfigError(_expected(what, value))
     cls = load(what, kind, table)
     if not isinstance(cls, type):  # must not be called, whatever it does
         raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
+    return _made(what, kind, cls, options)
+
+
+def _made(what: str, kind: str, cls: type, options: Mapping[str, Any]) -> Any:
     if issubclass(cls, BaseModel):
         return cls(**options)
     if not dataclasses.is_dataclass(cls):
