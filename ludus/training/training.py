@@ -71,7 +71,7 @@ class Training:
             raise ScenarioError(
                 f"task {task.id}: opponents of kind {type(task.opponents).__name__} need a runtime with several learners."
             )
-        self.task, self._algorithm, self._parts, self._stop = task, algorithm, parts, stop
+        self.task, self._parts, self._stop = task, parts, stop
         env = parts.worker.env.spec
         self._collect = algorithm.collect()
         seed = seeding.key(parts.seed, task.id)
