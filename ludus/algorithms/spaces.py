@@ -16,8 +16,8 @@ def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[i
         raise ScenarioError(f"{algorithm} was given the seats {seats} of {env.id}, in which no agent plays.")
     if len(roles := {agent.role for agent in agents}) > 1:
         raise ScenarioError(
-            f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Give them one role, "
-            "and tell them apart by what they observe."
+            f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Give them one "
+            "role, and tell them apart by what they observe."
         )
     found = {(agent.observation.shape, getattr(agent.action, "n", None)) for agent in agents}
     if len(found) > 1 or next(iter(found))[1] is None or next(iter(found))[0] is None:
