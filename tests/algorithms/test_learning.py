@@ -161,3 +161,23 @@ def test_continuous_actions_are_refused(tensors):
             algorithm.check(env)
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         TabularQ().check(tensors)
+
+
+@pytest.mark.parametrize("segments", [1, 60])
+@pytest.mark.parametrize("network", ["shared", "separate"])
+def test_values_are_the_networks_at_each_row_whether_rows_or_states_are_fewer(segments, network, enumerated):
+    from ludus.algorithms.network import Network
+    from ludus.policies.mlp import as_rows
+    from ludus.policies.network import layouts
+    from ludus.testing.synthetic import synthetic_rollout
+
+    algorithm = PPO(batch=10, hidden=(4,), epochs=1, value_network=network)
+    learner = algorithm.learner(LearnerContext(enumerated, (1,), 0))
+    policy = build_policy(learner.spec, learner.weights())
+    rollout = synthetic_rollout(enumerated, policy, seats=(1,), segments=segments, rng=np.random.default_rng(3))
+    assert (rollout.num_rows < 6) == (segments == 1)  # player 1 has six information states
+    part = {"shared": "policy", "separate": "value"}[network]
+    rows = as_rows(enumerated.enumeration.observation[rollout.observation], 4)
+    expected = Network(layouts(learner.spec), learner.weights()).evaluate(part, rows)[:, -1]
+    ((_, items),) = learner.items(rollout)
+    np.testing.assert_allclose(items["value"], expected, atol=1e-6)

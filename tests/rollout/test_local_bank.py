@@ -7,11 +7,13 @@ import pytest
 
 from ludus.envs.game_tree import compile_tree
 from ludus.errors import PolicyError
+from ludus.policies.random import RandomPolicy
+from ludus.rollout.inference import local
 from ludus.rollout.inference.groups import Group, merge
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.tables import StackedTables
 from ludus.testing.fakes import ENDS_OFF_TURN, CountingPolicy, FixedPolicy, ScriptedEnv
-from ludus.types import Act, Due, PolicyRef
+from ludus.types import Act, Due, PolicyRef, PolicySpec
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
 SPEC = ScriptedEnv([ENDS_OFF_TURN], 1).spec
@@ -206,3 +208,38 @@ class TestGroups:
         one, two = Act(np.zeros(1), np.zeros(1, np.float32)), Act(np.zeros((1, 2)), np.zeros(1, np.float32))
         with pytest.raises(PolicyError, match="shapes"):
             merge([(np.array([0]), one), (np.array([1]), two)], 2)
+
+
+class Evaluated(RandomPolicy):
+    """Counts the tables and the answers that it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(PolicySpec("random", {"actions": 2}), {})
+        self.tables = self.answers = 0
+
+    def tabulate(self, enumeration, player, *, mode="explore"):
+        self.tables += 1
+        return super().tabulate(enumeration, player, mode=mode)
+
+    def act(self, observation, mask, memory, noise, *, mode="explore"):
+        self.answers += 1
+        return super().act(observation, mask, memory, noise, mode=mode)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_learner_in_a_large_game_is_not_tabulated(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights change with every order; members keep their tables. What is played is the same."""
+    if large:
+        monkeypatch.setattr(local, "LARGE", 5)  # each player of Kuhn poker has six information states
+    spec = compile_tree("kuhn_poker").spec
+    bank = LocalBank(spec, 4)
+    learner, member = Evaluated(), Evaluated()
+    bank.load([(PolicyRef(0, "learner", 1), learner), (PolicyRef(0, "member"), member)])
+    bank.bind(0, ints(0, 1, 2, 3), ints(0, 1, 0, 1))
+    ids = np.array([0, 1, 2, 0], np.int32)
+    rows = Due(ints(0, 1, 2, 3), ids, None, np.zeros(4, np.float32), np.ones(4, np.bool_))
+    act = bank.act(0, rows, np.array([[0.2], [0.7], [0.9], [0.4]], np.float32))
+    assert act.action.tolist() == [0, 1, 1, 0]
+    assert act.logp.tolist() == pytest.approx([np.log(0.5)] * 4)
+    assert (learner.tables, learner.answers) == ((0, 1) if large else (1, 0))
+    assert (member.tables, member.answers) == (1, 0)

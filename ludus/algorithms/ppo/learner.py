@@ -105,14 +105,20 @@ class PPOLearner:
         return [(TABLE, columns)]
 
     def _values(self, observation: Array) -> NDArray[np.float64]:
-        """Values float64[n]; 0 for ids of -1, of which nothing is known."""
-        if self._states is None:
-            out = self._network.evaluate(self._value_part, as_rows(observation, self._inputs))
-            return out[:, -1].astype(np.float64)
+        """Values float64[n]; 0 for ids of -1, of which nothing is known. A state that occurs often is evaluated once."""
+        states = self._states
+        if states is None:
+            return self._evaluate(as_rows(observation, self._inputs))
         if not (observation >= 0).any():
             return np.zeros(len(observation))
-        table = self._network.evaluate(self._value_part, self._states.x)[:, -1].astype(np.float64)
-        return np.where(observation >= 0, table[np.maximum(observation - self._states.base, 0)], 0.0)
+        x, index = states.x, np.where(observation >= 0, observation - states.base, -1)
+        if len(observation) < len(states):  # of a large game, only what occurs
+            occurring, index = compact(index, len(states))
+            x = x[torch.from_numpy(occurring)]
+        return np.where(index >= 0, self._evaluate(x)[index], 0.0)
+
+    def _evaluate(self, x: torch.Tensor) -> NDArray[np.float64]:
+        return self._network.evaluate(self._value_part, x)[:, -1].astype(np.float64)
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """All rows that wait, as one update."""

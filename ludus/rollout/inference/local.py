@@ -16,6 +16,9 @@ from ludus.rollout.inference.tables import StackedTables
 from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
 
 _UNKNOWN, _TABLE, _GROUP = -1, 0, 1
+LARGE = 16_384
+"""With more information states than this, a learner's weights are evaluated on the rows that come: they are new in every order, and
+tabulating them on all states would take longer than playing it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -172,12 +175,16 @@ class LocalBank:
             entry = self._entries[row]
             assert entry is not None
             probs = None
-            if entry.tabulate and self._spec.enumeration is not None:
+            if self._spec.enumeration is not None and entry.tabulate and self._worth_a_table(player, entry.ref):
                 probs = entry.policy.tabulate(self._spec.enumeration, player, mode=entry.ref.mode)
             if probs is not None:
                 self._tables[player].set(int(row), probs, name=entry.ref.policy)
             self._kind[player, row] = _GROUP if probs is None else _TABLE
         return bool((self._kind[player, unknown] == _GROUP).any())
+
+    def _worth_a_table(self, player: int, ref: PolicyRef) -> bool:
+        """Members (version 0) stay; other versions are a learner's."""
+        return ref.version == 0 or len(self._tables[player]) <= LARGE
 
     def _all_tables(self, player: int) -> bool:
         bound = self._bound[player]

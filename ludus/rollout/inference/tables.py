@@ -23,6 +23,10 @@ class StackedTables:
         self._cumulative = np.empty((0, *self._legal.shape), np.float32)
         self._logp = np.empty((0, *self._legal.shape), np.float32)
 
+    def __len__(self) -> int:
+        """I_p."""
+        return len(self._legal)
+
     def set(self, row: int, probs: NDArray[np.float64], *, name: str) -> None:
         """Row `row` plays probs float[I_p, A]. Raises PolicyError unless these are distributions over legal actions."""
         if probs.shape != self._legal.shape:
