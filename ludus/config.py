@@ -104,7 +104,7 @@ def from_yaml(text: str, *, what: str, source: str = "") -> Any:
         raise ConfigError(f"{what} is not valid YAML: {_located_problem(error, source)}") from error
     except (RecursionError, ValueError) as error:  # YAML such as 2026-99-99 is a date that there is not
         detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigError(f"{what} is not valid YAML: {detail}{f' ({source})' if source else ''}.") from error
+        raise ConfigError(f"{what} is not valid YAML: {detail}{f' ({source})' if source else ''}") from error
 
 
 def _located_problem(error: yaml.YAMLError, source: str) -> str:
@@ -113,7 +113,7 @@ def _located_problem(error: yaml.YAMLError, source: str) -> str:
     mark = error.problem_mark
     where = f"{source}, " if source else ""
     what = f"{error.problem} {error.context}" if error.context else error.problem
-    return f"{what} ({where}line {mark.line + 1}, column {mark.column + 1})."
+    return f"{what} ({where}line {mark.line + 1}, column {mark.column + 1})"
 
 
 def to_yaml(value: Any) -> str:

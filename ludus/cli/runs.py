@@ -25,4 +25,4 @@ def find_run(text: str) -> Path:
 def run_dirs(root: Path | None = None) -> list[Path]:
     """Directories below `root` (default ./runs) that hold a run, by name."""
     root = root or RUNS
-    return sorted(path.parent for path in root.glob(f"*/{FILE}")) if root.is_dir() else []
+    return sorted(path.parent for path in root.glob(f"*/{FILE}") if path.is_file()) if root.is_dir() else []

@@ -23,7 +23,7 @@ from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.scenario import parse_scenario
+from ludus.scenario import Scenario, parse_scenario
 from ludus.types import Exploitability, Factor, Mixture, PolicyRef, Solution
 
 META = "meta"
@@ -69,6 +69,13 @@ def evaluate_run(run_dir: Path | str, *, episodes: int = 10_000, policies: Seque
     return EvaluationReport(run.folder, run.scenario.env.id, run.generation, matches, exploitability)
 
 
+def _scenario(folder: Path, text: str) -> Scenario:
+    try:
+        return parse_scenario(text)
+    except ConfigError as error:
+        raise RunError(f"the scenario in the database of {str(folder)!r} cannot be used: {error}") from error
+
+
 class _Run:
     """A stored run, opened for reading: its policies, its last meta-strategies and what plays them."""
 
@@ -78,13 +85,14 @@ class _Run:
             info, stored, generations = reader.info(), reader.policies(), reader.generations()
         if not generations:
             raise RunError(f"{str(folder)!r} has no finished generation yet; there is nothing to evaluate.")
-        self.scenario = parse_scenario(info.text)
+        self.scenario = _scenario(folder, info.text)
         self.population = info.population
         self.generation = generations[-1].number
         self.solution = Solution(tuple(np.array(m) for m in generations[-1].marginals), generations[-1].solver_gap)
         self.members: dict[int, list[PolicyRecord]] = {}
         for policy in stored:
             self.members.setdefault(policy.record.ref.population, []).append(policy.record)
+        self._check_sizes()
         self._records = {p.record.ref: p.record for p in stored}
         self._files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in stored})
         self._loaded: dict[PolicyRef, Policy] = {}
@@ -103,6 +111,15 @@ class _Run:
         if self.exact is not None:
             for ref in self._records:
                 self.exact.add(ref, self.policy(ref))
+
+    def _check_sizes(self) -> None:
+        for player, marginal in enumerate(self.solution.strategies):
+            known = len(self.members.get(self.population[player], []))
+            if len(marginal) > known:
+                raise RunError(
+                    f"the database of {str(self.folder)!r} has {known} policies of player {player}, whose last meta-strategy is over "
+                    f"{len(marginal)}. Rows were removed by hand; restore the database from a copy."
+                )
 
     def policy(self, ref: PolicyRef) -> Policy:
         if ref not in self._loaded:

@@ -229,34 +229,19 @@ def _generation(row: tuple[Any, ...]) -> GenerationRecord:
         seconds=seconds,
         episodes=episodes,
         nash_conv=nash_conv,
-        gains=tuple(json.loads(gains)),
-        values=tuple(json.loads(values)),
+        gains=_numbers(gains),
+        values=_numbers(values),
         marginals=tuple(tuple(flat[a:b]) for a, b in pairwise(ends)),
         solver_gap=_number(gap),
         solver_seconds=solver_seconds,
-        responses=tuple(json.loads(responses)),
+        responses=_numbers(responses),
         exact=bool(exact),
     )
 
 
 def _policy(row: tuple[Any, ...]) -> StoredPolicy:
-    (
-        population,
-        policy,
-        version,
-        mode,
-        place,
-        kind,
-        config,
-        file,
-        sha256,
-        parent,
-        start,
-        generation,
-        task,
-        created,
-        _,
-    ) = row
+    population, policy, version, mode, place, kind, config, file, sha256, *others = row
+    parent, start, generation, task, created, _ = others
     origin = PolicyRef(**json.loads(parent)) if parent else None
     record = PolicyRecord(
         ref=PolicyRef(population, policy, version, mode),
@@ -286,6 +271,10 @@ def _match(row: tuple[Any, ...]) -> StoredMatch:
         exact=bool(exact),
     )
     return StoredMatch(match, generation, created)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(value) for value in json.loads(text))
 
 
 def _number(value: float | None) -> float:

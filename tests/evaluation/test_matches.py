@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +150,23 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
     assert all(found[name].mean[0] != steered[name].mean[0] for name in varied[:3])
     same = sum(found[name].mean[0] == steered[name].mean[0] for name in varied)
     assert same < len(varied) / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DELETE FROM policies WHERE id = '0-1'", "has 4 policies of player 0, whose last meta-strategy is over 5"),
+        ("UPDATE run SET value = replace(value, 'oracle', 'orakle')", "the scenario in the database of .* unknown key"),
+    ],
+)
+def test_a_database_changed_by_hand_is_refused(finished: Path, tmp_path: Path, change: str, words: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    with sqlite3.connect(folder / "ludus.db") as connection:
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(RunError, match=words):
+        evaluate_run(folder, episodes=10)
 
 
 def test_a_run_without_generations_cannot_be_evaluated(tmp_path: Path) -> None:

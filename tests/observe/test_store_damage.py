@@ -46,6 +46,15 @@ def test_not_a_database(run_dir: Path) -> None:
     assert "file is not a database" in _message(run_dir)
 
 
+@pytest.mark.parametrize("value", ['"x"', "[null]", "[[1]]", '{"a": 1}', "7"])
+def test_numbers_that_are_none(run_dir: Path, value: str) -> None:
+    with sqlite3.connect(run_dir / "ludus.db") as connection:
+        connection.execute("UPDATE generations SET gains = ? WHERE number = 3", (value,))
+    connection.close()
+    with Reader(run_dir) as reader, pytest.raises(RunError, match=r"ludus.db' cannot be used"):
+        reader.generations()
+
+
 def test_truncated(run_dir: Path) -> None:
     path = run_dir / "ludus.db"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
