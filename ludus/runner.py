@@ -39,8 +39,8 @@ from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.report import write_report
 from ludus.result import Result, read_result
-from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.worker import RolloutWorker
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.inprocess import build_runtime
 from ludus.scenario import Scenario
 from ludus.schedulers.psro import PSROScheduler
 from ludus.training.training import Parts
@@ -142,8 +142,7 @@ def _driver(
     manager = AgentManager(
         utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
     )
-    bank = LocalBank(spec, env.num_envs)
-    worker = RolloutWorker(env, bank)
+    rollouts = RolloutManager(build_runtime("inprocess"), env)
     members: dict[PolicyRef, Policy] = {}
 
     def policy(ref: PolicyRef) -> Policy:
@@ -166,9 +165,9 @@ def _driver(
             mode=scenario.mode,
         ),
         manager=manager,
-        parts=Parts(worker, bank, EpisodeServer(scenario.seed), PolicyServer(), policy, scenario.seed),
+        parts=Parts(rollouts, EpisodeServer(scenario.seed), PolicyServer(), policy, scenario.seed),
         exact=exact,
-        matches=MatchPlayer(worker, bank, policy, seed=scenario.seed),
+        matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
         store=store,
         files=files,
         observer=observer,
@@ -180,7 +179,7 @@ def _driver(
 
 def _first_policies(driver: Driver) -> None:
     """Generation 0: every population starts with the policy that plays uniformly at random."""
-    env = driver.parts.worker.env.spec
+    env = driver.parts.rollouts.spec
     table = driver.manager.table
     for population in range(len(table.population_sizes)):
         seat = table.population.index(population)
@@ -223,7 +222,7 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     if complete:
         driver.finish()
     driver.parts.episodes.shutdown()
-    driver.parts.worker.env.close()
+    driver.parts.rollouts.close()
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

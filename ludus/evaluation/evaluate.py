@@ -21,8 +21,8 @@ from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
-from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.worker import RolloutWorker
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.inprocess import build_runtime
 from ludus.scenario import Scenario, parse_scenario
 from ludus.types import Exploitability, Factor, Mixture, PolicyRef, Solution
 
@@ -104,8 +104,8 @@ class _Run:
             node_limit=options.node_limit,
             **options.options,
         )
-        bank = LocalBank(env.spec, env.num_envs)
-        self._player = MatchPlayer(RolloutWorker(env, bank), bank, self.policy, seed=self.scenario.seed)
+        rollouts = RolloutManager(build_runtime("inprocess"), env)
+        self._player = MatchPlayer(rollouts, self.policy, seed=self.scenario.seed)
         tree = getattr(env, "tree", None)
         self.exact = ExactEvaluator(tree, self.population) if isinstance(tree, GameTree) else None
         if self.exact is not None:

@@ -10,25 +10,21 @@ from numpy.typing import NDArray
 from ludus import seeding
 from ludus.policies.base import Policy
 from ludus.population.statistics import moments
-from ludus.rollout.base import PolicyBank, RolloutOrder
+from ludus.rollout.base import RolloutOrder
 from ludus.rollout.draws import mixture_refs
-from ludus.rollout.worker import RolloutWorker
+from ludus.rollout.manager import RolloutManager
 from ludus.types import Factor, Match, Mixture, PolicyRef
 
 
 class MatchPlayer:
-    """Plays profiles on a rollout worker. Episode k of every profile starts from the same seeds (common random numbers), so that
+    """Plays profiles through the rollout manager. Episode k of every profile starts from the same seeds (common random numbers), so that
     with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks."""
 
-    def __init__(
-        self, worker: RolloutWorker, bank: PolicyBank, policy: Callable[[PolicyRef], Policy], *, seed: int
-    ) -> None:
-        self._worker, self._bank, self._policy, self._seed = worker, bank, policy, seed
+    def __init__(self, rollouts: RolloutManager, policy: Callable[[PolicyRef], Policy], *, seed: int) -> None:
+        self._rollouts, self._policy, self._seed = rollouts, policy, seed
 
     def returns(self, players: Mixture, episodes: int, *, block: int = 0) -> NDArray[np.float64]:
         """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes."""
-        self._bank.release()
-        self._bank.load([(ref, self._policy(ref)) for ref in mixture_refs(players)])
         order = RolloutOrder(
             learner=None,
             seats=(),
@@ -37,7 +33,8 @@ class MatchPlayer:
             amount=episodes,
             seed=seeding.key(self._seed, "matches", block),
         )
-        return self._worker.run(order).episodes.returns
+        policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
+        return self._rollouts.run(order, policies).episodes.returns
 
     def play(self, profile: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, *, block: int = 0) -> Match:
         """One match of `episodes` episodes: indices and refs of the policies in each seat."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from ludus import seeding
 from ludus.envs.base import VectorEnv
 from ludus.errors import EnvError, ScenarioError
+from ludus.policies.base import Policy
 from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
 from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
 from ludus.rollout.writer import TrajectoryWriter
-from ludus.types import Array, Finished, Timestep
+from ludus.types import Array, Finished, PolicyRef, Timestep
 
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
@@ -43,6 +45,17 @@ class RolloutWorker:
         self._step = self._first_episode = self._active = 0
         self._timestep: Timestep | None = None
         self._draws: Draws | None = None
+
+    def play(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
+        """Load the policies that an order names, then run it. Raises as `PolicyBank.load` and `run` do."""
+        if not order.carry_on:
+            self.bank.release()
+        self.bank.load(policies, extras=order.extras)
+        return self.run(order)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
 
     def run(self, order: RolloutOrder) -> Rollout:
         """Play an order.

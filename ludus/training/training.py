@@ -22,9 +22,9 @@ from ludus.errors import Deadlock, ScenarioError, TrainingError
 from ludus.evaluation.matches import won
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.draws import mixture_refs
-from ludus.rollout.worker import RolloutWorker
+from ludus.rollout.manager import RolloutManager
 from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
 from ludus.types import Metrics, Mixture, PolicyRef, State, Trained, TrainingTask, Weights
@@ -36,8 +36,7 @@ LoadPolicy = Callable[[PolicyRef], Policy]
 class Parts:
     """What training tasks of a run share. `policy` gives a frozen policy of the populations."""
 
-    worker: RolloutWorker
-    bank: PolicyBank
+    rollouts: RolloutManager
     episodes: EpisodeServer
     policies: PolicyServer
     policy: LoadPolicy
@@ -72,7 +71,7 @@ class Training:
                 f"task {task.id}: opponents of kind {type(task.opponents).__name__} need a runtime with several learners."
             )
         self.task, self._parts, self._stop = task, parts, stop
-        env = parts.worker.env.spec
+        env = parts.rollouts.spec
         self._collect = algorithm.collect()
         seed = seeding.key(parts.seed, task.id)
         total = stop.limit(self._collect.unit)
@@ -121,21 +120,18 @@ class Training:
         if not self._carry_on:
             first = count.iterations % len(self.task.seats)  # every seat has its turn, even with one environment
             self._seats = self.task.seats[first:] + self.task.seats[:first]
-            parts.bank.release()
-        parts.bank.load(policies, extras=collect.extras)
-        rollout = parts.worker.run(
-            RolloutOrder(
-                learner=learner,
-                seats=self._seats,
-                opponents=self._opponents,
-                unit=collect.unit,
-                amount=collect.amount,
-                seed=seeding.key(self._seed, "collect", count.iterations),
-                carry_on=self._carry_on,
-                extras=collect.extras,
-                first_episode=count.next_episode,
-            )
+        order = RolloutOrder(
+            learner=learner,
+            seats=self._seats,
+            opponents=self._opponents,
+            unit=collect.unit,
+            amount=collect.amount,
+            seed=seeding.key(self._seed, "collect", count.iterations),
+            carry_on=self._carry_on,
+            extras=collect.extras,
+            first_episode=count.next_episode,
         )
+        rollout = parts.rollouts.run(order, policies)
         count.env_steps += rollout.counters["env_steps"]
         count.decisions += rollout.counters["learner_decisions"]
         count.episodes += rollout.counters["episodes"]
@@ -220,7 +216,7 @@ class Training:
         """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
         were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
         if self._carry_on:
-            self._count.truncated += self._parts.worker.env.num_envs
+            self._count.truncated += self._parts.rollouts.num_envs
         self._carry_on = False
 
     def result(self) -> Trained:

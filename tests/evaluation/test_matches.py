@@ -19,8 +19,8 @@ from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.worker import RolloutWorker
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.inprocess import InProcess
 from ludus.types import Factor, Mixture, PolicyRef
 
 
@@ -34,8 +34,7 @@ def player() -> MatchPlayer:
     def policy(ref: PolicyRef) -> Policy:
         return build_policy(spec, {"probs": np.tile(np.eye(2)[["pass", "bet"].index(ref.policy)], (12, 1))})
 
-    bank = LocalBank(env.spec, env.num_envs)
-    return MatchPlayer(RolloutWorker(env, bank), bank, policy, seed=3)
+    return MatchPlayer(RolloutManager(InProcess(), env), policy, seed=3)
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:

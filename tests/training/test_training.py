@@ -16,7 +16,9 @@ from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.manager import RolloutManager
 from ludus.rollout.worker import RolloutWorker
+from ludus.runtime.inprocess import InProcess
 from ludus.stopping.stoppers import parse_stopper
 from ludus.training.training import Parts, Training
 from ludus.types import Mixture, PolicyRef, PolicySpec, TrainingTask
@@ -43,10 +45,10 @@ def training_of(
     **stop,
 ) -> tuple[Training, SpyWorker]:
     vector = make_env(env, num_envs=num_envs, tree=tree)
-    bank = LocalBank(vector.spec, num_envs)
-    worker = SpyWorker(vector, bank)
+    worker = SpyWorker(vector, LocalBank(vector.spec, num_envs))
+    rollouts = RolloutManager(InProcess(), vector, make=lambda _: worker)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
-    parts = Parts(worker, bank, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture)
     return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), worker
