@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +155,7 @@ class Driver:
         response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
+        task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
         return Trained(task, ref, response.spec, response.weights, metrics, counters={})
 
     def _train(self, task: TrainingTask) -> Trained:

@@ -104,3 +104,10 @@ def test_no_rule_that_applies_is_a_random_start(rules: tuple[object, ...], tmp_p
     result = train(tmp_path, *rules, generations=2)
     assert parents(result, 0) == [None] * 3
     assert not same(weights(result, 0, 1), weights(result, 0, 2))
+
+
+def test_a_computed_response_has_no_parent(tmp_path: Path) -> None:
+    """It starts from nothing, whatever the rules say."""
+    result = train(tmp_path, "last", generations=3, oracle=ludus.ExactBestResponse())
+    assert parents(result, 0) == [None] * 4
+    assert {record.lineage.start for record in result.populations[0]} == {"random"}
