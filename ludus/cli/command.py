@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from ludus.errors import ConfigError, nearest
@@ -27,6 +28,8 @@ class Command:
         if unknown:
             known = [text for action in parser._actions for text in action.option_strings]
             given = unknown[0].partition("=")[0]
+            if not given.startswith("-"):
+                raise ConfigError(f"ludus {self.name} has no use for {given!r}. See `ludus {self.name} --help`.")
             raise ConfigError(f"ludus {self.name} has no option {given!r}{nearest(given, known)}")
         return options
 
@@ -58,6 +61,13 @@ def whole_number(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} was given, a whole number from 0 on was expected")
     return value
+
+
+def folder(text: str) -> Path:
+    """A type for options that say where to write."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' was given, a folder was expected")
+    return Path(text)
 
 
 def positive_number(text: str) -> int:

@@ -12,6 +12,8 @@ RUNS = Path("runs")
 
 def find_run(text: str) -> Path:
     """The directory that a user means by a path or by a name below ./runs. Raises RunError with the nearest names."""
+    if not text:
+        raise RunError("'' was given, a run's name or directory was expected. `ludus list runs` shows the runs.")
     for candidate in (Path(text), RUNS / text):
         if (candidate / FILE).is_file():
             return candidate

@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, whole_number
+from ludus.cli.command import Command, folder, whole_number
 from ludus.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", metavar="key=value", nargs="*", default=[], help="changes to it, such as oracle.learning_rate=3e-4"
     )
     parser.add_argument("--seed", type=whole_number, help="seed of all random streams")
-    parser.add_argument("--run-dir", type=Path, help="where the run is written (default: ./runs/<name>)")
+    parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     parser.add_argument("--name", help="name of the run (default: the preset and the time)")
 
 
@@ -45,7 +45,7 @@ def _check_name(name: str | None, run_dir: Path | None) -> None:
         return
     if run_dir is not None:
         raise ConfigError("--name and --run-dir were both given; --run-dir alone says where the run is written.")
-    if not name or name.startswith(".") or "/" in name:
+    if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
         raise ConfigError(
             f"--name {name!r} cannot name a folder of ./runs. Use letters, digits, - and _, or give --run-dir."
         )
