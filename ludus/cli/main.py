@@ -45,8 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
-    """The console entry point. As with `python -m`, a `module:Class` of the user's own is found in the working directory."""
-    sys.path.insert(0, os.getcwd())
+    """The console entry point. A `module:Class` of the user's own is found in the working directory too; that comes last, so that a
+    yaml.py there is not taken for the library."""
+    sys.path.append("")
     sys.exit(main())
 
 

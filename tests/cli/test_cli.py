@@ -315,6 +315,35 @@ def test_output_that_cannot_be_written(redirect: str, code: int, said: str) -> N
     assert len(found.stderr.splitlines()) <= 1
 
 
+_SCRIPT = (
+    "import sys; from ludus.cli.main import script; sys.path.remove(''); sys.argv = ['ludus', *sys.argv[1:]]; script()"
+)
+
+
+def _script(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *line], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_working_directory_hides_no_library(folder: Path) -> None:
+    (folder / "yaml.py").write_text("raise SystemExit('not this one')\n")
+    (folder / "mine.py").write_text("from ludus.meta_solvers.uniform import Uniform as Solver\n")
+    found = _script(folder, "config", "kuhn", "meta_solver=mine:Solver")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "kind: uniform" in found.stdout
+
+
+def test_a_working_directory_that_is_gone(folder: Path) -> None:
+    code = f"import os; os.rmdir(os.getcwd()); {_SCRIPT}"
+    gone = folder / "gone"
+    gone.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-c", code, "list", "presets"], cwd=gone, capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
 def test_an_encoding_without_our_signs() -> None:
     code = "from ludus.cli.main import main; from ludus.cli.output import write; main(['--version']); write('a ± b')"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
