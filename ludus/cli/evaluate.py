@@ -39,9 +39,11 @@ def _show(report: EvaluationReport) -> None:
     means = [f"return {p}, 95%" for p in range(players)]
     exact = any(match.exact is not None for match in report.matches)
     columns = [*who, *means, *([f"exact {p}" for p in range(players)] if exact else []), "player 0 won/drawn/lost"]
+    if players == 1:  # nobody to win against
+        columns.pop()
     title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
-    rows = [_row(match, exact=exact) for match in report.matches]
-    table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1])
+    rows = [_row(match, exact=exact)[: len(columns)] for match in report.matches]
+    table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1] if players > 1 else [])
     found = report.exploitability
     if found is None:
         return

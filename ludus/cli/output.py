@@ -32,7 +32,9 @@ def table(
     kept = _fitting(rows, spare, console.width)
     columns, *rows = [[row[k] for k in kept] for row in rows]
     left = [place for place, k in enumerate(kept) if k in left]
-    grid = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    if title:
+        console.print(Text(title, style="bold"), soft_wrap=True)
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False)
     for k, name in enumerate(columns):
         grid.add_column(name, justify="left" if k in left else "right", overflow="fold")
     for row in rows:

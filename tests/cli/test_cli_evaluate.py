@@ -74,3 +74,18 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         "gain of player 0 0.2500",
         "gain of player 1 0.1250",
     ]
+
+
+def test_a_single_player_wins_against_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    synthetic.write(tmp_path / "runs" / "mine", generations=1)
+    match = HeadToHead(("meta",), 100, np.array([0.5]), np.array([0.25]), ((100, 0, 0),), None)
+    report = EvaluationReport(tmp_path, "openspiel/catch", 3, (match,), None)
+    monkeypatch.setattr(evaluate, "evaluate_run", lambda *_, **__: report)
+    assert main(["evaluate", "mine"]) == 0
+    title, header, _, row = capsys.readouterr().out.splitlines()
+    assert title == "openspiel/catch after generation 3, 100 episodes per match"
+    assert header.split() == ["player", "0", "return", "0,", "95%"]
+    assert row.split() == ["meta", "+0.5000", "±0.2500"]
