@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import webbrowser
 
 from ludus.cli.command import Command
@@ -21,8 +22,8 @@ def _execute(options: argparse.Namespace) -> int:
 
     path = write_report(run_dir)
     write(str(path))
-    if options.open:
-        webbrowser.open(path.resolve().as_uri())
+    if options.open and not webbrowser.open(path.resolve().as_uri()):
+        sys.stderr.write("No browser was found on this machine; open the file yourself.\n")
     return 0
 
 
