@@ -106,7 +106,7 @@ class PlainProgress:
         if self._held is not None:
             self._write(self._held)
             self._held = None
-        self._write(f"stopped: {summary.stopped_by}")
+        self._write(_ended(summary))
 
     def message(self, text: str) -> None:
         self._write(text)
@@ -168,7 +168,7 @@ class RichProgress:
         self._done = record.number
 
     def run_finished(self, summary: RunSummary) -> None:
-        self._doing, self._note, self._over = f"stopped: {summary.stopped_by}", "", True
+        self._doing, self._note, self._over = _ended(summary), "", True
         self.close()
 
     def message(self, text: str) -> None:
@@ -215,6 +215,11 @@ class RichProgress:
             compact(speed) if newest and speed is not None else "",
             duration(record.seconds),
         )
+
+
+def _ended(summary: RunSummary) -> str:
+    reason = summary.stopped_by
+    return reason if reason.startswith("stopped") else f"stopped: {reason}"
 
 
 def lay_out(rows: Sequence[Sequence[str]], least: Sequence[int], spare: Sequence[int], *, width: int) -> list[str]:

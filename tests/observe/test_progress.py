@@ -163,6 +163,13 @@ def test_nothing_is_left_when_it_is_over() -> None:
     assert "left" not in stream.getvalue()
 
 
+def test_stopped_is_said_once() -> None:
+    progress, stream = plain(Clock())
+    progress.run_finished(replace(SUMMARY, stopped_by="stopped by Ctrl-C"))
+    progress.run_finished(SUMMARY)
+    assert stream.getvalue().splitlines() == ["stopped by Ctrl-C", "stopped: reached generations=3"]
+
+
 class Broken(io.StringIO):
     def write(self, text: str) -> int:
         raise BrokenPipeError(32, "Broken pipe")
