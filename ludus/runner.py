@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from ludus import __version__
@@ -211,8 +212,22 @@ def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) ->
         return Path(run_dir)
     if name is None:
         stem = scenario.name or scenario.env.id.rpartition("/")[2].partition("(")[0].replace(":", "-")
-        name = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+        return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
     return RUNS / name
+
+
+def _unused(name: str) -> Path:
+    """Makes the folder ./runs/<name>, or with -2, -3 … where runs of the same second have it. Whoever makes it owns it."""
+    for k in count(1):
+        folder = RUNS / (name if k == 1 else f"{name}-{k}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the store says why
+        return folder
+    raise AssertionError
 
 
 def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
@@ -245,6 +260,6 @@ def _finished(stored: StoredRun, *, report: bool) -> Result:
     path = stored.folder / "report.html"
     if report and not path.exists():
         write_report(stored.folder)
-    how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (generations=N extends it)"
+    how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (a higher generations=N, or another stop, extends it)"
     summary = replace(stored.summary, report=path if path.exists() else None)
     return read_result(stored.folder, stored.scenario, summary, stopped_by=how)

@@ -23,7 +23,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.observe.progress import progress_for
     from ludus.runner import resume
 
-    with closing(progress_for()) as observer, stop_on_signals() as stop:
+    with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         result = resume(run_dir, options.overrides, observer=observer, stop=stop)
     show_result(result)
     if stop.requested:

@@ -32,7 +32,7 @@ def _execute(options: argparse.Namespace) -> int:
     scenario = load_scenario(options.scenario, options.overrides, options.seed)
     from ludus.runner import run
 
-    with closing(progress_for()) as observer, stop_on_signals() as stop:
+    with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
     show_result(result)
     if stop.requested:

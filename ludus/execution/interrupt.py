@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
+_STOPPING = "stopping cleanly; once more stops at once"
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -36,9 +37,14 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
+def stop_on_signals(
+    stop: StopRequest | None = None, *, tell: Callable[[str], None] | None = None
+) -> Iterator[StopRequest]:
     """While this is open, the first SIGINT or SIGTERM asks `stop` for a clean stop; the second ends the process at once
-    with 128 + its number (130 for SIGINT). Outside the main thread no handlers can be set, and none are."""
+    with 128 + its number (130 for SIGINT). Outside the main thread no handlers can be set, and none are.
+
+    tell: says to the user what happened, from within the signal handler (default: a line on standard error).
+    """
     request = stop or StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -48,8 +54,7 @@ def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
         name = signal.Signals(number).name
         if request.requested:
             _exit_at_once(number)
-        # Not print: the signal may have come in the middle of one.
-        os.write(2, b"\nstopping cleanly; once more stops at once\n")
+        (tell or _say)(_STOPPING)
         request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -58,6 +63,12 @@ def stop_on_signals(stop: StopRequest | None = None) -> Iterator[StopRequest]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """A line on standard error. Not print: a signal may have come in the middle of one."""
+    with suppress(OSError):
+        os.write(2, f"\n{text}\n".encode())
 
 
 def _exit_at_once(number: int) -> None:

@@ -79,6 +79,8 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
             reader.policies(),
             reader.summary(),
         )
+        for read in (reader.generations, reader.payoffs, reader.ratings):
+            read()  # damage must be found before anything is changed
     stored = _scenario(folder, info, begun=bool(checkpoints))
     scenario = parse_scenario(stored.to_yaml(), list(overrides)) if overrides else stored
     _check_changes(stored, scenario)
@@ -108,7 +110,7 @@ def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
         found, stored = parse_scenario(text), parse_scenario(info.text)
     except (OSError, UnicodeDecodeError, LudusError) as error:
         raise RunError(
-            f"{str(path)!r} cannot be used: {error}. Restore it; `ludus resume` takes changes as key=value."
+            f"{str(path)!r} cannot be used: {str(error).rstrip('.')}. Restore it; `ludus resume` takes changes as key=value."
         ) from error
     if found != stored:
         ours, theirs = found.model_dump(mode="json"), stored.model_dump(mode="json")

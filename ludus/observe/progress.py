@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console
@@ -111,6 +113,11 @@ class PlainProgress:
     def message(self, text: str) -> None:
         self._write(text)
 
+    def stopping(self, text: str) -> None:
+        """Somebody asked for a stop. Called from a signal handler, so it may come in the middle of a line."""
+        with suppress(OSError):
+            os.write(2, f"\n{text}\n".encode())
+
     def close(self) -> None:
         """Nothing to give back."""
 
@@ -142,6 +149,7 @@ class RichProgress:
         self._live: Live | None = None
         self._limit: int | None = None
         self._population: Sequence[int] = ()
+        self._warning = ""
         self._over = False
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
@@ -174,6 +182,14 @@ class RichProgress:
     def message(self, text: str) -> None:
         self._console.print(Text(text))
 
+    def stopping(self, text: str) -> None:
+        """Somebody asked for a stop. Called from a signal handler: the drawing thread shows it, since a line in the middle of the
+        picture would break that."""
+        self._warning = text
+        if self._live is None:
+            with suppress(OSError):
+                os.write(2, f"\n{text}\n".encode())
+
     def close(self) -> None:
         """Stops drawing and gives the terminal back; also after an error, when no `run_finished` came."""
         if self._live is not None:
@@ -191,6 +207,8 @@ class RichProgress:
         left = None if self._over else self._rates.seconds_left()
         about = "" if left is None else f", about {duration(left)} left"
         picture.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
+        if self._warning and not self._over:
+            picture.append(f"\n{self._warning}", style="bold")
         return picture
 
     def _draw_bar(self, picture: Text) -> None:

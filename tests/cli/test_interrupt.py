@@ -76,3 +76,12 @@ def test_other_threads_get_a_plain_request() -> None:
     thread.start()
     thread.join()
     assert (made[0].requested, made[0].reason) == (True, "enough")
+
+
+def test_who_tells_the_user(capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    with stop_on_signals(tell=told.append) as stop:
+        signal.raise_signal(signal.SIGINT)
+    assert stop.requested
+    assert told == ["stopping cleanly; once more stops at once"]
+    assert capfd.readouterr().err == ""

@@ -199,6 +199,20 @@ def test_signed(value: float, text: str) -> None:
     assert signed(value, 3) == text
 
 
+def test_a_stop_that_is_asked_for_is_part_of_the_picture(capfd: pytest.CaptureFixture[str]) -> None:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=60))
+    progress.stopping("stopping cleanly")
+    assert capfd.readouterr().err == "\nstopping cleanly\n"  # nothing is drawn yet
+    progress.run_started(INFO)
+    progress.stopping("stopping cleanly")
+    assert progress._render().plain.splitlines()[-1] == "stopping cleanly"
+    progress.run_finished(SUMMARY)
+    assert "stopping" not in progress._render().plain
+    assert capfd.readouterr().err == ""
+    plain(Clock())[0].stopping("stopping cleanly")
+    assert capfd.readouterr().err == "\nstopping cleanly\n"
+
+
 def test_an_error_gives_the_terminal_back() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     progress = RichProgress(console)

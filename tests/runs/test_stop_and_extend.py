@@ -61,7 +61,7 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureF
     done = run(tools.scenario("ppo"), run_dir=run_dir)
     before = tools.files_of(run_dir)
     again = resume(run_dir)
-    assert "it was finished before, and nothing was done (generations=N extends it)" in again.stopped_by
+    assert "it was finished before, and nothing was done (a higher generations=N" in again.stopped_by
     assert again.nash_conv == done.nash_conv
     assert again.generations == done.generations
     assert again.populations == done.populations
