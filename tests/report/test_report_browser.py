@@ -24,7 +24,7 @@ _FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--enable-logging=stderr",
-    "--virtual-time-budget=5000",
+    "--virtual-time-budget=20000",
     "--window-size=1280,2400",
     "--dump-dom",
 )
@@ -38,7 +38,7 @@ def _open(report: Path, profile: Path, *flags: str) -> tuple[str, list[str]]:
     """(document after its scripts ran, console messages)."""
     assert _BROWSER is not None
     command = [_BROWSER, *_FLAGS, *flags, f"--user-data-dir={profile}", report.resolve().as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
