@@ -75,3 +75,14 @@ def positive_number(text: str) -> int:
     if whole_number(text) == 0:
         raise argparse.ArgumentTypeError("0 was given, at least 1 was expected")
     return int(text)
+
+
+def add_scenario(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a scenario and change it."""
+    parser.add_argument(
+        "scenario", metavar="PRESET|FILE.yaml", help="a preset (`ludus list presets`) or a scenario file"
+    )
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="changes to it, such as oracle.learning_rate=3e-4"
+    )
+    parser.add_argument("--seed", type=whole_number, help="seed of all random streams")

@@ -6,18 +6,12 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, folder, whole_number
+from ludus.cli.command import Command, add_scenario, folder
 from ludus.errors import ConfigError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "scenario", metavar="PRESET|FILE.yaml", help="a preset (`ludus list presets`) or a scenario file"
-    )
-    parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="changes to it, such as oracle.learning_rate=3e-4"
-    )
-    parser.add_argument("--seed", type=whole_number, help="seed of all random streams")
+    add_scenario(parser)
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     parser.add_argument("--name", help="name of the run (default: the preset and the time)")
 
