@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import Space
@@ -62,6 +62,11 @@ class Enumeration:
         return slice(self.offset[player], self.offset[player + 1])
 
 
+Determinism: TypeAlias = Literal["environment", "vector", "none"]
+"""What the same seeds and actions promise: the same episodes in each environment, whatever else is in the vector; the same only in an
+equal vector; nothing."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EnvSpec:
     """What a vector of environments plays. `agents` are ordered by (player, index within the player)."""
@@ -74,6 +79,7 @@ class EnvSpec:
     state: Space[Any] | None = None  # for central critics and mixers only
     enumeration: Enumeration | None = None
     max_decisions: int | None = None  # most decisions of one player in an episode, if known
+    determinism: Determinism = "environment"
 
     @property
     def num_players(self) -> int:
@@ -92,7 +98,7 @@ class Due:
     observation: [n, *shape], or int32[n] ids if the environment has an enumeration.
     mask: bool[n, A] legal actions; None if all always are, or if ids say it.
     reward: float32[n], summed since that slot's last decision; 0 where `first`.
-    first: bool[n], the slot's first decision in this episode.
+    first: bool[n], the slot's first decision in this episode, or since its agent came back to it.
     """
 
     slot: NDArray[np.int32]
@@ -132,7 +138,8 @@ class Finished:
 @dataclass(frozen=True, slots=True, eq=False)
 class Timestep:
     """One step of E environments. An ended environment restarts within the same step: its new episode's decisions are in
-    `due`, its old one's in `ended` and `finished`. Buffers stay valid until the second-next step."""
+    `due`, its old one's in `ended` and `finished`. Or it restarts a step later, and lists nothing as due in between, as one that is
+    still at work (asynchronous) does; some environment always has something due. Buffers stay valid until the second-next step."""
 
     due: tuple[Due, ...]  # [P]
     ended: tuple[Ended, ...]  # [P]

@@ -18,7 +18,10 @@ class VectorEnv(Protocol):
     """E environments stepped together, as structures of arrays.
 
     All randomness of episode k of environment e comes from (seeds[e], k): the same seeds and actions give the same episodes,
-    whatever else is in the vector.
+    whatever else is in the vector, unless `spec.determinism` says that it promises less.
+
+    Optional attributes, taken for 0 where they are missing: `waited`, seconds spent so far waiting for other processes; `restarts`, how
+    many environments have been restarted so far after a fault.
     """
 
     spec: EnvSpec
@@ -44,4 +47,13 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Free what it holds; it is not used again."""
+        ...
+
+
+@runtime_checkable
+class Renders(Protocol):
+    """A `VectorEnv` that can show itself."""
+
+    def render(self, environment: int) -> NDArray[np.uint8] | str:
+        """The present state of one environment: an image uint8[height, width, 3], or text."""
         ...

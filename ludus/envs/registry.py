@@ -1,134 +1,129 @@
-"""Environments by id: `openspiel/<game>` with OpenSpiel's own parameters, or `module:Class` of the user's own."""
+"""Environments by id: `family/name` of a family of `ludus.envs.families`, or `module:Class` of the user's own."""
 
 from __future__ import annotations
 
-import inspect
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
-import pyspiel
-
 from ludus.envs.base import VectorEnv
-from ludus.envs.game_tree import try_compile
-from ludus.envs.openspiel import OpenSpielVectorEnv, check_playable
-from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.errors import ConfigError, EnvError, UnknownName, nearest
-from ludus.registry import load
+from ludus.envs.families import FAMILIES, Family, adapter, missing
+from ludus.errors import ConfigError, UnknownName
 
-__all__ = ["list_envs", "load_game", "make_env"]
+__all__ = ["TreeChoice", "list_envs", "make_env"]
 
 TreeChoice: TypeAlias = Literal["auto", "on", "off"]
-_PREFIX = "openspiel/"
+_TREE = ("auto", "on", "off")
 
 
 def make_env(
-    id: str, *, num_envs: int, tree: TreeChoice = "auto", node_limit: int = 1_000_000, **options: Any
+    id: str,
+    *,
+    num_envs: int,
+    tree: TreeChoice = "auto",
+    node_limit: int = 1_000_000,
+    workers: int = 0,
+    deadline: float | None = None,
+    restarts: int = 0,
+    wrappers: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
 ) -> VectorEnv:
     """A vector of `num_envs` environments.
 
-    id: `openspiel/leduc_poker`, `openspiel/kuhn_poker(players=3)`, or `module:Class`, made as Class(num_envs=num_envs, **options).
-    tree: "auto" compiles an OpenSpiel game whose tree has at most `node_limit` nodes (compiled trees are kept for the process), and steps
-    the others through OpenSpiel's API; "on" insists, "off" never compiles.
-    options: for OpenSpiel, `observation`: "auto", "information_state" or "observation".
-    Raises UnknownName, with the nearest names; ConfigError for wrong parameters or options; EnvError for a game that cannot be played,
-    or compiled with tree="on".
+    id: `gymnasium/CartPole-v1`, `openspiel/kuhn_poker(players=3)`, or `module:Class` of a Gymnasium, PettingZoo or Ludus environment.
+    tree, node_limit: whether games of OpenSpiel are compiled; see `ludus.envs.adapters.openspiel`.
+    workers: subprocesses that share the environments out; 0: all in this process. deadline: seconds that a step may take in a
+    subprocess before it is taken for hung. restarts: how many faults of environments are repaired, their episodes truncated, before the
+    vector gives up. wrappers: {"kind": name, …} of `ludus.envs.wrappers`, the innermost first. options: the family's own.
+    Raises UnknownName, with the nearest names; ConfigError for wrong parameters or options; EnvError for one that cannot be made.
     """
-    if tree not in ("auto", "on", "off"):
-        raise ConfigError(f"tree={tree!r} was given; allowed: auto, on, off.")
+    if tree not in _TREE:
+        raise ConfigError(f"tree={tree!r} was given; allowed: {', '.join(_TREE)}.")
     if num_envs < 1:
         raise ConfigError(f"num_envs={num_envs} was given; at least 1 is needed.")
-    if not id.startswith(_PREFIX):
-        if tree == "on":
-            raise ConfigError(f"tree=on was given; only OpenSpiel's games can be compiled, and {id} is none. Use auto.")
-        return _own(id, num_envs, options)
-    observation = options.pop("observation", "auto")
-    if options:
-        raise ConfigError(f"unknown option {min(options)!r} for {id}{nearest(min(options), ['observation'])}")
-    game = load_game(id)
-    check_playable(game)
-    if tree != "off":
-        compiled, reason = try_compile(game, node_limit=node_limit, observation=observation)
-        if compiled is not None:
-            return TreeVectorEnv(compiled, num_envs)
-        if tree == "on":
-            raise EnvError(reason)
-    return OpenSpielVectorEnv(game, num_envs, observation=observation)
-
-
-def load_game(id: str) -> Any:
-    """The `pyspiel.Game` of an id `openspiel/…`. Raises UnknownName or ConfigError before OpenSpiel prints anything itself."""
-    text = id.removeprefix(_PREFIX)
-    name = text.partition("(")[0].strip()
-    games = _games()
-    if name not in games:
-        raise UnknownName("OpenSpiel game", name, games)
-    if text.count("(") != text.count(")") or ("(" in text and not text.endswith(")")):
-        raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
-    try:
-        given = pyspiel.game_parameters_from_string(text)
-        known = games[name].parameter_specification
-        for parameter in given:
-            if parameter != "name" and parameter not in known:
-                raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
-        with _silenced():
-            return pyspiel.load_game(text)
-    except pyspiel.SpielError as error:
-        raise ConfigError(f"OpenSpiel cannot load {text!r}: {_line(error)}") from error
-
-
-def list_envs() -> list[str]:
-    """Ids of the environments that need no parameters and can be played, sorted."""
-    mean_field = pyspiel.GameType.Dynamics.MEAN_FIELD
-    return [
-        _PREFIX + name
-        for name, kind in sorted(_games().items())
-        if kind.default_loadable
-        and kind.dynamics != mean_field
-        and (kind.provides_information_state_tensor or kind.provides_observation_tensor)
-    ]
-
-
-@lru_cache(maxsize=1)
-def _games() -> dict[str, Any]:
-    return {kind.short_name: kind for kind in pyspiel.registered_games()}
-
-
-def _own(id: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-    if ":" not in id:
-        raise UnknownName("environment", id, list_envs(), hint="An environment of your own is named module:Class")
-    cls = load("environment", id, {})
-    try:
-        inspect.signature(cls).bind(num_envs=num_envs, **options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{id} cannot be made with num_envs and the options {options}: {error}.") from error
-    made: object = cls(num_envs=num_envs, **options)
-    if not isinstance(made, VectorEnv):
-        missing = [
-            n for n in ("spec", "num_envs", "reset", "step", "snapshot", "restore", "close") if not hasattr(made, n)
-        ]
-        raise EnvError(
-            f"{id} is not a vector environment: it lacks {', '.join(missing)}; see ludus.envs.base.VectorEnv."
+    if workers < 0 or restarts < 0 or (deadline is not None and deadline <= 0):
+        raise ConfigError(
+            f"workers={workers}, restarts={restarts}, deadline={deadline} were given; counts start at 0 and a deadline is positive."
         )
-    return made
+    family, name = _parse(id)
+    options = _with_tree(id, family, options, tree=tree, node_limit=node_limit)
+    entry = FAMILIES.get(family)
+    make = partial(_make, family, name, restarts=restarts if workers == 0 else 0, options=options)
+    env = _in_workers(make, id, entry, num_envs, workers=workers, deadline=deadline, restarts=restarts)
+    if wrappers:
+        from ludus.envs.wrappers import wrap
+
+        env = wrap(env, wrappers)
+    return env
 
 
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """OpenSpiel writes what it raises to the process's standard error as well."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+def list_envs(family: str | None = None) -> list[str]:
+    """Ids that need no options, sorted: of one family, or of all that are installed. Raises UnknownName for a family that is none, and
+    ConfigError for one that is not installed."""
+    if family is not None:
+        if family not in FAMILIES:
+            raise UnknownName("family of environments", family, FAMILIES)
+        return [f"{family}/{name}" for name in adapter(family).names()]
+    return [id for name, entry in FAMILIES.items() if entry.installed for id in list_envs(name)]
+
+
+def _parse(id: str) -> tuple[str, str]:
+    """(family, name); the family of a user's own is ""."""
+    family, slash, name = id.partition("/")
+    if slash and family in FAMILIES:
+        return family, name
+    if ":" in id and not slash:
+        return "", id
+    known = [f"{other}/{name or id}" for other in FAMILIES] if slash else list_envs()
+    raise UnknownName("environment", id, known, hint="An environment of your own is named module:Class")
+
+
+def _with_tree(id: str, family: str, options: dict[str, Any], *, tree: TreeChoice, node_limit: int) -> dict[str, Any]:
+    if family == "openspiel":
+        return {"tree": tree, "node_limit": node_limit, **options}
+    if tree == "on":
+        raise ConfigError(f"tree=on was given; only OpenSpiel's games can be compiled, and {id} is none. Use auto.")
+    return options
+
+
+def _make(family: str, name: str, *, num_envs: int, restarts: int, options: Mapping[str, Any]) -> VectorEnv:
+    """One vector in this process. A function of plain data, so that a subprocess can be told to call it."""
+    if not family:
+        from ludus.envs.adapters import own
+
+        return own.make(name, num_envs=num_envs, restarts=restarts, **options)
+    if FAMILIES[family].python:
+        options = {**options, "restarts": restarts}
+    elif restarts:
+        raise ConfigError(
+            f"restarts={restarts} was given; environments {family}/… are stepped together and cannot be restarted one by one. "
+            "Leave it out, or give workers=1 or more: then a subprocess is restarted."
+        )
     try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        return adapter(family).make(name, num_envs=num_envs, **options)
+    except ImportError as error:
+        raise ConfigError(missing(family, error)) from error
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _in_workers(
+    make: partial[VectorEnv],
+    id: str,
+    entry: Family | None,
+    num_envs: int,
+    *,
+    workers: int,
+    deadline: float | None,
+    restarts: int,
+) -> VectorEnv:
+    if workers == 0:
+        if deadline is not None:
+            raise ConfigError(
+                f"deadline={deadline} was given with workers=0; a hung environment can only be ended in a subprocess. "
+                "Give workers=1 or more."
+            )
+        return make(num_envs=num_envs)
+    if entry is not None and entry.threads:
+        raise ConfigError(f"workers={workers} was given; {id} brings threads of its own. Leave workers out.")
+    from ludus.envs.subprocesses import SubprocessVectorEnv
+
+    return SubprocessVectorEnv(make, num_envs, workers=workers, deadline=deadline, restarts=restarts)

@@ -66,7 +66,8 @@ class Ledger:
         self._early = early_rewards
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         slots = [num_envs * n for n in self._agents]
-        self._seen = [np.zeros(n, np.bool_) for n in slots]
+        self._seen = [np.zeros(n, np.bool_) for n in slots]  # in this episode
+        self._there = [np.zeros(n, np.bool_) for n in slots]  # since its agent came (back) to it
         self._open = [np.zeros(n, np.bool_) for n in slots]
         self._paid = [np.zeros(n) for n in slots]
         self._closed_early = [np.zeros(n, np.bool_) for n in slots]
@@ -95,8 +96,7 @@ class Ledger:
         _typed(due.first, np.bool_, (n,), f"player {p}: `first`")
         self._check_observation(p, due.observation, n)
         self._check_mask(p, due)
-        seen = self._seen[p][due.slot]
-        odd = due.slot[due.first == seen]
+        odd = due.slot[due.first == self._there[p][due.slot]]
         assert not len(odd), (
             f"player {p}: `first` must mark exactly the slots' first decisions in their episodes; slots {odd} differ."
         )
@@ -106,7 +106,7 @@ class Ledger:
         self._paid[p][due.slot] += due.reward
         environment = due.slot // self._agents[p]
         self._from_start[p][due.slot[due.first]] = self._length[environment[due.first]] == 0
-        self._seen[p][due.slot] = True
+        self._seen[p][due.slot] = self._there[p][due.slot] = True
         self._open[p][due.slot] = True
         self._busy[environment] = True
 
@@ -118,7 +118,7 @@ class Ledger:
         closed = ended.slot[~self._open[p][ended.slot]]
         assert not len(closed), f"player {p}: slots {closed} are in `ended` and had no open decision."
         self._paid[p][ended.slot] += ended.reward
-        self._open[p][ended.slot] = False
+        self._open[p][ended.slot] = self._there[p][ended.slot] = False
         self._closed_early[p][ended.slot] = ~np.isin(ended.slot // self._agents[p], finished)
         shape = (len(ended.slot),) if self.spec.enumeration is not None else self._shape(p, len(ended.slot))
         assert ended.observation.shape == shape, (
@@ -168,7 +168,7 @@ class Ledger:
             assert not wrong.any(), (
                 f"player {p}: the agents' rewards sum to {paid[wrong].sum(axis=1)}, returns are {returns[wrong]}."
             )
-        for column in (self._seen[p], self._from_start[p], self._closed_early[p]):
+        for column in (self._seen[p], self._there[p], self._from_start[p], self._closed_early[p]):
             column[slots] = False
         self._paid[p][slots] = 0
 

@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ludus.envs.adapters.openspiel import load_game
 from ludus.envs.openspiel import OpenSpielVectorEnv
-from ludus.envs.registry import list_envs, load_game
+from ludus.envs.registry import list_envs
 from ludus.testing.env import check_env
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, ScriptedEnv
 from ludus.types import Due, Ended, Timestep
@@ -45,7 +46,7 @@ def test_contract(game):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", list_envs())
+@pytest.mark.parametrize("id", list_envs("openspiel"))
 def test_contract_on_every_game(id):
     if id in UNFIT:
         pytest.skip(UNFIT[id])

@@ -1,0 +1,138 @@
+"""The families of environments that an id `family/name` may name, and the seam that each family's adapter module has."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError
+
+
+class Adapter(Protocol):
+    """What a module of `ludus.envs.adapters` offers."""
+
+    def make(self, name: str, *, num_envs: int, **options: Any) -> VectorEnv:
+        """The vector that `family/name` stands for. Raises UnknownName with the nearest names, ConfigError for options that the
+        environment does not take, EnvError for one that cannot be made."""
+        ...
+
+    def names(self) -> list[str]:
+        """What may follow `family/` without options, sorted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """module: the adapter's. needs: the package that it imports; extra: what `pip install ludus[extra]` calls it, "" if it comes with
+    Ludus. python: its environments are single Python objects, so `restarts` applies to them. threads: it brings threads of its own, so
+    `workers` does not apply. example: an id that works."""
+
+    module: str
+    summary: str
+    example: str
+    needs: str
+    extra: str = ""
+    python: bool = False
+    threads: bool = False
+
+    @property
+    def installed(self) -> bool:
+        return importlib.util.find_spec(self.needs) is not None
+
+
+FAMILIES: Mapping[str, Family] = {
+    "ale": Family(
+        "ludus.envs.adapters.ale",
+        "Atari through the Arcade Learning Environment's own vector",
+        "ale/pong",
+        needs="ale_py",
+        extra="atari",
+        threads=True,
+    ),
+    "envpool": Family(
+        "ludus.envs.adapters.envpool",
+        "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
+        "envpool/Pong-v5",
+        needs="envpool",
+        extra="envpool",
+        threads=True,
+    ),
+    "gymnasium": Family(
+        "ludus.envs.adapters.gymnasium",
+        "Gymnasium: classic control, Box2D, MuJoCo, whatever is registered",
+        "gymnasium/CartPole-v1",
+        needs="gymnasium",
+        python=True,
+    ),
+    "lbf": Family(
+        "ludus.envs.adapters.lbf",
+        "level-based foraging, cooperative and mixed",
+        "lbf/Foraging-8x8-2p-3f-v3",
+        needs="lbforaging",
+        extra="lbf",
+        python=True,
+    ),
+    "magent2": Family(
+        "ludus.envs.adapters.magent2",
+        "MAgent2: battles of hundreds of agents",
+        "magent2/battle_v4",
+        needs="magent2",
+        extra="magent2",
+    ),
+    "mpe2": Family(
+        "ludus.envs.adapters.mpe2",
+        "MPE2: the multi-agent particle environments",
+        "mpe2/simple_spread_v3",
+        needs="mpe2",
+        python=True,
+    ),
+    "openspiel": Family(
+        "ludus.envs.adapters.openspiel",
+        "OpenSpiel: board, card and matrix games",
+        "openspiel/leduc_poker",
+        needs="pyspiel",
+    ),
+    "pettingzoo": Family(
+        "ludus.envs.adapters.pettingzoo",
+        "PettingZoo: classic, SISL, butterfly, two-player Atari",
+        "pettingzoo/connect_four_v3",
+        needs="pettingzoo",
+        python=True,
+    ),
+    "rware": Family(
+        "ludus.envs.adapters.rware",
+        "the multi-robot warehouse, cooperative",
+        "rware/rware-tiny-2ag-v2",
+        needs="rware",
+        extra="rware",
+        python=True,
+    ),
+    "vmas": Family(
+        "ludus.envs.adapters.vmas",
+        "VMAS: batched physics in torch",
+        "vmas/simple_spread",
+        needs="vmas",
+        extra="vmas",
+    ),
+}
+
+
+def adapter(family: str) -> Adapter:
+    """The module of a family. Raises ConfigError, with the extra to install, if a package is missing."""
+    entry = FAMILIES[family]
+    try:
+        return cast(Adapter, importlib.import_module(entry.module))
+    except ImportError as error:
+        raise ConfigError(missing(family, error)) from error
+
+
+def missing(family: str, error: ImportError) -> str:
+    """A sentence that says which extra to install."""
+    entry = FAMILIES[family]
+    package = error.name or entry.needs
+    how = f"`pip install 'ludus[{entry.extra}]'`" if entry.extra else f"`pip install {package}`"
+    return f"environments {family}/… need {package}, which cannot be imported ({error}); {how} brings it."

@@ -1,0 +1,219 @@
+"""What every adapter needs to keep the contract of `VectorEnv`: buffers, open decisions, returns, quotas, and checks of what it is given.
+
+adapter steps -> fills dense arrays -> `begin_next` (whose episodes restart) -> fills their first decisions -> `publish`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.envs import publisher_kernels as kernels
+from ludus.envs.publisher_buffers import Side
+from ludus.errors import EnvError
+from ludus.types import Array, EnvSpec, Finished, Timestep
+
+GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
+_NONE = np.empty(0, np.int64)
+
+
+class Publisher:
+    """Dense arrays that an adapter fills by slot (S = E × agents of the player), and the timesteps made of them. Per player p:
+
+    observation[p]: [S, *shape], read where `due`; mask[p]: bool[S, A] or None, likewise. An adapter may put another array of that shape
+    and dtype in their place, if it leaves it unchanged until the second-next step.
+    due[p]: bool[S], must act now. reward[p]: float64[S], earned in this step; taken and set to 0. gone[p]: uint8[S], GOES_ON, or how the
+    slot's agent left; taken and set to 0. final[p]: [S, *shape], final observations, read where slots close; final_mask[p] likewise.
+    over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
+
+    A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
+    has masks.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool]) -> None:
+        if num_envs < 1:
+            raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
+        self.spec = spec
+        self.num_envs = num_envs
+        self.agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
+        self._sides = tuple(Side(spec, num_envs, masked) for _ in range(2))
+        self._now = 0
+        slots = [num_envs * n for n in self.agents]
+        self.due = [np.zeros(n, np.bool_) for n in slots]
+        self.reward = [np.zeros(n) for n in slots]
+        self.gone = [np.zeros(n, np.uint8) for n in slots]
+        self.over = np.zeros(num_envs, np.uint8)
+        self._pending = [np.zeros(n) for n in slots]
+        self._open = [np.zeros(n, np.bool_) for n in slots]
+        self._seen = [np.zeros(n, np.bool_) for n in slots]
+        self._returns = np.zeros((num_envs, spec.num_players))
+        self._checked = [np.issubdtype(a.dtype, np.floating) for a in self._sides[0].observation]
+        self._decided = [np.zeros(n, np.int8) for n in slots]  # side of a slot's last decision
+        self._ended = _NONE
+        self._stamp = np.full(num_envs, -1, np.int64)
+        self._tick = 0
+        self.length = np.zeros(num_envs, np.int32)  # steps of the present episodes
+        self.episode = np.zeros(num_envs, np.int64)  # episodes finished since the reset
+        self.idle = np.zeros(num_envs, np.bool_)
+        self.seeds = np.zeros(num_envs, np.uint64)
+        self._quota = np.full(num_envs, -1, np.int64)
+
+    # ------------------------------------------------------------------------------------------ what an adapter fills
+
+    @property
+    def observation(self) -> list[Array]:
+        """The buffers of the timestep that is being made; another pair after each `publish`."""
+        return self._sides[self._now].observation
+
+    @property
+    def mask(self) -> list[NDArray[np.bool_] | None]:
+        return self._sides[self._now].mask
+
+    @property
+    def final(self) -> list[Array]:
+        return self._sides[self._now].final
+
+    @property
+    def final_mask(self) -> list[NDArray[np.bool_] | None]:
+        return self._sides[self._now].final_mask
+
+    @property
+    def state(self) -> Array | None:
+        """[E, *shape], if the spec has a state space."""
+        return self._sides[self._now].state
+
+    @property
+    def final_state(self) -> Array | None:
+        """[E, *shape], read where episodes end."""
+        return self._sides[self._now].final_state
+
+    # ------------------------------------------------------------------------------------------ episodes
+
+    def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Forget everything; the environments that begin an episode (those with a quota of 0 are idle). Raises EnvError for a wrong
+        number of seeds."""
+        if len(seeds) != self.num_envs:
+            raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
+        self.seeds[:] = seeds
+        self._quota[:] = -1 if episodes is None else episodes
+        for columns in (self.due, self.reward, self.gone, self._pending, self._open, self._seen):
+            for column in columns:
+                column.fill(0)
+        for array in (self.over, self._returns, self.length, self.episode):
+            array.fill(0)
+        self._stamp.fill(-1)
+        self._ended = _NONE
+        np.equal(self._quota, 0, out=self.idle)
+        return np.flatnonzero(~self.idle)
+
+    def begin_next(self) -> NDArray[np.int64]:
+        """Of the environments whose episode is `over`, those that play another; the others fall idle. In each step in which an episode
+        ended, before `publish`; their `seed` is then the one with ahead=1."""
+        ended = self._ended = np.flatnonzero(self.over)
+        more = self.episode[ended] + 1 != self._quota[ended]
+        self.idle[ended[~more]] = True
+        more_of: NDArray[np.int64] = ended[more]
+        return more_of
+
+    def seed(self, environment: int, *, ahead: int = 0) -> int:
+        """A seed of 31 bits for the present (`ahead=1`: the next) episode of an environment, by (its seed, number of the episode)."""
+        return int(
+            kernels.episode_seed(self.seeds[environment], np.uint64(self.episode[environment] + ahead))
+            & np.uint64(0x7FFFFFFF)
+        )
+
+    # ------------------------------------------------------------------------------------------ what comes of it
+
+    def publish(self) -> Timestep:
+        """The timestep of what was filled in since the last one. Raises EnvError, with environment, seed and step, for a `flaw`."""
+        if (found := self.flaw()) is not None:
+            raise self.error(*found)
+        side, ended = self._sides[self._now], self._ended
+        length = self.length[ended]
+        self.length[ended] = 0
+        due, closed = [], []
+        for p, agents in enumerate(self.agents):
+            rows, ends = kernels.settle(
+                agents, self._tick, self._now, p, self.due[p], self.reward[p], self.gone[p], self.over, self._pending[p], self._open[p],
+                self._seen[p], self._decided[p], self._returns, self._stamp, self.length,
+                side.slot[p], side.reward[p], side.first[p], side.end_slot[p], side.end_reward[p], side.end_terminated[p],
+            )  # fmt: skip
+            due.append(side.due(p, rows))
+            closed.append(side.ended(p, ends))
+        finished = self._finish(length) if len(ended) else side.nobody
+        final_state = None if side.final_state is None else side.final_state[ended]
+        self._tick += 1
+        self._now ^= 1
+        self._ended = _NONE
+        return Timestep(tuple(due), tuple(closed), finished, side.state, final_state)
+
+    def _finish(self, length: NDArray[np.int32]) -> Finished:
+        ended = self._ended
+        finished = Finished(ended.astype(np.int32), self._returns[ended], self.over[ended] == TERMINATED, length)
+        self._returns[ended] = 0
+        self.over[ended] = GOES_ON
+        self.episode[ended] += 1
+        return finished
+
+    # ------------------------------------------------------------------------------------------ faults
+
+    def flaw(self) -> tuple[int, str] | None:
+        """An environment that gave a reward or an observation that is not a number, or a mask without a legal action, and a sentence
+        about it; None if all is well."""
+        side = self._sides[self._now]
+        for p, agents in enumerate(self.agents):
+            slot = kernels.first_not_finite(self.reward[p])
+            if slot >= 0:
+                return (
+                    slot // agents,
+                    f"gave {self._who(p, slot)} the reward {self.reward[p][slot]}; expected a finite number",
+                )
+            mask = side.mask[p]
+            if mask is not None and (slot := kernels.first_without(mask, self.due[p])) >= 0:
+                return slot // agents, f"gave {self._who(p, slot)} a mask without a legal action; expected at least one"
+            if self._checked[p] and (slot := self._not_a_number(p, side)) >= 0:
+                return slot // agents, f"gave {self._who(p, slot)} an observation that is not finite; expected numbers"
+        return None
+
+    def _not_a_number(self, player: int, side: Side) -> int:
+        """The first slot whose observation is not finite, or -1."""
+        observation = side.observation[player]
+        if not kernels.all_finite(observation.ravel()):
+            for slot in np.flatnonzero(self.due[player]).tolist():
+                if not np.isfinite(observation[slot]).all():
+                    return int(slot)
+        if len(self._ended) or self.gone[player].any():
+            how = self.gone[player] | np.repeat(self.over, self.agents[player])
+            for slot in np.flatnonzero((how != GOES_ON) & self._open[player]).tolist():
+                if not np.isfinite(side.final[player][slot]).all():
+                    return int(slot)
+        return -1
+
+    def truncate(self, environment: int) -> None:
+        """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the
+        observations that they were made on."""
+        side = self._sides[self._now]
+        for p, agents in enumerate(self.agents):
+            rows = slice(environment * agents, (environment + 1) * agents)
+            self.reward[p][rows] = 0
+            self.gone[p][rows] = GOES_ON
+            self.due[p][rows] = False
+            for slot in range(environment * agents, (environment + 1) * agents):
+                side.final[p][slot] = self._sides[self._decided[p][slot]].observation[p][slot]
+            final_mask = side.final_mask[p]
+            if final_mask is not None:
+                final_mask[rows] = True
+        self.over[environment] = TRUNCATED
+
+    def error(self, environment: int, sentence: str) -> EnvError:
+        """An EnvError that says which environment, seed and step."""
+        return EnvError(
+            f"{self.spec.id} {sentence}; environment {environment} of {self.num_envs}, seed {self.seeds[environment]}, episode "
+            f"{self.episode[environment]}, step {self.length[environment]}."
+        )
+
+    def _who(self, player: int, slot: int) -> str:
+        agents = self.spec.agents_of(player)
+        return f"agent {agents[slot % len(agents)].name!r}"
