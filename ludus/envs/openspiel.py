@@ -1,6 +1,8 @@
 """Any OpenSpiel game that can be stepped, through its own API: turns, simultaneous moves, chance, 1 to n players.
 
-actions -> per environment: apply -> chance, drawn by key -> whoever is to move next | end -> next episode
+actions -> checked, by place -> apply -> chance, drawn by key | end -> next episode -> tensors and legal actions, laid out by player
+
+What OpenSpiel must be asked is asked by `map` over all states; everything else of a step is one compiled sweep.
 """
 
 from __future__ import annotations
@@ -11,42 +13,21 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyspiel
-from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus.envs.openspiel_state import Game, Seat, observer
-from ludus.envs.tree.walk import title
+from ludus.envs.openspiel_rows import Rows
+from ludus.envs.openspiel_spec import check_playable, describe
+from ludus.envs.openspiel_state import CHANCE, TERMINAL, Game, Luck, moves_of, observer, resume
 from ludus.errors import EnvError
-from ludus.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.types import Array, Timestep
 
-__all__ = ["Observation", "OpenSpielVectorEnv", "check_playable", "describe"]
+__all__ = ["Observation", "OpenSpielVectorEnv", "check_playable"]
 
 Observation: TypeAlias = Literal["auto", "information_state", "observation"]
-_SNAPSHOT = "ludus openspiel 1"
-
-
-def check_playable(game: Any) -> None:
-    """Raise EnvError for games that cannot be stepped move by move by their players."""
-    if game.get_type().dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
-        raise EnvError(
-            f"{title(game)} is a mean-field game: its next state depends on a distribution over a whole population, so it cannot be "
-            "stepped by its players; choose a sequential or simultaneous game."
-        )
-
-
-def describe(game: Any, *, size: int) -> EnvSpec:
-    """The `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`."""
-    players = game.num_players()
-    space = Box(-np.inf, np.inf, (size,), np.float32)
-    kind = game.get_type()
-    return EnvSpec(
-        id=f"openspiel/{title(game)}",
-        agents=tuple(AgentSpec(f"player_{p}", p, space, Discrete(game.num_distinct_actions())) for p in range(players)),
-        utility_range=((float(game.min_utility()), float(game.max_utility())),) * players,
-        symmetry=tuple((p,) for p in range(players)),
-        zero_sum=kind.utility in (pyspiel.GameType.Utility.ZERO_SUM, pyspiel.GameType.Utility.CONSTANT_SUM),
-        max_decisions=int(game.max_game_length()),
-    )
+_SNAPSHOT = "ludus openspiel 2"
+# Unbound, for `map`: looking a method up on each state costs as much as half of a cheap call.
+_apply, _mover = pyspiel.State.apply_action, pyspiel.State.current_player
+_legal, _returns = pyspiel.State.legal_actions, pyspiel.State.returns
 
 
 class OpenSpielVectorEnv:
@@ -55,6 +36,7 @@ class OpenSpielVectorEnv:
     observation: "information_state" or "observation", OpenSpiel's tensors (flat); "auto": the first that the game has. Final observations
     are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always given.
     Rewards are differences of OpenSpiel's returns between a player's decisions, so whatever is paid in between is summed.
+    Every end is a termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
     Raises EnvError for games that cannot be stepped, or have no such tensor.
     """
 
@@ -63,20 +45,22 @@ class OpenSpielVectorEnv:
             raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
         game = pyspiel.load_game(game) if isinstance(game, str) else game
         check_playable(game)
-        self._tensor, size = observer(game, observation)
-        self.spec = describe(game, size=size)
+        tensor = observer(game, observation)
+        self.spec = describe(game, size=tensor.size)
         self.num_envs = num_envs
         self._game = Game(game)
-        self._players = game.num_players()
-        self._actions = game.num_distinct_actions()
-        shape = (2, self._players, num_envs)
-        self._observation = np.zeros((*shape, size), np.float32)
-        self._mask = np.zeros((*shape, self._actions), np.bool_)
-        self._final = np.zeros((num_envs, size), np.float32)
-        self._seats: list[Seat] = []
+        self._rows = Rows(self.spec.id, self._game, tensor, num_envs)
+        self._places = np.arange(num_envs, dtype=np.int32)
         self._quota = [0] * num_envs
         self._idle = [True] * num_envs
-        self._side = 0
+        self._states: list[Any] = []
+        self._luck: list[Luck] = []
+        # Those that still play, by place: number of the environment, state, who is to move (negative: several).
+        self._where: list[int] = []
+        self._environment = self._places
+        self._playing: list[Any] = []
+        self._movers: list[int] = []
+        self._clock = 0
         self._last: Timestep | None = None
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
@@ -86,54 +70,46 @@ class OpenSpielVectorEnv:
         quota = np.broadcast_to(np.asarray(-1 if episodes is None else episodes, np.int64), self.num_envs)
         self._quota = quota.tolist()
         self._idle = [n == 0 for n in self._quota]
-        self._seats = [Seat(self._game, int(seed)) for seed in seeds]
-        for e, seat in enumerate(self._seats):
-            if not self._idle[e]:
-                self._guard(e, seat)
-        return self._publish([])
+        self._luck = [Luck(int(seed)) for seed in seeds]
+        self._states = [self._game.new_state(luck) for luck in self._luck]
+        self._rows.forget()
+        self._clock = 0
+        self._gather()
+        self._movers = [self._open(e) for e in self._where]
+        return self._publish([], [])
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`."""
+        """See `VectorEnv.step`. An illegal action raises EnvError and leaves every game where it was."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
-        self._check(actions, self._last)
-        moves = np.full((self.num_envs, self._players), pyspiel.INVALID_ACTION, np.int64)
-        for p, due in enumerate(self._last.due):
-            moves[due.slot, p] = actions[p]
-        ended: list[tuple[int, list[float], list[float], list[bool], int]] = []
-        seats = self._seats
-        e = -1
+        moves = self._rows.take(actions, self._last.due, len(self._playing))
+        self._clock += 1
+        done: list[None] = []  # `extend` keeps what came before an error, so its length says which environment raised
         try:
-            for e, move in enumerate(moves.tolist()):
-                if self._idle[e]:
-                    continue
-                seat = seats[e]
-                if seat.apply(move):
-                    ended.append((e, *seat.close()))
-                    if seat.episode + 1 == self._quota[e]:
-                        self._idle[e] = True
-                    else:
-                        seat.restart()
+            if self._game.simultaneous:
+                done.extend(map(_apply_either, self._playing, self._movers, moves.tolist()))
+            else:
+                done.extend(map(_apply, self._playing, moves[:, 0].tolist()))
         except pyspiel.SpielError as error:
-            raise EnvError(f"{self.spec.id} refused a move in environment {e}: {error}") from error
-        return self._publish(ended)
+            where = self._where[len(done)]
+            raise EnvError(f"{self.spec.id} refused a move in environment {where}: {error}") from error
+        self._movers = list(map(_mover, self._playing))
+        ended, returns = self._settle() if min(self._movers, default=0) < 0 else ([], [])
+        return self._publish(ended, returns)
 
     def snapshot(self) -> bytes | None:
         """Seeds, episode numbers and moves as JSON; chance is drawn again on restore, from the same keys."""
         if self._last is None:
             return None
+        finished = self._last.finished
         document = {
             "format": _SNAPSHOT,
             "game": self.spec.id,
             "quota": self._quota,
             "idle": self._idle,
-            "seats": [[str(seat.seed), seat.episode, seat.moves] for seat in self._seats],
-            "ended": [[e.slot.tolist(), e.reward.tolist(), e.terminated.tolist()] for e in self._last.ended],
-            "finished": [
-                self._last.finished.environment.tolist(),
-                self._last.finished.returns.tolist(),
-                self._last.finished.length.tolist(),
-            ],
+            "games": [[str(k.seed), k.episode, moves_of(s)] for k, s in zip(self._luck, self._states, strict=True)],
+            "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
+            "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
         }
         return json.dumps(document).encode()
 
@@ -142,107 +118,110 @@ class OpenSpielVectorEnv:
         try:
             document = json.loads(snapshot)
             fits = document["format"] == _SNAPSHOT and document["game"] == self.spec.id
-            seats = [Seat(self._game, int(seed), episode=k, moves=moves) for seed, k, moves in document["seats"]]
-        except (ValueError, KeyError, TypeError, pyspiel.SpielError) as error:
+            luck = [Luck(int(seed), episode) for seed, episode, _ in document["games"]]
+            resumed = [resume(self._game, k, row[2]) for k, row in zip(luck, document["games"], strict=True)]
+        except (ValueError, KeyError, TypeError, IndexError, pyspiel.SpielError) as error:
             raise EnvError(f"a snapshot of {self.spec.id} cannot be read: {error}; was it cut or changed?") from error
-        if not fits or len(seats) != self.num_envs:
+        if not fits or len(luck) != self.num_envs:
             raise EnvError(
-                f"a snapshot of {document['game']} with {len(seats)} environments was given to {self.spec.id} with "
+                f"a snapshot of {document['game']} with {len(luck)} environments was given to {self.spec.id} with "
                 f"{self.num_envs}; restore into an equal environment."
             )
-        self._seats, self._quota, self._idle = seats, document["quota"], document["idle"]
-        for e, seat in enumerate(self._seats):
-            if not self._idle[e]:
-                self._guard(e, seat)
-        timestep = self._publish([])
-        ended = tuple(self._ended(*columns) for columns in document["ended"])
-        self._last = Timestep(timestep.due, ended, self._finished(*document["finished"]))
+        self._quota, self._idle, self._luck = document["quota"], document["idle"], luck
+        self._states = [r.state for r in resumed]
+        self._clock = 0
+        for e, r in enumerate(resumed):
+            self._rows.book.opened[e], self._rows.book.base[e], self._rows.book.begun[e] = r.opened, r.base, -r.length
+        self._gather()
+        self._movers = [self._open(e) for e in self._where]
+        timestep = self._publish([], [])
+        ended = tuple(self._rows.ended(np.array(s, np.int32), np.array(r, np.float32)) for s, r in document["ended"])
+        environment, returns, length = document["finished"]
+        finished = self._rows.finished(*self._rows.columns(environment, returns), np.array(length, np.int32))
+        self._last = Timestep(timestep.due, ended, finished)
         return self._last
+
+    def render(self, environment: int) -> str:
+        """The present state of one environment as OpenSpiel's text; of an idle one, the end of its last episode."""
+        if self._last is None or not 0 <= environment < self.num_envs:
+            raise EnvError(
+                f"environment {environment} cannot be rendered; reset first, and give 0 … {self.num_envs - 1}."
+            )
+        return str(self._states[environment])
 
     def close(self) -> None:
         """Forget all states."""
-        self._seats, self._last = [], None
+        self._states, self._playing, self._last = [], [], None
 
     # ------------------------------------------------------------------------------------------------
 
-    def _guard(self, environment: int, seat: Seat) -> None:
-        if seat.state.is_terminal():
+    def _gather(self) -> None:
+        """List those that play."""
+        self._where = [e for e in range(self.num_envs) if not self._idle[e]]
+        self._environment = np.array(self._where, np.int32)
+        self._playing = [self._states[e] for e in self._where]
+
+    def _open(self, environment: int) -> int:
+        """Let chance move first; who is to move then."""
+        mover = self._luck[environment].play(self._states[environment])
+        if mover == TERMINAL:
             raise EnvError(
                 f"{self.spec.id} ended in environment {environment} before anybody could move; it cannot be played."
             )
+        return mover
 
-    def _check(self, actions: tuple[Array, ...], last: Timestep) -> None:
-        for p, due in enumerate(last.due):
-            given = np.asarray(actions[p])
-            if given.shape != due.slot.shape:
-                raise EnvError(
-                    f"player {p} was given actions of shape {given.shape} for {len(due.slot)} due decisions; one each."
-                )
-            assert due.mask is not None
-            inside = (given >= 0) & (given < self._actions)
-            legal = inside & due.mask[np.arange(len(given)), np.where(inside, given, 0)]
-            if not legal.all():
-                row = int(np.argmin(legal))
-                raise EnvError(
-                    f"player {p} chose the illegal action {int(given[row])} in slot {int(due.slot[row])} of {self.spec.id}; legal: "
-                    f"{np.flatnonzero(due.mask[row]).tolist()}."
-                )
+    def _settle(self) -> tuple[list[int], list[list[float]]]:
+        """Chance moves, episodes end and begin: environments that ended, and their returns."""
+        movers, playing = self._movers, self._playing
+        ended: list[int] = []
+        returns: list[list[float]] = []
+        for i, mover in enumerate(movers):
+            if mover == CHANCE:
+                mover = movers[i] = self._luck[self._where[i]].play(playing[i])
+            if mover != TERMINAL:
+                continue
+            e = self._where[i]
+            luck = self._luck[e]
+            ended.append(e)
+            returns.append(playing[i].returns())
+            if luck.episode + 1 == self._quota[e]:
+                self._idle[e] = True
+                continue
+            luck.renew()
+            self._states[e] = playing[i] = self._game.new_state(luck)
+            movers[i] = self._open(e)
+        if any(self._idle[e] for e in ended):
+            self._gather()
+            self._movers = [mover for mover in movers if mover != TERMINAL]
+        return ended, returns
 
-    def _publish(self, ended: Sequence[tuple[int, list[float], list[float], list[bool], int]]) -> Timestep:
+    def _publish(self, ended: Sequence[int], returns: Sequence[Sequence[float]]) -> Timestep:
         """The timestep of all present states, in the buffers of the other side."""
-        self._side ^= 1
-        due = tuple(self._due(p) for p in range(self._players))
-        closed = []
-        for p in range(self._players):
-            rows = [(e, reward[p]) for e, _, reward, was_open, _ in ended if was_open[p]]
-            closed.append(self._ended([e for e, _ in rows], [r for _, r in rows], [True] * len(rows)))
-        finished = self._finished([row[0] for row in ended], [row[1] for row in ended], [row[4] for row in ended])
-        self._last = Timestep(due, tuple(closed), finished)
+        self._rows.side ^= 1
+        closed, finished = self._rows.close(ended, returns, self._clock)
+        earned = list(map(_returns, self._playing)) if self._game.pays_along else None
+        self._last = Timestep(self._rows.due(self._find(), self._environment, earned), closed, finished)
         return self._last
 
-    def _due(self, player: int) -> Due:
-        observation, mask = self._observation[self._side, player], self._mask[self._side, player]
-        tensor, set_from = self._tensor.array, self._tensor.set_from
-        slots: list[int] = []
-        legal: list[int] = []
-        counts: list[int] = []
-        rewards: list[float] = []
-        firsts: list[bool] = []
-        for e, seat in enumerate(self._seats):
-            if self._idle[e] or not (seat.mover == player or (seat.mover < 0 and seat.legal(player))):
-                continue
-            actions = seat.legal(player)
-            legal += actions
-            counts.append(len(actions))
-            set_from(seat.state, player)
-            observation[len(slots)] = tensor
-            slots.append(e)
-            rewards.append(seat.pay(player))
-            firsts.append(seat.first(player))
-        n = len(slots)
-        mask[:n] = False
-        mask[np.repeat(np.arange(n), counts), legal] = True
-        return Due(
-            np.array(slots, np.int32),
-            observation[:n],
-            mask[:n],
-            np.array(rewards, np.float32),
-            np.array(firsts, np.bool_),
-        )
+    def _find(self) -> tuple[NDArray[np.int32], list[int], list[Any], list[list[int]]]:
+        """What is due: place, player, state and legal actions of each decision, by rising place."""
+        playing = self._playing
+        if not self._game.simultaneous:
+            return self._places, self._movers, playing, list(map(_legal, playing))
+        found = []
+        for i, (state, mover) in enumerate(zip(playing, self._movers, strict=True)):
+            for p in (mover,) if mover >= 0 else range(self._game.players):
+                actions = _legal(state, p)
+                if actions:
+                    found.append((i, p, state, actions))
+        if not found:
+            return self._places, [], [], []
+        place, who, states, legal = (list(column) for column in zip(*found, strict=True))
+        return np.array(place, np.int32), who, states, legal
 
-    def _ended(self, slots: list[int], rewards: list[float], terminated: list[bool]) -> Ended:
-        return Ended(
-            np.array(slots, np.int32),
-            np.array(rewards, np.float32),
-            np.array(terminated, np.bool_),
-            self._final[: len(slots)],
-            np.ones((len(slots), self._actions), np.bool_),
-        )
 
-    def _finished(self, environments: list[int], returns: list[list[float]], lengths: list[int]) -> Finished:
-        return Finished(
-            np.array(environments, np.int32),
-            np.array(returns, np.float64).reshape(-1, self._players),
-            np.ones(len(environments), np.bool_),
-            np.array(lengths, np.int32),
-        )
+def _apply_either(state: Any, mover: int, moves: list[int]) -> None:
+    if mover >= 0:
+        state.apply_action(moves[mover])
+    else:
+        state.apply_actions(moves)
