@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError
+from ludus.policies.base import Policy
 from ludus.types import Array, PolicySpec, Weights
 
 
@@ -55,6 +56,12 @@ def fitted(spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, .
             f"weights do not fit the policy spec {spec.kind!r}: missing {missing or 'nothing'}, not expected {extra or 'nothing'}."
         )
     return {name: np.array(finite(spec, name, weights[name], shape), np.float32) for name, shape in shapes.items()}
+
+
+def one_spec(policies: Sequence[Policy]) -> None:
+    """Raises PolicyError unless all policies have the same configuration."""
+    if any(dict(policy.spec.config) != dict(policies[0].spec.config) for policy in policies):
+        raise PolicyError("only policies of one spec can be stacked; group them by spec first.")
 
 
 def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...]) -> Array:

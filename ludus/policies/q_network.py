@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError
-from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.checks import choice, fitted, integer, widths
-from ludus.policies.mlp import ACTIVATIONS, Layout, as_rows, flatten, forward, split
+from ludus.policies.categorical import CategoricalPolicy, check_mode, full_mask
+from ludus.policies.checks import choice, fitted, integer, one_spec, widths
+from ludus.policies.mlp import ACTIVATIONS, Layout, flatten, split
+from ludus.policies.perceptron import Perceptron, Perceptrons
 from ludus.policies.probabilities import epsilon_mix
-from ludus.policies.sampling import one_hot_best
-from ludus.types import Array, PolicySpec, Weights
+from ludus.policies.sampling import answers, best_legal, checked_mask, draw_row, one_hot_best, refuse_row
+from ludus.types import Act, Array, PolicySpec, Weights
 
 
 def q_layout(spec: PolicySpec) -> Layout:
@@ -63,21 +63,98 @@ class QPolicy(CategoricalPolicy):
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec = spec
         self.actions = integer(spec, "actions")
-        self._layout = q_layout(spec)
-        shapes = self._layout.shapes("q")
+        layout = q_layout(spec)
+        shapes = layout.shapes("q")
         self._weights = fitted(spec, weights, {**shapes, "epsilon": (1,)})
         self.epsilon = float(self._weights["epsilon"][0])
         if not 0.0 <= self.epsilon <= 1.0:
             raise PolicyError(f"epsilon of a 'q_network' policy is {self.epsilon}; expected a probability.")
-        self._layers = self._layout.layers(torch.from_numpy(flatten(self._weights, list(shapes))))
+        self.network = Perceptron(layout, flatten(self._weights, list(shapes)))
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `CategoricalPolicy.act`, without a table of probabilities in between."""
+        check_mode(self, mode)
+        out = self.network.outputs(observation)
+        return self.answer(out, mask, noise, np.full(len(out), self.epsilon), mode=mode)
+
+    def answer(
+        self,
+        out: NDArray[np.float32],
+        mask: NDArray[np.bool_] | None,
+        noise: NDArray[np.float32],
+        epsilon: NDArray[np.float64],
+        *,
+        mode: str,
+    ) -> Act:
+        """The actions that outputs, mask and noise give; epsilon float64[n] of "explore"."""
+        if out.shape[1] > self.actions:
+            out = action_values(out, full_mask(mask, len(out), self.actions))
+        legal, action, logp = checked_mask(mask, len(out), self.actions), *answers(len(out))
+        if mode == "greedy":
+            epsilon = np.zeros(len(out))
+        refuse_row(_epsilon_greedy(out, legal, noise[:, 0], epsilon, action, logp), out)
+        return Act(action, logp)
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        x = as_rows(observation, self._layout.widths[0])
-        q = action_values(forward(self._layers, x, self._layout.activation).numpy(), mask)
-        probs = one_hot_best(q, mask)
+        probs = one_hot_best(action_values(self.network.outputs(observation), mask), mask)
         return (epsilon_mix(probs, mask, self.epsilon) if mode == "explore" else probs), {}
 
     def weights(self) -> Weights:
         return {name: array.copy() for name, array in self._weights.items()}
+
+    @staticmethod
+    def stack(policies: Sequence[QPolicy]) -> StackedQ:
+        """Policies of one spec as one. Raises PolicyError if their specs differ."""
+        return StackedQ(policies)
+
+
+class StackedQ:
+    """K policies of one architecture, each with an epsilon of its own, evaluated in one call."""
+
+    def __init__(self, policies: Sequence[QPolicy]) -> None:
+        self._first = policies[0]
+        one_spec(policies)
+        self._networks = Perceptrons([policy.network for policy in policies])
+        self._epsilon = np.array([policy.epsilon for policy in policies])
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        check_mode(self._first, mode)
+        out = self._networks.outputs(observation, index)
+        return self._first.answer(out, mask, noise, self._epsilon[index], mode=mode)
+
+
+@njit(cache=True)
+def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-untyped-def]
+    """Fills action and logp; returns the first row that has no legal action or a NaN, or -1."""
+    actions, masked = q.shape[1], mask.size > 0
+    weight = np.empty(actions)
+    for i in range(len(q)):
+        legal = mask[i if masked else 0]
+        best = best_legal(q[i], legal)
+        if best < 0:
+            return i
+        count = legal.sum() if masked else actions
+        for a in range(actions):
+            weight[a] = epsilon[i] / count if not masked or legal[a] else 0.0
+        weight[best] += 1.0 - epsilon[i]
+        action[i], logp[i] = draw_row(weight, weight.sum(), noise[i])
+    return -1

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ludus.errors import PolicyError
-from ludus.policies.categorical import CategoricalPolicy
+from ludus.policies.categorical import LogitPolicy
 from ludus.policies.checks import entry, fitted, integer
 from ludus.policies.mlp import as_rows
-from ludus.policies.sampling import masked_softmax, one_hot_best
 from ludus.registry import load
 from ludus.types import Array, PolicySpec, Weights
 
@@ -51,7 +50,7 @@ def weights_of(networks: nn.ModuleDict) -> dict[str, Array]:
     return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in networks.state_dict().items()}
 
 
-class TorchPolicy(CategoricalPolicy):
+class TorchPolicy(LogitPolicy):
     """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits [n, actions]; the
     others (a critic, say) belong to the weights, and are not asked when it acts."""
 
@@ -60,17 +59,15 @@ class TorchPolicy(CategoricalPolicy):
         self.actions, self._inputs = integer(spec, "actions"), integer(spec, "inputs")
         self._networks = networks_of(spec, weights)
 
-    def probabilities(
-        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
-    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
+    def outputs(self, observation: Array) -> NDArray[np.float32]:
         with torch.no_grad():
-            logits = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
+            logits: NDArray[np.float32] = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
         if logits.shape != (len(observation), self.actions):
             raise PolicyError(
                 f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(observation)} rows; expected "
                 f"{(len(observation), self.actions)}."
             )
-        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask), {}
+        return logits
 
     def weights(self) -> Weights:
         return weights_of(self._networks)

@@ -1,0 +1,239 @@
+"""Perceptrons evaluated for acting: one compiled call a batch, whose products are BLAS's.
+
+Torch stays for training; from the same weights both give the same outputs to rounding. On the few rows of a vector of environments,
+torch's bookkeeping costs several times the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.errors import PolicyError
+from ludus.policies.mlp import ACTIVATIONS, Layout
+from ludus.types import Array
+
+_TILE = 256  # rows that are taken through all layers at once: their activations stay in the second-level cache
+_FEW = 8  # up to so many rows, a product row by row is faster than BLAS, which packs the weights first
+_LIMIT = np.float32(7.90531110763549805)  # where tanh rounds to 1
+
+
+class Perceptron:
+    """One network: `layout`, and its parameters flat float32[layout.size] as `Layout.shapes` orders them."""
+
+    def __init__(self, layout: Layout, flat: NDArray[np.float32]) -> None:
+        self.layout, self.flat = layout, np.ascontiguousarray(flat, np.float32)
+        self._inputs, self._widths, self._activation = (
+            layout.widths[0],
+            np.array(layout.widths),
+            code(layout.activation),
+        )
+
+    def outputs(self, observation: Array) -> NDArray[np.float32]:
+        """Observations [n, *shape] -> float32[n, outputs]."""
+        out: NDArray[np.float32] = _one(
+            self.flat, self._widths, self._activation, float_rows(observation, self._inputs)
+        )
+        return out
+
+
+class Perceptrons:
+    """K networks of one layout: row i goes through network index[i]. Nothing is padded, however the rows are spread."""
+
+    def __init__(self, networks: Sequence[Perceptron]) -> None:
+        layout = networks[0].layout
+        self._inputs, self._widths, self._activation = (
+            layout.widths[0],
+            np.array(layout.widths),
+            code(layout.activation),
+        )
+        self._flats = np.stack([network.flat for network in networks])
+
+    def outputs(self, observation: Array, index: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Observations [n, *shape], index int32[n] in 0 … K - 1 -> float32[n, outputs]. Raises PolicyError for an index outside."""
+        rows = float_rows(observation, self._inputs)
+        order, start = by_policy(index, len(self._flats))
+        out: NDArray[np.float32] = _many(self._flats, self._widths, self._activation, rows, order, start)
+        return out
+
+
+def code(activation: str) -> int:
+    """How kernels know an activation: its place in `ACTIVATIONS`."""
+    return ACTIVATIONS.index(activation)
+
+
+def float_rows(observation: Array, inputs: int) -> NDArray[np.float32]:
+    """Observations [n, *shape] as contiguous float32[n, inputs]; the same memory where they are that already."""
+    if observation.dtype != np.float32 or not observation.flags.c_contiguous:
+        observation = np.ascontiguousarray(observation, np.float32)
+    if observation.ndim == 2 and observation.shape[1] == inputs:
+        return observation
+    return observation.reshape(len(observation), inputs)
+
+
+def by_policy(index: NDArray[np.int32], policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows sorted by policy, stably: (order int64[n], start int64[K + 1]). Raises PolicyError for an index outside 0 … K - 1."""
+    order, start = _sort(np.asarray(index), policies)
+    if not len(start):
+        raise PolicyError(f"index names policies {index.min()} to {index.max()}; {policies} are stacked.")
+    return order, start
+
+
+@njit(cache=True)
+def _sort(index, policies):  # type: ignore[no-untyped-def]
+    start = np.zeros(policies + 1, np.int64)
+    order = np.empty(len(index), np.int64)
+    for k in index:
+        if k < 0 or k >= policies:
+            return order, start[:0]
+        start[k + 1] += 1
+    for k in range(policies):
+        start[k + 1] += start[k]
+    place = start.copy()
+    for i in range(len(index)):
+        order[place[index[i]]] = i
+        place[index[i]] += 1
+    return order, start
+
+
+@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+def tanh(x):  # type: ignore[no-untyped-def]
+    """tanh of a float32 to about 3e-7, as a quotient of polynomials, which vectorises (Eigen's `generic_fast_tanh_float`).
+    NaN stays NaN."""
+    x = _LIMIT if x > _LIMIT else x
+    x = -_LIMIT if x < -_LIMIT else x
+    s = x * x
+    p = np.float32(-2.76076847742355e-16)
+    p = p * s + np.float32(2.00018790482477e-13)
+    p = p * s + np.float32(-8.60467152213735e-11)
+    p = p * s + np.float32(5.12229709037114e-08)
+    p = p * s + np.float32(1.48572235717979e-05)
+    p = p * s + np.float32(6.37261928875436e-04)
+    p = p * s + np.float32(4.89352455891786e-03)
+    q = np.float32(1.19825839466702e-06)
+    q = q * s + np.float32(1.18534705686654e-04)
+    q = q * s + np.float32(2.26843463243900e-03)
+    q = q * s + np.float32(4.89352518554385e-03)
+    return x * p / q
+
+
+@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
+    """x[n, m] = activation(x + bias); -1: none."""
+    n, m = x.shape
+    if activation == 0:
+        for i in range(n):
+            for j in range(m):
+                x[i, j] = tanh(x[i, j] + bias[j])
+    elif activation == 1:
+        for i in range(n):
+            for j in range(m):
+                v = x[i, j] + bias[j]
+                x[i, j] = np.float32(0.0) if v < np.float32(0.0) else v  # a NaN stays
+    else:
+        for i in range(n):
+            for j in range(m):
+                x[i, j] += bias[j]
+
+
+@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+def _row(x, weight, out):  # type: ignore[no-untyped-def]
+    """out[m] = x[k] @ weight[k, m], eight inputs at a time; inputs that are 0 (most of a board's planes) are passed over."""
+    m = len(out)
+    place = np.empty(len(x), np.int64)
+    used = 0
+    for k in range(len(x)):
+        if x[k] != 0.0:
+            place[used] = k
+            used += 1
+    out[:] = 0.0
+    at = 0
+    while at + 8 <= used:
+        k0, k1, k2, k3, k4, k5, k6, k7 = (
+            place[at],
+            place[at + 1],
+            place[at + 2],
+            place[at + 3],
+            place[at + 4],
+            place[at + 5],
+            place[at + 6],
+            place[at + 7],
+        )
+        a0, a1, a2, a3, a4, a5, a6, a7 = x[k0], x[k1], x[k2], x[k3], x[k4], x[k5], x[k6], x[k7]
+        for j in range(m):
+            low = a0 * weight[k0, j] + a1 * weight[k1, j] + a2 * weight[k2, j] + a3 * weight[k3, j]
+            high = a4 * weight[k4, j] + a5 * weight[k5, j] + a6 * weight[k6, j] + a7 * weight[k7, j]
+            out[j] += low + high
+        at += 8
+    while at < used:
+        k = place[at]
+        a = x[k]
+        for j in range(m):
+            out[j] += a * weight[k, j]
+        at += 1
+
+
+@njit(cache=True)
+def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
+    """out[n, m] = activation(x[n, k] @ weight[k, m] + bias[m]), whose parameters begin at flat[at]. Returns where they end.
+    activation: a place in `ACTIVATIONS`, or -1."""
+    k, m = x.shape[1], out.shape[1]
+    end = at + k * m
+    weight = flat[at:end].reshape(k, m)
+    if len(x) <= _FEW:
+        for i in range(len(x)):
+            _row(x[i], weight, out[i])
+    else:
+        np.dot(x, weight, out)
+    _activate(out, flat[end : end + m], activation)
+    return end + m
+
+
+@njit(cache=True)
+def _layers(flat, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
+    """x[n, inputs] through all layers into out[n, outputs]; work [2, n × widest]."""
+    n, last = len(x), len(widths) - 2
+    if last == 0:
+        dense_from(flat, 0, x, -1, out)
+        return
+    source = work[0, : n * widths[1]].reshape(n, widths[1])
+    at = dense_from(flat, 0, x, activation, source)
+    for k in range(1, last):
+        target = work[k % 2, : n * widths[k + 1]].reshape(n, widths[k + 1])
+        at = dense_from(flat, at, source, activation, target)
+        source = target
+    dense_from(flat, at, source, -1, out)
+
+
+@njit(cache=True)
+def _one(flat, widths, activation, x):  # type: ignore[no-untyped-def]
+    n = len(x)
+    out = np.empty((n, widths[-1]), np.float32)
+    work = np.empty((2, min(n, _TILE) * widths.max()), np.float32)
+    for begin in range(0, n, _TILE):
+        end = min(begin + _TILE, n)
+        _layers(flat, widths, activation, x[begin:end], work, out[begin:end])
+    return out
+
+
+@njit(cache=True)
+def _many(flats, widths, activation, x, order, start):  # type: ignore[no-untyped-def]
+    n, tile = len(x), min(len(x), _TILE)
+    out = np.empty((n, widths[-1]), np.float32)
+    work = np.empty((2, tile * widths.max()), np.float32)
+    given = np.empty((tile, widths[0]), np.float32)
+    answer = np.empty((tile, widths[-1]), np.float32)
+    for k in range(len(flats)):
+        for begin in range(start[k], start[k + 1], _TILE):
+            end = min(begin + _TILE, start[k + 1])
+            rows = end - begin
+            for r in range(rows):
+                given[r] = x[order[begin + r]]
+            _layers(flats[k], widths, activation, given[:rows], work, answer[:rows])
+            for r in range(rows):
+                out[order[begin + r]] = answer[r]
+    return out
