@@ -21,7 +21,6 @@ from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
-from ludus.envs.registry import make_env
 from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
@@ -61,7 +60,7 @@ def run(
 ) -> Result:
     """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
     not fit together."""
-    env = _environment(scenario)
+    env = scenario.env.make()
     scenario.check(env.spec)
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
@@ -89,7 +88,7 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    env = _environment(scenario)
+    env = scenario.env.make()
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
     with _session(scenario, stored.folder) as tensorboard, Store.open(stored.folder, locate=files.locate) as store:
@@ -128,11 +127,6 @@ def _session(scenario: Scenario, folder: Path) -> Iterator[TensorBoardWriter]:
         raise RunError(
             f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
         ) from error
-
-
-def _environment(scenario: Scenario) -> VectorEnv:
-    env = scenario.env
-    return make_env(env.id, num_envs=env.num_envs, tree=env.tree, node_limit=env.node_limit, **env.options)
 
 
 def _driver(

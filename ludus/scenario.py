@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, from_yaml, override, to_yaml
+from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, UnknownName
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
@@ -29,15 +30,42 @@ def _switch(value: Any) -> Any:
 Switch = BeforeValidator(_switch)
 
 
+def _wrappers(value: Any) -> Any:
+    items = value if isinstance(value, list | tuple) else (value,)
+    return tuple({"kind": item} if isinstance(item, str) else item for item in items)
+
+
 class Environment(Config):
     """id: `family/name` or `module:Class`. num_envs: environments stepped together; they are also the shard of DESIGN §3, so
-    results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes."""
+    results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
+    that share slow environments out. deadline: seconds that a step may take there. restarts: how many faults of environments are repaired
+    before the run ends. wrappers: {kind: name, …}, the innermost first. options: the family's own."""
 
     id: str
     num_envs: int = Field(1024, ge=1)
     tree: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     node_limit: int = Field(1_000_000, ge=1)
+    workers: int = Field(0, ge=0)
+    deadline: float | None = Field(None, gt=0)
+    restarts: int = Field(0, ge=0)
+    wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers)] = ()
     options: dict[str, Any] = Field(default_factory=dict)
+
+    def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
+        """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own."""
+        from ludus.envs.registry import make_env  # a scenario can be read without loading what it runs on
+
+        return make_env(
+            self.id,
+            num_envs=num_envs or self.num_envs,
+            tree=self.tree,
+            node_limit=self.node_limit,
+            workers=self.workers,
+            deadline=self.deadline,
+            restarts=self.restarts,
+            wrappers=self.wrappers,
+            **{**self.options, **options},
+        )
 
 
 class Evaluation(Config):

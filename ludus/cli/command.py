@@ -77,6 +77,11 @@ def positive_number(text: str) -> int:
     return int(text)
 
 
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """The option that shows where a run's time went."""
+    parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
+
+
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """The arguments that name a scenario and change it."""
     parser.add_argument(

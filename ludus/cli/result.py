@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.output import facts
+import numpy as np
+
+from ludus.cli.output import facts, table
 from ludus.observe.progress import duration, number
+from ludus.observe.reader import Reader
+from ludus.profile import PARTS
 
 if TYPE_CHECKING:  # a run's imports take a second, which only a run should pay
     from ludus.result import Result
@@ -36,6 +41,36 @@ def show_result(result: Result) -> None:
     if result.report is not None:
         pairs.append(("report", str(result.report)))
     facts("Results", pairs)
+
+
+def show_profile(run_dir: Path) -> None:
+    """Where the time of a run's generations went, and what its rollouts did, as its database holds it."""
+    with Reader(run_dir) as reader:
+        names = [name for name, counter in reader.metric_names() if counter == "generations"]
+        totals = {name: float(np.nansum(reader.metrics(name, "generations").value)) for name in names}
+        last = reader.last_generation()
+    wall = 0.0 if last is None else last.seconds
+    seconds = {part: totals.get(f"seconds/{part}", 0.0) for part in PARTS}
+    seconds["other"] = max(0.0, wall - sum(seconds.values()))
+    rows = [
+        (
+            part,
+            duration(value) if value >= 60 else f"{value:.2f}s",
+            f"{100 * value / wall:.1f}%",
+            PARTS.get(part, "what is not measured on its own"),
+        )
+        for part, value in sorted(seconds.items(), key=lambda item: (item[0] == "other", -item[1]))
+        if value and wall
+    ]
+    table(("part", "time", "share", "what it is"), rows, title="Profile", left=(0, 3), spare=(3,))
+    counts = {name.partition("/")[2]: value for name, value in totals.items() if name.startswith("rollout/")}
+    playing = sum(seconds[part] for part in ("environment", "inference", "writing", "waiting", "rollout"))
+    if counts and playing:
+        rates = [
+            (name.replace("_", " "), f"{value:,.0f} ({value / playing:,.0f} per second)")
+            for name, value in counts.items()
+        ]
+        facts("Rollouts, training and evaluation", rates)
 
 
 def show_how_to_go_on(result: Result) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ludus.cli.command import Command
+from ludus.cli.command import Command, add_profile
 from ludus.cli.runs import find_run
 
 
@@ -14,11 +14,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
     )
+    add_profile(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
-    from ludus.cli.result import show_how_to_go_on, show_result
+    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
     from ludus.execution.interrupt import stop_on_signals
     from ludus.observe.progress import progress_for
     from ludus.runner import resume
@@ -26,6 +27,8 @@ def _execute(options: argparse.Namespace) -> int:
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         result = resume(run_dir, options.overrides, observer=observer, stop=stop)
     show_result(result)
+    if options.profile:
+        show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
     return 0

@@ -6,19 +6,20 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, add_scenario, folder
+from ludus.cli.command import Command, add_profile, add_scenario, folder
 from ludus.errors import ConfigError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario(parser)
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
+    add_profile(parser)
     parser.add_argument("--name", help="name of the run (default: the preset and the time)")
 
 
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
-    from ludus.cli.result import show_how_to_go_on, show_result
+    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
     from ludus.execution.interrupt import stop_on_signals
     from ludus.observe.progress import progress_for
     from ludus.scenario import load_scenario
@@ -29,6 +30,8 @@ def _execute(options: argparse.Namespace) -> int:
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
     show_result(result)
+    if options.profile:
+        show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
     return 0
@@ -51,6 +54,7 @@ COMMAND = Command(
     examples=(
         ("ludus train leduc", "the preset as it is"),
         ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
+        ("ludus train leduc --profile", "and say where the time went"),
         ("ludus train my.yaml oracle.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
     ),
     add_arguments=_add_arguments,

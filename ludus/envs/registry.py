@@ -74,7 +74,8 @@ def _parse(id: str) -> tuple[str, str]:
         return family, name
     if ":" in id and not slash:
         return "", id
-    known = [f"{other}/{name or id}" for other in FAMILIES] if slash else list_envs()
+    core = [other for other, entry in FAMILIES.items() if entry.installed and not entry.extra]
+    known = [f"{other}/{name}" for other in FAMILIES] if slash else [i for other in core for i in list_envs(other)]
     raise UnknownName("environment", id, known, hint="An environment of your own is named module:Class")
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ludus.envs.game_tree import GameTree
-from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, RunError, nearest
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
@@ -96,14 +95,7 @@ class _Run:
         self._records = {p.record.ref: p.record for p in stored}
         self._files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in stored})
         self._loaded: dict[PolicyRef, Policy] = {}
-        options = self.scenario.env
-        env = make_env(
-            options.id,
-            num_envs=options.num_envs,
-            tree=options.tree,
-            node_limit=options.node_limit,
-            **options.options,
-        )
+        env = self.scenario.env.make()
         rollouts = RolloutManager(build_runtime("inprocess"), env)
         self._player = MatchPlayer(rollouts, self.policy, seed=self.scenario.seed)
         tree = getattr(env, "tree", None)

@@ -90,7 +90,8 @@ class Driver:
                 if reason := self._over():
                     return reason
                 begun = time.perf_counter()
-                tasks = self.scheduler.next_tasks(self.manager.view(), free=1)
+                with self.parts.profile.part("meta-solver"):
+                    tasks = self.scheduler.next_tasks(self.manager.view(), free=1)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
@@ -132,10 +133,12 @@ class Driver:
         if task.solution is not None:
             exploitability = None
             if self.exact is not None and self.scenario.evaluation.exploitability != "off":
-                exploitability = self.exact.exploitability(task.solution)
+                with self.parts.profile.part("evaluation"):
+                    exploitability = self.exact.exploitability(task.solution)
             return Evaluated(task, exploitability=exploitability)
         if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
-            return Evaluated(task, payoffs=self.exact.payoffs())
+            with self.parts.profile.part("evaluation"):
+                return Evaluated(task, payoffs=self.exact.payoffs())
         return Evaluated(task, matches=tuple(self._matches(task)))
 
     def _matches(self, task: EvaluationTask) -> Iterator[Match]:
@@ -152,7 +155,8 @@ class Driver:
 
     def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
         assert self.exact is not None
-        response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
+        with self.parts.profile.part("learning"):
+            response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
@@ -234,6 +238,7 @@ class Driver:
         )
         history.generation(generation, values=values, nash_conv=record.nash_conv)
         self.store.generation_done(record)
+        self.store.metrics_recorded("generations", generation, self.parts.profile.take())
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
@@ -253,6 +258,10 @@ class Driver:
 
     def checkpoint(self, training: State | None) -> None:
         """A barrier: everything so far becomes durable, together. `training`: the state of the task that is going on."""
+        with self.parts.profile.part("checkpoints"):
+            self._checkpoint(training)
+
+    def _checkpoint(self, training: State | None) -> None:
         self.history.checkpoints += 1
         self.files.sync()
         state = {
@@ -261,6 +270,7 @@ class Driver:
             "exact": None if self.exact is None else list(self.exact.known),
             "history": self.history.state_dict(self.seconds),
             "training": training,
+            "profile": self.parts.profile.state_dict(),
         }
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
@@ -292,4 +302,5 @@ class Driver:
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
         self.resumed = state["training"]
+        self.parts.profile.load_state_dict(state["profile"])
         self._covered = True

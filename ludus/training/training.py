@@ -22,6 +22,7 @@ from ludus.errors import Deadlock, ScenarioError, TrainingError
 from ludus.evaluation.matches import won
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
+from ludus.profile import Profile
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.draws import mixture_refs
 from ludus.rollout.manager import RolloutManager
@@ -41,6 +42,11 @@ class Parts:
     policies: PolicyServer
     policy: LoadPolicy
     seed: int
+
+    @property
+    def profile(self) -> Profile:
+        """Where the run's time goes."""
+        return self.rollouts.profile
 
 
 @dataclass(slots=True)
@@ -150,7 +156,8 @@ class Training:
             batch = self._parts.episodes.try_sample(self.task.id, table, size)
             if batch is None:
                 return  # the limiter wants more items first
-            count.metrics = dict(self._learner.update(batch))
+            with self._parts.profile.part("learning"):
+                count.metrics = dict(self._learner.update(batch))
             count.samples += len(batch.index)
             count.updates += 1
 

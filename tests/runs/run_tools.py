@@ -120,6 +120,7 @@ def rows_of(run_dir: Path) -> dict[str, list[dict[str, Any]]]:
         names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in sorted(set(names) - {"checkpoints", "run"}):
             rows = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
+            rows = [row for row in rows if not str(row.get("name", "")).startswith("seconds/")]
             out[table] = [{k: v for k, v in row.items() if k not in CLOCKS} for row in rows]
     return out
 
