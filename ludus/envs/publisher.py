@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.envs import publisher_kernels as kernels
 from ludus.envs.publisher_buffers import Side
 from ludus.errors import EnvError
-from ludus.types import Array, EnvSpec, Finished, Timestep
+from ludus.types import Array, EnvSpec, Timestep
 
 GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
 _NONE = np.empty(0, np.int64)
@@ -52,6 +52,7 @@ class Publisher:
         self._checked = [np.issubdtype(a.dtype, np.floating) for a in self._sides[0].observation]
         self._decided = [np.zeros(n, np.int8) for n in slots]  # side of a slot's last decision
         self._ended = _NONE
+        self._over_rows, self._more_rows = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
         self._stamp = np.full(num_envs, -1, np.int64)
         self._tick = 0
         self.length = np.zeros(num_envs, np.int32)  # steps of the present episodes
@@ -111,11 +112,9 @@ class Publisher:
     def begin_next(self) -> NDArray[np.int64]:
         """Of the environments whose episode is `over`, those that play another; the others fall idle. In each step in which an episode
         ended, before `publish`; their `seed` is then the one with ahead=1."""
-        ended = self._ended = np.flatnonzero(self.over)
-        more = self.episode[ended] + 1 != self._quota[ended]
-        self.idle[ended[~more]] = True
-        more_of: NDArray[np.int64] = ended[more]
-        return more_of
+        ended, more = kernels.begin(self.over, self.episode, self._quota, self.idle, self._over_rows, self._more_rows)
+        self._ended = self._over_rows[:ended]
+        return self._more_rows[:more]
 
     def seed(self, environment: int, *, ahead: int = 0) -> int:
         """A seed of 31 bits for the present (`ahead=1`: the next) episode of an environment, by (its seed, number of the episode)."""
@@ -131,8 +130,6 @@ class Publisher:
         if (found := self.flaw()) is not None:
             raise self.error(*found)
         side, ended = self._sides[self._now], self._ended
-        length = self.length[ended]
-        self.length[ended] = 0
         due, closed = [], []
         for p, agents in enumerate(self.agents):
             rows, ends = kernels.settle(
@@ -142,20 +139,16 @@ class Publisher:
             )  # fmt: skip
             due.append(side.due(p, rows))
             closed.append(side.ended(p, ends))
-        finished = self._finish(length) if len(ended) else side.nobody
+        if len(ended):
+            kernels.finish(
+                ended, self._tick, self._stamp, self._returns, self.over, self.episode, self.length,
+                side.over_environment, side.over_returns, side.over_terminated, side.over_length,
+            )  # fmt: skip
         final_state = None if side.final_state is None else side.final_state[ended]
         self._tick += 1
         self._now ^= 1
         self._ended = _NONE
-        return Timestep(tuple(due), tuple(closed), finished, side.state, final_state)
-
-    def _finish(self, length: NDArray[np.int32]) -> Finished:
-        ended = self._ended
-        finished = Finished(ended.astype(np.int32), self._returns[ended], self.over[ended] == TERMINATED, length)
-        self._returns[ended] = 0
-        self.over[ended] = GOES_ON
-        self.episode[ended] += 1
-        return finished
+        return Timestep(tuple(due), tuple(closed), side.finished(len(ended)), side.state, final_state)
 
     # ------------------------------------------------------------------------------------------ faults
 
@@ -185,10 +178,12 @@ class Publisher:
                 if not np.isfinite(observation[slot]).all():
                     return int(slot)
         if len(self._ended) or self.gone[player].any():
-            how = self.gone[player] | np.repeat(self.over, self.agents[player])
-            for slot in np.flatnonzero((how != GOES_ON) & self._open[player]).tolist():
-                if not np.isfinite(side.final[player][slot]).all():
-                    return int(slot)
+            final = side.final[player].reshape(len(self.gone[player]), -1)
+            return int(
+                kernels.first_final_not_finite(
+                    final, self.agents[player], self.gone[player], self.over, self._open[player]
+                )
+            )
         return -1
 
     def truncate(self, environment: int) -> None:

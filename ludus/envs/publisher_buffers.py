@@ -40,9 +40,11 @@ class Side:
         state = spec.state
         self.state = None if state is None else np.zeros((num_envs, *(state.shape or ())), state.dtype)
         self.final_state = None if self.state is None else self.state.copy()
-        self.nobody = Finished(
-            np.empty(0, np.int32), np.empty((0, len(slots))), np.empty(0, np.bool_), np.empty(0, np.int32)
-        )
+        self.over_environment = np.zeros(num_envs, np.int32)
+        self.over_returns = np.zeros((num_envs, len(slots)))
+        self.over_terminated = np.zeros(num_envs, np.bool_)
+        self.over_length = np.zeros(num_envs, np.int32)
+        self._nobody = self._first(0)
 
     def due(self, player: int, n: int) -> Due:
         """The first n due rows; dense arrays as they are where every slot is due."""
@@ -69,6 +71,15 @@ class Side:
             self.end_terminated[player][:n],
             self.final[player][slot],
             None if mask is None else mask[slot],
+        )
+
+    def finished(self, n: int) -> Finished:
+        """The first n finished episodes."""
+        return self._first(n) if n else self._nobody
+
+    def _first(self, n: int) -> Finished:
+        return Finished(
+            self.over_environment[:n], self.over_returns[:n], self.over_terminated[:n], self.over_length[:n]
         )
 
     def _no_rows(self, player: int) -> Ended:

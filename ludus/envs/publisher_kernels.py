@@ -43,6 +43,53 @@ def first_without(mask, due):  # type: ignore[no-untyped-def]
     return -1
 
 
+@njit(cache=True)
+def first_final_not_finite(final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
+    """The first slot that closes now with a final observation (rows of float[S, n]) that is not finite, or -1."""
+    for s in range(len(gone)):
+        if is_open[s] and (gone[s] != 0 or over[s // agents] != 0):
+            for value in final[s]:
+                if not np.isfinite(value):
+                    return s
+    return -1
+
+
+@njit(cache=True)
+def begin(over, episode, quota, idle, ended, more):  # type: ignore[no-untyped-def]
+    """Writes the environments whose episode is over to `ended`, those of them that play another to `more`; the others become idle.
+    Returns how many of each."""
+    count = 0
+    going_on = 0
+    for e in range(len(over)):
+        if over[e] != 0:
+            ended[count] = e
+            count += 1
+            if episode[e] + 1 != quota[e]:
+                more[going_on] = e
+                going_on += 1
+            else:
+                idle[e] = True
+    return count, going_on
+
+
+@njit(cache=True)
+def finish(  # type: ignore[no-untyped-def]
+    ended, tick, stamp, returns, over, episode, length, end_environment, end_returns, end_terminated, end_length
+):
+    """Writes the finished episodes of the environments `ended` to the last four arrays, after `settle`, and starts their counts anew."""
+    for i in range(len(ended)):
+        e = ended[i]
+        begun = stamp[e] == tick  # its next episode has a decision already
+        end_environment[i] = e
+        end_returns[i] = returns[e]
+        end_terminated[i] = over[e] == 1
+        end_length[i] = length[e] - begun
+        length[e] = begun
+        returns[e] = 0.0
+        over[e] = 0
+        episode[e] += 1
+
+
 @njit(cache=True)  # fmt: skip
 def settle(  # type: ignore[no-untyped-def]
     agents, tick, now, player, due, reward, gone, over, pending, is_open, seen, decided, returns, stamp, length,
