@@ -36,7 +36,6 @@ FAST = [
 UNFIT = {
     "openspiel/bridge": "solves every deal double dummy, seconds each",
     "openspiel/bridge_uncontested_bidding": "solves every deal double dummy, seconds each",
-    "openspiel/crossword": "announces a tensor and has none",
 }
 
 

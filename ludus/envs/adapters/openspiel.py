@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
-
-import pyspiel
 
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import try_compile
 from ludus.envs.openspiel import Observation, OpenSpielVectorEnv, check_playable
+from ludus.envs.openspiel_games import load_game, names
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.errors import ConfigError, EnvError, nearest
+
+__all__ = ["load_game", "make", "names"]
 
 _PREFIX = "openspiel/"
 
@@ -48,59 +44,3 @@ def make(
         if tree == "on":
             raise EnvError(reason)
     return OpenSpielVectorEnv(game, num_envs, observation=observation)
-
-
-def load_game(id: str) -> Any:
-    """The `pyspiel.Game` of an id. Raises UnknownName or ConfigError before OpenSpiel prints anything itself."""
-    text = id.removeprefix(_PREFIX)
-    name = text.partition("(")[0].strip()
-    games = _games()
-    if name not in games:
-        raise UnknownName("OpenSpiel game", name, games)
-    if text.count("(") != text.count(")") or ("(" in text and not text.endswith(")")):
-        raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
-    try:
-        given = pyspiel.game_parameters_from_string(text)
-        known = games[name].parameter_specification
-        for parameter in given:
-            if parameter != "name" and parameter not in known:
-                raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
-        with _silenced():
-            return pyspiel.load_game(text)
-    except pyspiel.SpielError as error:
-        raise ConfigError(f"OpenSpiel cannot load {text!r}: {_line(error)}") from error
-
-
-def names() -> list[str]:
-    """Games that need no parameters and can be played, sorted."""
-    mean_field = pyspiel.GameType.Dynamics.MEAN_FIELD
-    return [
-        name
-        for name, kind in sorted(_games().items())
-        if kind.default_loadable
-        and kind.dynamics != mean_field
-        and (kind.provides_information_state_tensor or kind.provides_observation_tensor)
-    ]
-
-
-@lru_cache(maxsize=1)
-def _games() -> dict[str, Any]:
-    return {kind.short_name: kind for kind in pyspiel.registered_games()}
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """OpenSpiel writes what it raises to the process's standard error as well."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
