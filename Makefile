@@ -2,14 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help install demo test test-slow check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
-	@echo "make test        install, then the fast tests"
+	@echo "make test        install everything, then the fast tests"
 	@echo "make test-slow   the slow tests"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
@@ -17,13 +19,17 @@ help:
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[dev]"
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation -e .
+	@touch $(CORE)
+
+$(STAMP): $(CORE)
+	$(PIP) --no-build-isolation -e ".[dev]"
 	@touch $(STAMP)
 
-demo: install
+demo: $(CORE)
 	$(BIN)/ludus train leduc
 
 test: install
