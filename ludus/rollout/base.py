@@ -55,7 +55,10 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
-    """counters: env_steps, decisions (of all players), learner_decisions, episodes. seconds: environment, inference, writing."""
+    """counters: env_steps (timesteps in which an environment had a decision due, summed over environments), decisions (of all players),
+    learner_decisions, episodes; env_restarts too, where the environment counts them.
+    seconds: environment (its reset and steps), inference (the bank's answers), writing (trajectories, episodes, draws), waiting (what the
+    environment was blocked on other processes; not in its own)."""
 
     trajectories: Trajectories | None
     episodes: Episodes

@@ -24,8 +24,8 @@ _TOLERANCE = 1e-6
 class Draws:
     """Draws of one order, for E environments and P players.
 
-    seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e. shared [P]: whether
-    it does so in some environments and not in others.
+    seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e. learners: the players
+    that it plays somewhere; others: those that it does not play everywhere; shared: those that are both.
     learner: index of the learner's policy in the bank.
     """
 
@@ -38,7 +38,9 @@ class Draws:
         if order.learner is not None:
             self.seat[:] = np.array(order.seats, np.int8)[np.arange(num_envs) % len(order.seats)]
         self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
-        self.shared = [bool(row.any() and not row.all()) for row in self.mine]
+        self.learners = [p for p, row in enumerate(self.mine) if row.any()]
+        self.others = [p for p, row in enumerate(self.mine) if not row.all()]
+        self.shared = set(self.learners) & set(self.others)
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
         self._keys = seeding.keys(order.seed, "opponents", count=num_envs)
@@ -55,6 +57,8 @@ class Draws:
 
     def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
         """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""
+        if not len(self._seats):
+            return
         _draw(
             environments,
             episode,

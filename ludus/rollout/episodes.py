@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ludus.rollout.base import Episodes
@@ -29,14 +30,28 @@ class EpisodeLog:
         end = self.count + len(finished.environment)
         if end > len(self._length):
             self._grow(end)
-        rows = slice(self.count, end)
-        self._returns[rows] = finished.returns
-        self._length[rows] = finished.length
-        self._terminated[rows] = finished.terminated
-        self._seat[rows] = seat[finished.environment]
-        self._entry[rows] = entry[finished.environment]
-        self._index[rows] = index
+        _add(
+            finished.environment,
+            finished.returns,
+            finished.length,
+            finished.terminated,
+            seat,
+            entry,
+            index,
+            self.count,
+            self._returns,
+            self._length,
+            self._terminated,
+            self._seat,
+            self._entry,
+            self._index,
+        )
         self.count = end
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all finished episodes."""
+        return int(self._length[: self.count].sum())
 
     def result(self) -> Episodes:
         """The episodes so far, sorted by index."""
@@ -57,3 +72,30 @@ class EpisodeLog:
             new = np.empty((size, *old.shape[1:]), old.dtype)
             new[: self.count] = old[: self.count]
             setattr(self, name, new)
+
+
+@njit(cache=True)
+def _add(  # type: ignore[no-untyped-def]
+    environment,
+    returns,
+    length,
+    terminated,
+    seat,
+    entry,
+    index,
+    at,
+    to_returns,
+    to_length,
+    to_terminated,
+    to_seat,
+    to_entry,
+    to_index,
+):
+    for i in range(len(environment)):
+        e, row = environment[i], at + i
+        to_returns[row] = returns[i]
+        to_length[row] = length[i]
+        to_terminated[row] = terminated[i]
+        to_seat[row] = seat[e]
+        to_entry[row] = entry[e]
+        to_index[row] = index[i]

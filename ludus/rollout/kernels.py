@@ -1,6 +1,9 @@
-"""The compiled parts of writing trajectories. `mine`, `open_row` and `segment` are per slot of one player; -1 means none.
+"""The compiled parts of writing trajectories.
 
-A slot's open row is its last decision, whose reward is still to come; its segment is the one that its rows go to.
+slots int64[n, 3] is the state of one player's slots (-1 means none): OPEN, the row of its last decision, whose reward is still to come;
+SEGMENT, the one that its rows go to; MINE, 1 where the learner plays. clock int64[E, 2] is the environments': STEP, the last step in
+which one had a decision due, and TIME, how many such steps its episode has had. place int32[rows, 2] says each row's SEGMENT_OF and
+T. head int64[segments, 5] says each segment's TAIL, SEAT, AGENT, EPISODE and VERSION.
 """
 
 from __future__ import annotations
@@ -8,76 +11,110 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+OPEN, SEGMENT, MINE = 0, 1, 2
+STEP, TIME = 0, 1
+SEGMENT_OF, T = 0, 1
+TAIL, SEAT, AGENT, EPISODE, VERSION = 0, 1, 2, 3, 4
+_TERMINATED, _TRUNCATED, _CUT = 0, 1, 2
+
 
 @njit(cache=True)
-def credit(slot, reward, first, open_row, rewards):  # type: ignore[no-untyped-def]
-    """Due rows pay their slots' open decisions. Returns how many, or -1 - slot where a first decision finds one still open."""
+def settle(end_slot, end_reward, terminated, slot, reward, first, slots, rewards, head, closed_row, closed_segment):  # type: ignore[no-untyped-def]
+    """Ended rows, then due rows, pay their slots' open decisions. `closed_row`, `closed_segment` get the ended rows and the segments
+    that close. Returns how many closed, and how many due rows paid, or -1 - slot where a first decision finds one still open."""
+    closed = 0
+    for i in range(len(end_slot)):
+        s = end_slot[i]
+        row = slots[s, OPEN]
+        if row >= 0:
+            rewards[row] = end_reward[i]
+            head[slots[s, SEGMENT], TAIL] = _TERMINATED if terminated[i] else _TRUNCATED
+            closed_row[closed] = i
+            closed_segment[closed] = slots[s, SEGMENT]
+            closed += 1
+            slots[s, OPEN] = -1
+            slots[s, SEGMENT] = -1
     paid = 0
     for i in range(len(slot)):
-        row = open_row[slot[i]]
+        row = slots[slot[i], OPEN]
         if row >= 0:
             if first[i]:
-                return -1 - slot[i]
+                return closed, -1 - slot[i]
             rewards[row] = reward[i]
-            open_row[slot[i]] = -1
+            slots[slot[i], OPEN] = -1
             paid += 1
-    return paid
+    return closed, paid
 
 
 @njit(cache=True)
-def close(slot, reward, terminated, open_row, segment, rewards, tail, closed_row, closed_segment):  # type: ignore[no-untyped-def]
-    """Ended rows pay and close; `closed_row`, `closed_segment` get the ended rows and segments concerned. Returns how many."""
-    closed = 0
+def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
+    """The clocks of the environments of `slot` go on, unless they have done so in this step. Returns how many did."""
+    ticks = 0
     for i in range(len(slot)):
-        row = open_row[slot[i]]
-        if row >= 0:
-            rewards[row] = reward[i]
-            open_row[slot[i]] = -1
-            tail[segment[slot[i]]] = 0 if terminated[i] else 1
-            closed_row[closed] = i
-            closed_segment[closed] = segment[slot[i]]
-            segment[slot[i]] = -1
-            closed += 1
-    return closed
+        e = slot[i] // agents
+        if clock[e, STEP] != step:
+            clock[e, STEP] = step
+            clock[e, TIME] += 1
+            ticks += 1
+    return ticks
 
 
 @njit(cache=True)
-def append(slot, mine, agents, began, step, row, next_segment, open_row, segment, row_segment, t, picked, opened):  # type: ignore[no-untyped-def]
-    """Rows for the learner's decisions, from `row` on; new segments, from `next_segment` on, where a slot has none.
-
-    picked: the due rows taken; opened: the due rows that opened a segment. Returns (rows, segments)."""
+def append(slot, slots, agents, clock, episode, row, place, segment, head, player, agent, version, picked, opened):  # type: ignore[no-untyped-def]
+    """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none. agent: number of the
+    player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments)."""
     taken = 0
     fresh = 0
     for i in range(len(slot)):
         s = slot[i]
-        if not mine[s]:
+        if not slots[s, MINE]:
             continue
-        if segment[s] < 0:
-            segment[s] = next_segment + fresh
-            opened[fresh] = i
+        e = s // agents
+        if slots[s, SEGMENT] < 0:
+            new = segment + fresh
+            slots[s, SEGMENT] = new
+            head[new, TAIL], head[new, SEAT], head[new, AGENT] = _CUT, player, agent + s - e * agents
+            head[new, EPISODE], head[new, VERSION] = episode[e], version
+            opened[fresh] = s
             fresh += 1
         picked[taken] = i
-        row_segment[row + taken] = segment[s]
-        t[row + taken] = step - began[s // agents]
-        open_row[s] = row + taken
+        place[row + taken, SEGMENT_OF] = slots[s, SEGMENT]
+        place[row + taken, T] = clock[e, TIME] - 1
+        slots[s, OPEN] = row + taken
         taken += 1
     return taken, fresh
 
 
 @njit(cache=True)
-def sort_by_segment(row_segment, is_open, segments):  # type: ignore[no-untyped-def]
+def sort_by_segment(place, is_open, segments):  # type: ignore[no-untyped-def]
     """Stable counting sort of the closed rows by segment: (rows in order, start[segments + 1])."""
     start = np.zeros(segments + 1, np.int64)
-    for r in range(len(row_segment)):
+    for r in range(len(place)):
         if not is_open[r]:
-            start[row_segment[r] + 1] += 1
+            start[place[r, SEGMENT_OF] + 1] += 1
     for s in range(segments):
         start[s + 1] += start[s]
-    place = start[:-1].copy()
+    at = start[:-1].copy()
     order = np.empty(start[segments], np.int64)
-    for r in range(len(row_segment)):
+    for r in range(len(place)):
         if not is_open[r]:
-            s = row_segment[r]
-            order[place[s]] = r
-            place[s] += 1
+            s = place[r, SEGMENT_OF]
+            order[at[s]] = r
+            at[s] += 1
     return order, start
+
+
+@njit(cache=True)
+def advance(environments, episode, clock, index, quota, first, finished):  # type: ignore[no-untyped-def]
+    """Each given environment goes on to its next episode; `finished` gets the indices of those that ended. Returns how many
+    environments have played their quota."""
+    idle = 0
+    for i in range(len(environments)):
+        e = environments[i]
+        finished[i] = index[e]
+        episode[e] += 1
+        index[e] = first + episode[e] * len(episode) + e
+        clock[e, TIME] = 0
+        if episode[e] == quota[e]:
+            idle += 1
+    return idle

@@ -2,7 +2,8 @@
 
     reset -> observe -> [ act -> append -> step -> observe ]* -> flush
 
-`observe` closes ended decisions, logs finished episodes and draws the next ones' opponents, and pays due slots' last decisions.
+`observe` settles the learner's open decisions with what has ended and what is due, logs finished episodes and draws the next ones'
+opponents.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
-from numba import njit
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus import seeding
 from ludus.envs.base import VectorEnv
 from ludus.errors import EnvError, ScenarioError
 from ludus.policies.base import Policy
+from ludus.rollout import kernels
 from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
 from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
+from ludus.rollout.noise import Uniforms
 from ludus.rollout.writer import TrajectoryWriter
-from ludus.types import Array, Finished, PolicyRef, Timestep
+from ludus.types import Array, EnvSpec, Finished, PolicyRef, Timestep
 
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
@@ -37,11 +40,14 @@ class RolloutWorker:
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._writer = TrajectoryWriter(spec, env.num_envs)
         self._episode = np.zeros(env.num_envs, np.int64)  # how many episodes each environment has finished
-        self._began = np.zeros(env.num_envs, np.int64)  # global step at which its present one began
+        self._clock = np.zeros(
+            (env.num_envs, 2), np.int64
+        )  # last step with a decision due, and how many its episode has had
         self._quota = np.zeros(env.num_envs, np.int64)
         self._index = np.zeros(env.num_envs, np.int64)  # indices of the present episodes
-        self._noise = np.empty(0, np.float32)
-        self._idle = tuple(np.empty(0, np.int32) for _ in self._agents)
+        self._finished = np.zeros(env.num_envs, np.int64)  # scratch
+        self._noise = Uniforms()
+        self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
         self._step = self._first_episode = self._active = 0
         self._timestep: Timestep | None = None
         self._draws: Draws | None = None
@@ -63,7 +69,8 @@ class RolloutWorker:
         The same order on an equal worker gives the same rollout. Raises ScenarioError for an order that does not fit the game, PolicyError
         for a policy that is not loaded, EnvError if the environment breaks its contract.
         """
-        run = _Run(order)
+        run = _Run(order, self.env)
+        self._noise.restart(seeding.generator(order.seed, "noise"))
         draws = Draws(order, num_envs=self.env.num_envs, num_players=len(self._agents), refs=self.bank.refs)
         log = EpisodeLog(
             num_players=len(self._agents),
@@ -76,16 +83,16 @@ class RolloutWorker:
             timestep = self._start(order, draws, log, run)
         else:
             self._continue(order, draws)
-        run.seconds["environment"] += perf_counter() - begun
+        run.environment += perf_counter() - begun
         while not self._done(run, timestep):
             actions = self._act(run, draws, timestep)
             begun = perf_counter()
             timestep = self.env.step(actions)
             now = perf_counter()
-            run.seconds["environment"] += now - begun
+            run.environment += now - begun
             self._step += 1
             self._observe(draws, log, run, timestep)
-            run.seconds["writing"] += perf_counter() - now
+            run.writing += perf_counter() - now
         self._timestep, self._draws = timestep, draws
         return self._result(run, log, timestep)
 
@@ -94,7 +101,7 @@ class RolloutWorker:
     def _start(self, order: RolloutOrder, draws: Draws, log: EpisodeLog, run: _Run) -> Timestep:
         envs = self.env.num_envs
         self._episode.fill(0)
-        self._began.fill(0)
+        self._clock[:] = -1, 0
         self._step, self._first_episode = 0, order.first_episode
         self._index[:] = order.first_episode + np.arange(envs)
         quota: int | NDArray[np.int64] | None = None
@@ -129,8 +136,9 @@ class RolloutWorker:
     def _done(self, run: _Run, timestep: Timestep) -> bool:
         if run.order.unit == "decisions" and self._writer.complete >= run.order.amount:
             return True
-        if any(len(due.slot) for due in timestep.due):
-            return False
+        for due in timestep.due:
+            if len(due.slot):
+                return False
         if run.order.unit == "decisions" or self._active:
             raise EnvError(
                 f"{self.env.spec.id} lists no decision as due before it has played what was asked; a vector environment always has "
@@ -144,14 +152,16 @@ class RolloutWorker:
         if run.order.learner is not None:
             trajectories = self._writer.flush(timestep.due)
         episodes = log.result()
-        run.counters["episodes"] = log.count
-        run.seconds["writing"] += perf_counter() - begun
-        return Rollout(trajectories, episodes, run.counters, run.seconds)
+        run.writing += perf_counter() - begun
+        return Rollout(trajectories, episodes, run.counters(log, self.env), run.seconds(self.env))
 
     # ------------------------------------------------------------------------------------------------ one step
 
     def _act(self, run: _Run, draws: Draws, timestep: Timestep) -> tuple[Array, ...]:
         actions: list[Array] = []
+        learning = draws.learner != LEARNER
+        if learning:
+            self._tick(run, timestep)
         for p, due in enumerate(timestep.due):
             n = len(due.slot)
             if not n:
@@ -159,35 +169,33 @@ class RolloutWorker:
                 continue
             begun = perf_counter()
             memory = None
-            if draws.learner != LEARNER and self.bank.recurrent:
+            if learning and self.bank.recurrent:
                 memory = self.bank.memory(p, due.slot, draws.learner)
                 if memory is not None:
                     memory[due.first] = 0
-            act = self.bank.act(p, due, self._uniforms(run, n))
+            act = self.bank.act(p, due, self._noise.take(n, self.bank.noise_width))
             now = perf_counter()
-            run.seconds["inference"] += now - begun
-            run.counters["decisions"] += n
+            run.inference += now - begun
+            run.decisions += n
             actions.append(act.action)
-            if draws.learner != LEARNER:
-                run.counters["learner_decisions"] += self._writer.append(
-                    p, due, act, began=self._began, step=self._step, episode=self._index, memory=memory
+            if learning and p in draws.learners:
+                run.learner_decisions += self._writer.append(
+                    p, due, act, clock=self._clock, episode=self._index, memory=memory
                 )
-                run.seconds["writing"] += perf_counter() - now
-        run.counters["env_steps"] += self._active
+                run.writing += perf_counter() - now
         return tuple(actions)
 
-    def _uniforms(self, run: _Run, rows: int) -> NDArray[np.float32]:
-        width = self.bank.noise_width
-        if rows * width > len(self._noise):
-            self._noise = np.empty(rows * width, np.float32)
-        out = self._noise[: rows * width]
-        run.noise.random(dtype=np.float32, out=out)
-        return out.reshape((rows, width))
+    def _tick(self, run: _Run, timestep: Timestep) -> None:
+        """Count this step of the environments in which somebody has to act."""
+        for p, due in enumerate(timestep.due):
+            if len(due.slot):
+                run.env_steps += kernels.tick(due.slot, self._agents[p], self._clock, self._step)
 
     def _observe(self, draws: Draws, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
-        if run.order.learner is not None:
-            for p, ended in enumerate(timestep.ended):
-                self._writer.close(p, ended)
+        for p in draws.learners:
+            due, ended = timestep.due[p], timestep.ended[p]
+            if len(due.slot) or len(ended.slot):
+                self._writer.settle(p, ended, due)
         if len(timestep.finished.environment):
             self._finish(draws, log, timestep.finished)
             if (
@@ -198,23 +206,19 @@ class RolloutWorker:
                 raise EnvError(
                     f"{log.count} episodes of {self.env.spec.id} passed without a decision of the learner in seats {run.order.seats}."
                 )
-        if run.order.learner is not None:
-            for p, due in enumerate(timestep.due):
-                self._writer.credit(p, due)
 
     def _finish(self, draws: Draws, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
-        index = np.empty(len(environments), np.int64)
-        self._active -= _advance(
-            environments, self._episode, self._began, self._index, self._quota, self._step, self._first_episode, index
+        index = self._finished[: len(environments)]
+        self._active -= kernels.advance(
+            environments, self._episode, self._clock, self._index, self._quota, self._first_episode, index
         )
         log.add(finished, seat=draws.seat, entry=draws.entry, index=index)
+        if not draws.others:
+            return
         draws.draw(environments, self._episode)
-        for p in range(len(self._agents)):
-            if draws.shared[p]:
-                others = environments[~draws.mine[p, environments]]
-            else:
-                others = environments[:0] if draws.mine[p, 0] else environments
+        for p in draws.others:
+            others = environments[~draws.mine[p, environments]] if p in draws.shared else environments
             if len(others):
                 self.bank.bind(p, self._slots(p, others), self._per_agent(p, draws.policy[others, p]))
 
@@ -231,26 +235,45 @@ class RolloutWorker:
 
 
 class _Run:
-    """What one order has used and counted so far."""
+    """What one order has used and counted so far. `waited` and `restarts` count in the environment, from before this order on."""
 
-    def __init__(self, order: RolloutOrder) -> None:
+    def __init__(self, order: RolloutOrder, env: VectorEnv) -> None:
         self.order = order
-        self.noise = seeding.generator(order.seed, "noise")
-        self.counters = {"env_steps": 0, "decisions": 0, "learner_decisions": 0, "episodes": 0}
-        self.seconds = {"environment": 0.0, "inference": 0.0, "writing": 0.0}
+        self.env_steps = self.decisions = self.learner_decisions = 0
+        self.environment = self.inference = self.writing = 0.0
+        self._waited, self._restarts = _counted(env)
+
+    def counters(self, log: EpisodeLog, env: VectorEnv) -> dict[str, int]:
+        """As `Rollout.counters`."""
+        out = {
+            "env_steps": self.env_steps if self.order.learner is not None else log.steps,
+            "decisions": self.decisions,
+            "learner_decisions": self.learner_decisions,
+            "episodes": log.count,
+        }
+        if hasattr(env, "restarts"):
+            out["env_restarts"] = _counted(env)[1] - self._restarts
+        return out
+
+    def seconds(self, env: VectorEnv) -> dict[str, float]:
+        """As `Rollout.seconds`."""
+        waiting = _counted(env)[0] - self._waited
+        return {
+            "environment": self.environment - waiting,
+            "inference": self.inference,
+            "writing": self.writing,
+            "waiting": waiting,
+        }
 
 
-@njit(cache=True)
-def _advance(environments, episode, began, index, quota, step, first, finished):  # type: ignore[no-untyped-def]
-    """Each given environment goes on to its next episode; `finished` gets the indices of those that ended. Returns how many
-    environments have played their quota."""
-    idle = 0
-    for i in range(len(environments)):
-        e = environments[i]
-        finished[i] = index[e]
-        episode[e] += 1
-        index[e] = first + episode[e] * len(episode) + e
-        began[e] = step
-        if episode[e] == quota[e]:
-            idle += 1
-    return idle
+def _counted(env: VectorEnv) -> tuple[float, int]:
+    """Seconds that an environment says it has waited, and how many of its environments were restarted."""
+    return float(getattr(env, "waited", 0.0)), int(getattr(env, "restarts", 0))
+
+
+def _no_actions(spec: EnvSpec, player: int) -> Array:
+    """The actions of a player that has nothing to decide, of its kind and shape."""
+    agents = spec.agents_of(player)
+    space = agents[0].action if agents else Discrete(1)
+    dtype = np.float32 if isinstance(space, Box) and space.dtype.kind == "f" else np.int32
+    return np.empty((0, *(space.shape or ())), dtype)

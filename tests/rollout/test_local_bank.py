@@ -12,7 +12,7 @@ from ludus.rollout.inference import local
 from ludus.rollout.inference.groups import Group, merge
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.tables import StackedTables
-from ludus.testing.fakes import ENDS_OFF_TURN, CountingPolicy, FixedPolicy, ScriptedEnv
+from ludus.testing.fakes import ENDS_OFF_TURN, CountingPolicy, FixedPolicy, ScriptedEnv, StackedFixed
 from ludus.types import Act, Due, PolicyRef, PolicySpec
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
@@ -181,8 +181,21 @@ class TestGroups:
             act = Group(policies, "explore").act(np.zeros((n, 1)), None, None, noise(n), index=index)
             assert np.array_equal(act.action, index % 2)
 
-    def test_one_policy_with_nearly_all_rows_is_not_padded(self):
+    def test_a_stack_answers_in_one_call_however_the_rows_are_spread(self):
+        policies = [FixedPolicy.of(k % 2) for k in range(20)]
+        index = np.zeros(10_000, np.int32)
+        index[:2] = [5, 7]
+        group = Group(policies, "explore")
+        for rows in (10_000, 2):
+            before = StackedFixed.calls
+            act = group.act(np.zeros((rows, 1)), None, None, noise(rows), index=index[:rows])
+            assert act.action[:2].tolist() == [1, 1]
+            assert not act.action[2:].any()
+            assert StackedFixed.calls == before + 1
+
+    def test_without_a_stack_each_policy_answers_its_own_rows(self):
         class Counted(FixedPolicy):
+            stack = None
             rows = 0
 
             def act(self, observation, *args, **kwargs):
@@ -190,11 +203,10 @@ class TestGroups:
                 return super().act(observation, *args, **kwargs)
 
         policies = [Counted.of(k % 2) for k in range(20)]
-        index = np.zeros(10_000, np.int32)
-        index[:2] = [5, 7]
-        act = Group(policies, "explore").act(np.zeros((10_000, 1)), None, None, noise(10_000), index=index)
-        assert Counted.rows == 10_000
-        assert act.action[:3].tolist() == [1, 1, 0]
+        index = np.arange(40, dtype=np.int32) % 3
+        act = Group(policies, "explore").act(np.zeros((40, 1)), None, None, noise(40), index=index)
+        assert Counted.rows == 40
+        assert np.array_equal(act.action, index % 2)
 
     def test_merging_keeps_rows_and_fills_extras(self):
         first = Act(np.array([1, 2]), np.float32([-1, -2]), None, {"value": np.float32([10, 20])})

@@ -13,8 +13,6 @@ from ludus.errors import PolicyError
 from ludus.policies.base import Policy
 from ludus.types import Act, Array
 
-_CALL = 80  # rows that could be evaluated in the time that calling one more policy takes (two hidden layers of 64, on a CPU)
-
 
 class Stacked(Protocol):
     """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n]."""
@@ -51,20 +49,18 @@ class Group:
         *,
         index: NDArray[np.int32],
     ) -> Act:
-        """Rows sorted as they come. One product for a stack, or one call for each policy that has rows, whichever is less work: a stack
-        evaluates as many rows for each of its policies as the busiest of them has."""
-        noise = noise[:, : self.noise_width]
+        """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows."""
         if len(self.policies) == 1:
-            return self.policies[0].act(observation, mask, memory, noise, mode=self.mode)
-        counts = np.bincount(index, minlength=len(self.policies))
-        present = np.flatnonzero(counts)
-        padding = len(self.policies) * int(counts.max()) - len(index)
-        if self._stack is not None and padding < _CALL * (len(present) - 1):
+            return self.act_alone(0, observation, mask, memory, noise)
+        noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
+        if self._stack is not None:
             if self._stacked is None:
                 self._stacked = self._stack(self.policies)
             return self._stacked.act(observation, mask, memory, noise, index, self.mode)
+        counts = np.bincount(index, minlength=len(self.policies))
+        present = np.flatnonzero(counts)
         if len(present) == 1:
-            return self.policies[int(present[0])].act(observation, mask, memory, noise, mode=self.mode)
+            return self.act_alone(int(present[0]), observation, mask, memory, noise)
         order = np.argsort(index, kind="stable")
         ends = np.cumsum(counts)
         parts = []
@@ -79,6 +75,18 @@ class Group:
             )
             parts.append((rows, act))
         return merge(parts, len(index))
+
+    def act_alone(
+        self,
+        policy: int,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+    ) -> Act:
+        """As `act`, where all rows are played by one policy, at this place in the group."""
+        noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
+        return self.policies[policy].act(observation, mask, memory, noise, mode=self.mode)
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:

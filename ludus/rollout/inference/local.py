@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError
 from ludus.policies.base import Policy
+from ludus.rollout.inference import kernels
 from ludus.rollout.inference.groups import Group, group_key, merge
 from ludus.rollout.inference.tables import StackedTables
 from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
@@ -19,6 +20,17 @@ _UNKNOWN, _TABLE, _GROUP = -1, 0, 1
 LARGE = 16_384
 """With more information states than this, a learner's weights are evaluated on the rows that come: they are new in every order, and
 tabulating them on all states would take longer than playing it."""
+
+_LOOK = -2  # not looked up since slots were bound
+
+
+class _Rows(NamedTuple):
+    """Rows of one player that are evaluated together."""
+
+    slot: NDArray[np.int32]
+    observation: Array
+    mask: NDArray[np.bool_] | None
+    noise: NDArray[np.float32]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,11 +70,9 @@ class LocalBank:
         self._index_of = [np.zeros(0, np.int32) for _ in slots]  # [P][rows]: place within its group
         self._groups: list[list[Group]] = [[] for _ in slots]
         self._only_tables = [False] * len(slots)
-
-    @property
-    def noise_width(self) -> int:
-        """The most uniforms per row that any policy here wants."""
-        return max((e.policy.noise_width for e in self._entries if e is not None), default=1)
+        self._sole = [_LOOK] * len(slots)  # the row that all slots of a player are bound to, or -1
+        self._index = [np.empty(n, np.int32) for n in slots]
+        self.noise_width = 1
 
     def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
         """See `PolicyBank.load`. Policies whose attribute `extras` names a wanted one are evaluated, not tabulated. Raises PolicyError if
@@ -90,23 +100,28 @@ class LocalBank:
             rows.append(row)
         self.refs = tuple(refs)
         self._row_of = np.array(rows, np.int32)
-        self.recurrent = any(e is not None and e.policy.memory_shape is not None for e in self._entries)
+        entries = [e for e in self._entries if e is not None]
+        self.recurrent = any(e.policy.memory_shape is not None for e in entries)
+        self.noise_width = max((e.policy.noise_width for e in entries), default=1)
         for p, held in enumerate(self._bound):
             self._prepare(p, np.unique(held[held >= 0]))
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
+            self._sole[p] = _LOOK
 
     def release(self) -> None:
         """See `PolicyBank.release`."""
-        for bound in self._bound:
+        for p, bound in enumerate(self._bound):
             bound.fill(-1)
+            self._sole[p] = _LOOK
 
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
         """See `PolicyBank.bind`."""
         bound = self._bound[player]
-        least, most = _assign(bound, slots, policy, self._row_of, self._kind[player])
+        self._sole[player] = _LOOK
+        least, most = kernels.assign(bound, slots, policy, self._row_of, self._kind[player])
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
                 self._regroup(player)
@@ -135,15 +150,26 @@ class LocalBank:
             action, logp = self._action[player][:n], self._logp[player][:n]
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
             return Act(action, logp)
-        rows = self._bound[player][due.slot]
-        family = self._group_of[player][rows]
-        present = np.unique(family)
-        if len(present) == 1:
-            return self._evaluate(player, int(present[0]), due, noise, picked=None)
+        if self._sole[player] == _LOOK:
+            self._sole[player] = kernels.common(self._bound[player])
+        if self._sole[player] >= 0:
+            row = self._sole[player]
+            group = int(self._group_of[player][row])
+            if group >= 0:
+                return self._evaluate(player, group, _Rows(due.slot, due.observation, due.mask, noise), None, row)
+        index = self._index[player][:n]
+        least, most = kernels.families(
+            due.slot, self._bound[player], self._group_of[player], self._index_of[player], index
+        )
+        if least == most:
+            return self._evaluate(player, least, _Rows(due.slot, due.observation, due.mask, noise), index, 0)
+        family = self._group_of[player][self._bound[player][due.slot]]
         parts = []
-        for group in present:
+        for group in np.unique(family).tolist():
             picked = np.flatnonzero(family == group)
-            parts.append((picked, self._evaluate(player, int(group), due, noise, picked=picked)))
+            mask = None if due.mask is None else due.mask[picked]
+            rows = _Rows(due.slot[picked], due.observation[picked], mask, noise[picked])
+            parts.append((picked, self._evaluate(player, group, rows, index[picked], 0)))
         return merge(parts, n)
 
     # ------------------------------------------------------------------------------------------------ rows
@@ -215,47 +241,36 @@ class LocalBank:
             held[shape] = np.zeros((len(self._bound[player]), *shape), np.float32)
         return held[shape]
 
-    def _evaluate(
-        self, player: int, group: int, due: Due, noise: NDArray[np.float32], *, picked: NDArray[np.int64] | None
-    ) -> Act:
-        slot = due.slot if picked is None else due.slot[picked]
-        observation = due.observation if picked is None else due.observation[picked]
-        mask = due.mask if picked is None or due.mask is None else due.mask[picked]
-        noise = noise if picked is None else noise[picked]
+    def _evaluate(self, player: int, group: int, rows: _Rows, index: NDArray[np.int32] | None, row: int) -> Act:
+        """The answer of a group (-1: the tables) for rows that are played by its policies `index`, or, None, all by the one in `row`."""
         if group < 0:
-            action, logp = np.empty(len(slot), np.int32), np.empty(len(slot), np.float32)
-            self._tables[player].sample(slot, observation, self._bound[player], noise, action=action, logp=logp)
+            n = len(rows.slot)
+            action, logp = np.empty(n, np.int32), np.empty(n, np.float32)
+            self._tables[player].sample(
+                rows.slot, rows.observation, self._bound[player], rows.noise, action=action, logp=logp
+            )
             return Act(action, logp)
         chosen = self._groups[player][group]
-        observation, mask = self._decode(observation, mask, takes_ids=chosen.takes_ids)
-        memory = None
-        if chosen.memory_shape is not None:
-            memory = self._memory_of(player, chosen.memory_shape)[slot]
-        index = self._index_of[player][self._bound[player][slot]]
-        act = chosen.act(observation, mask, memory, noise, index=index)
-        if chosen.memory_shape is not None:
+        observation, mask = rows.observation, rows.mask
+        if self._spec.enumeration is not None:
+            observation, mask = self._decode(observation, mask, takes_ids=chosen.takes_ids)
+        kept = None if chosen.memory_shape is None else self._memory_of(player, chosen.memory_shape)
+        memory = None if kept is None else kept[rows.slot]
+        if index is None:
+            act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise)
+        else:
+            act = chosen.act(observation, mask, memory, rows.noise, index=index)
+        if kept is not None:
             if act.memory is None:
                 raise PolicyError("a recurrent policy answered without its next memory; `Act.memory` must hold it.")
-            self._memory_of(player, chosen.memory_shape)[slot] = act.memory
-        return Act(act.action, act.logp, None, act.extras)
+            kept[rows.slot] = act.memory
+            return Act(act.action, act.logp, None, act.extras)
+        return act
 
     def _decode(
         self, observation: Array, mask: NDArray[np.bool_] | None, *, takes_ids: bool
     ) -> tuple[Array, NDArray[np.bool_] | None]:
         enumeration = self._spec.enumeration
-        if enumeration is None:
-            return observation, mask
-        legal = enumeration.mask[observation] if mask is None else mask
-        return (observation if takes_ids else enumeration.observation[observation]), legal
-
-
-@njit(cache=True)
-def _assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
-    """bound[slots] = row_of[policy]; the least and the greatest kind among these rows."""
-    least, most = 127, -128
-    for i in range(len(slots)):
-        row = row_of[policy[i]]
-        bound[slots[i]] = row
-        least = min(least, kind[row])
-        most = max(most, kind[row])
-    return least, most
+        assert enumeration is not None
+        legal = enumeration.mask.take(observation, axis=0) if mask is None else mask
+        return (observation if takes_ids else enumeration.observation.take(observation, axis=0)), legal
