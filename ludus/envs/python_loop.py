@@ -26,12 +26,14 @@ class Happened:
 
     due: (agent, observation, mask or None) of whoever must act now. reward: (agent, reward) earned in this step.
     gone: (agent, final observation, TERMINATED or TRUNCATED) of whoever left; no longer due. over: how the episode ended, or GOES_ON;
-    then `gone` lists every agent that had not left before. state: of the whole environment, where the spec has a state space.
+    then `gone` lists every agent that had not left before. final_mask: (agent, mask) of those who left with something illegal at the end.
+    state: of the whole environment, where the spec has a state space.
     """
 
     due: list[tuple[int, Any, Any]] = field(default_factory=list)
     reward: list[tuple[int, float]] = field(default_factory=list)
     gone: list[tuple[int, Any, int]] = field(default_factory=list)
+    final_mask: list[tuple[int, Any]] = field(default_factory=list)
     over: int = GOES_ON
     state: Any = None
 
@@ -86,12 +88,14 @@ class PythonVectorEnv:
         self._shape = [agent.observation.shape for agent in spec.agents]
         self._legal = [(-1 if (n := getattr(agent.action, "n", None)) is None else int(n)) for agent in spec.agents]
         self._actions: list[list[Any]] = [[None] * len(spec.agents) for _ in range(num_envs)]
+        self._cut = np.empty(0, np.int64)
         self._last: Timestep | None = None
 
     # ------------------------------------------------------------------------------------------ the contract
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`. Raises EnvError if an environment cannot be made or reset."""
+        self._cut = self._cut[:0]
         for e in self._pub.reset(seeds, episodes).tolist():
             self._begin(e, ahead=0)
         return self._publish()
@@ -105,15 +109,22 @@ class PythonVectorEnv:
             assert env is not None
             try:
                 self._put(e, env.step(self._actions[e]))
-            except _Flaw as flaw:
+            except Flaw as flaw:
                 self._fault(e, str(flaw), cause=None)
             except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
         pub = self._pub
+        if len(self._cut):
+            pub.cut(self._cut)
+            self._cut = self._cut[:0]
         if pub.over.any():
             for e in pub.begin_next().tolist():
                 self._begin(e, ahead=1)
         return self._publish()
+
+    def truncate(self, environments: NDArray[np.int64]) -> None:
+        """See `Truncates.truncate` of `ludus.envs.wrappers.time_limit`."""
+        self._cut = np.array(environments, np.int64)
 
     def snapshot(self) -> bytes | None:
         """None: what goes on inside a Python environment cannot be saved."""
@@ -152,10 +163,10 @@ class PythonVectorEnv:
                     env = self._envs[e] = self._make()
                 happened = env.reset(self._pub.seed(e, ahead=ahead))
                 if not happened.due:
-                    raise _Flaw("listed nobody as having to act after a reset; expected at least one agent")
+                    raise Flaw("listed nobody as having to act after a reset; expected at least one agent")
                 self._put(e, happened)
                 return
-            except _Flaw as flaw:
+            except Flaw as flaw:
                 self._count(e, str(flaw), cause=None)
             except EnvError:
                 raise
@@ -167,7 +178,7 @@ class PythonVectorEnv:
         pub, player, stride, offset = self._pub, self._player, self._stride, self._offset
         for i, value in happened.reward:
             if not isfinite(value):
-                raise _Flaw(f"gave agent {self.spec.agents[i].name!r} the reward {value}; expected a finite number")
+                raise Flaw(f"gave agent {self.spec.agents[i].name!r} the reward {value}; expected a finite number")
             pub.reward[player[i]][e * stride[i] + offset[i]] += value
         for i, seen, how in happened.gone:
             p, slot = player[i], e * stride[i] + offset[i]
@@ -177,6 +188,10 @@ class PythonVectorEnv:
             final_mask = pub.final_mask[p]
             if final_mask is not None:
                 final_mask[slot] = True
+        for i, mask in happened.final_mask:
+            final_mask = pub.final_mask[player[i]]
+            if final_mask is not None:
+                final_mask[e * stride[i] + offset[i]] = self._checked_mask(i, mask)
         for i, seen, mask in happened.due:
             p, slot = player[i], e * stride[i] + offset[i]
             legal = pub.mask[p]
@@ -193,7 +208,7 @@ class PythonVectorEnv:
             for p, agents in enumerate(pub.agents):
                 pub.due[p][e * agents : (e + 1) * agents] = False
         elif not happened.due:
-            raise _Flaw("listed nobody as having to act, and its episode is not over; expected at least one agent")
+            raise Flaw("listed nobody as having to act, and its episode is not over; expected at least one agent")
         if pub.state is not None and pub.final_state is not None and happened.state is not None:
             (pub.final_state if happened.over else pub.state)[e] = happened.state
 
@@ -202,11 +217,9 @@ class PythonVectorEnv:
         array: Array = np.asarray(seen)
         if array.shape != self._shape[agent]:
             name = self.spec.agents[agent].name
-            raise _Flaw(
-                f"gave agent {name!r} an observation of shape {array.shape}; its space has {self._shape[agent]}"
-            )
+            raise Flaw(f"gave agent {name!r} an observation of shape {array.shape}; its space has {self._shape[agent]}")
         if array.dtype.kind == "f" and not all_finite(array.ravel()) and not np.isfinite(array).all():
-            raise _Flaw(
+            raise Flaw(
                 f"gave agent {self.spec.agents[agent].name!r} an observation that is not finite; expected numbers"
             )
         return array
@@ -218,10 +231,10 @@ class PythonVectorEnv:
         most = self._legal[agent]
         if array.shape != (most,):
             name = self.spec.agents[agent].name
-            raise _Flaw(f"gave agent {name!r} a mask of shape {array.shape}; it has {most} actions")
+            raise Flaw(f"gave agent {name!r} a mask of shape {array.shape}; it has {most} actions")
         if not array.any():
             name = self.spec.agents[agent].name
-            raise _Flaw(f"gave agent {name!r} a mask without a legal action; expected at least one")
+            raise Flaw(f"gave agent {name!r} a mask without a legal action; expected at least one")
         return array
 
     # ------------------------------------------------------------------------------------------ faults
@@ -269,8 +282,8 @@ class PythonVectorEnv:
         return self._last
 
 
-class _Flaw(Exception):
-    """An environment broke its word; the message is a sentence about it."""
+class Flaw(Exception):
+    """An environment broke its word; the message is a sentence about it, without the environment's name and the full stop."""
 
 
 def check_actions(space: Space[Any], given: Array, *, mask: NDArray[np.bool_] | None, what: str) -> None:
@@ -297,4 +310,4 @@ def _closed(env: PythonEnv) -> Exception | None:
     return None
 
 
-__all__ = ["GOES_ON", "TRUNCATED", "Happened", "PythonEnv", "PythonVectorEnv", "check_actions"]
+__all__ = ["GOES_ON", "TRUNCATED", "Flaw", "Happened", "PythonEnv", "PythonVectorEnv", "check_actions"]

@@ -1,0 +1,122 @@
+"""`pettingzoo/<name>`: the environments that PettingZoo registers: classic, SISL, butterfly, Atari, and whatever else its user does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.envs.adapters.teams import split_options
+from ludus.envs.adapters.zoo import Api, check_api, made_with, zoo_vector
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError, UnknownName
+
+__all__ = ["make", "names"]
+
+_WIN_OR_LOSE: Mapping[str, Any] = {"zero_sum": True, "utility_range": (-1, 1)}
+_SIDES: Mapping[
+    str, Mapping[str, Any]
+] = {  # of games with two players, each its own agent; checked in tests by playing
+    "classic/chess": _WIN_OR_LOSE,
+    "classic/connect_four": _WIN_OR_LOSE,
+    "classic/go": _WIN_OR_LOSE,
+    "classic/leduc_holdem": {"zero_sum": True, "utility_range": (-7, 7)},  # 2 + 2 × 2 + 2 × 4 chips, in big blinds of 2
+    "classic/texas_holdem": {
+        "zero_sum": True,
+        "utility_range": (-24, 24),
+    },  # 16 + 2 × 16 chips at most, in big blinds of 2
+    "classic/texas_holdem_no_limit": {"zero_sum": True, "utility_range": (-100, 100)},  # the stack
+    "classic/tictactoe": _WIN_OR_LOSE,
+}
+_RPS_ROUNDS = 15  # its max_cycles, where none is given; each round is won or lost by 1
+_REMOVED = {"gin_rummy": "PettingZoo has removed gin_rummy; openspiel/gin_rummy is one, too"}
+
+
+def make(name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", **options: Any) -> VectorEnv:
+    """`name` is `connect_four_v3`, `classic/connect_four_v3` or `classic/connect_four-v3`.
+
+    api: "parallel" plays all agents at once, "aec" one after the other; "auto": parallel where PettingZoo has it. restarts: see
+    `PythonVectorEnv`. Options of `Sides` say who plays whom; the others go to the environment.
+    Raises UnknownName with the nearest names, ConfigError for options or missing packages, EnvError for one that cannot be made.
+    """
+    check_api(api)
+    found = _find(name)
+    spec = _registered(found, api)
+    sides, rest = split_options(options, defaults=_known(found, options))
+    if spec.namespace == "atari":
+        rest = {**_roms(), **rest}
+    limit = {} if spec.max_cycles is None else {"max_cycles": spec.max_cycles}
+    id = f"pettingzoo/{name}"
+    return zoo_vector(
+        made_with(id, spec.entry_point, {**spec.kwargs, **limit, **rest}),
+        num_envs,
+        id=id,
+        sides=sides,
+        restarts=restarts,
+        prepare=_own_board if found.startswith("classic/go-") else None,
+    )
+
+
+def names() -> list[str]:
+    """What PettingZoo has registered, as `connect_four_v3`, sorted. Some need packages of their own: Atari multi-agent-ale-py, hanabi
+    shimmy."""
+    return sorted(found.rpartition("/")[2].replace("-v", "_v") for found in _registries())
+
+
+def _registries() -> dict[str, Any]:
+    """Whatever is registered: id -> specification, parallel ones where there are."""
+    from pettingzoo import aec_registry, parallel_registry
+
+    return {**aec_registry, **parallel_registry}
+
+
+def _find(name: str) -> str:
+    """The id in PettingZoo's registries that a name stands for."""
+    wanted = re.sub(r"_v(?=\d+$)", "-v", name)
+    known = _registries()
+    fitting = [found for found in known if wanted in (found, found.rpartition("/")[2])]
+    if fitting:
+        return fitting[0]
+    if name.startswith(("mpe/", "simple_")):
+        hint = f"The particle environments are a family of their own: mpe2/{name.removeprefix('mpe/')}"
+    else:
+        hint = _REMOVED.get(re.sub(r"_v\d+$", "", name.rpartition("/")[2]), "")
+    raise UnknownName("environment of PettingZoo", name, names(), hint=hint)
+
+
+def _registered(found: str, api: Api) -> Any:
+    from pettingzoo import aec_registry, parallel_registry
+
+    if api != "aec" and found in parallel_registry:
+        return parallel_registry[found]
+    if api == "parallel" or found not in aec_registry:
+        raise ConfigError(f"api={api} was given; PettingZoo has no such interface for {found}. Leave it out.")
+    return aec_registry[found]
+
+
+def _known(found: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is known about the sides of a game, if it is played by two."""
+    if options.get("teams") is not None or options.get("num_players", 2) != 2:
+        return {}
+    game = found.partition("-v")[0]
+    if game == "classic/rps":
+        rounds = options.get("max_cycles", _RPS_ROUNDS)
+        return {"zero_sum": True, "utility_range": (-rounds, rounds), "symmetry": ((0, 1),)}
+    return _SIDES.get(game, {})
+
+
+def _roms() -> dict[str, str]:
+    """Where Atari's games lie: in ale-py, if it is there; otherwise multi-agent-ale-py looks in its own folder."""
+    found = importlib.util.find_spec("ale_py")
+    places = found.submodule_search_locations if found is not None else None
+    return {"auto_rom_install_path": str(Path(places[0]) / "roms")} if places else {}
+
+
+def _own_board(env: Any) -> None:
+    """PettingZoo's Go keeps the size of the board in its module, where boards of other sizes overwrite it."""
+    from pettingzoo.classic.go import go_base
+
+    if env._N != go_base.N:
+        env._overwrite_go_global_variables(board_size=env._N)
