@@ -171,20 +171,13 @@ class Publisher:
         return None
 
     def _not_a_number(self, player: int, side: Side) -> int:
-        """The first slot whose observation is not finite, or -1."""
-        observation = side.observation[player]
-        if not kernels.all_finite(observation.ravel()):
-            for slot in np.flatnonzero(self.due[player]).tolist():
-                if not np.isfinite(observation[slot]).all():
-                    return int(slot)
-        if len(self._ended) or self.gone[player].any():
-            final = side.final[player].reshape(len(self.gone[player]), -1)
-            return int(
-                kernels.first_final_not_finite(
-                    final, self.agents[player], self.gone[player], self.over, self._open[player]
-                )
-            )
-        return -1
+        """The first slot whose observation or final observation is not finite, or -1."""
+        gone, seen = self.gone[player], side.observation[player]
+        n = len(gone)
+        slot: int = kernels.first_observation_not_finite(
+            seen.reshape(n, -1), self.due[player], side.final[player].reshape(n, -1), self.agents[player], gone, self.over, self._open[player]
+        )  # fmt: skip
+        return slot
 
     def truncate(self, environment: int) -> None:
         """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the
@@ -201,6 +194,27 @@ class Publisher:
             if final_mask is not None:
                 final_mask[rows] = True
         self.over[environment] = TRUNCATED
+
+    def cut(self, environments: NDArray[np.int64]) -> None:
+        """Truncate the episodes of these environments after what this step brought, unless it ended them itself; before `begin_next`. The
+        final observations are those that would have been due now; for others, what their open decisions were made on."""
+        side, now = (
+            self._sides[self._now],
+            environments[(self.over[environments] == GOES_ON) & ~self.idle[environments]],
+        )
+        for p, agents in enumerate(self.agents):
+            slots = (now[:, None] * agents + np.arange(agents)).ravel()
+            going = self.due[p][slots]
+            waiting = self._open[p][slots] & ~going & (self.gone[p][slots] == GOES_ON)
+            for k, there in enumerate(self._sides):
+                chosen = slots[(waiting & (self._decided[p][slots] == k)) | (going & (k == self._now))]
+                side.final[p][chosen] = there.observation[p][chosen]
+                if (final_mask := side.final_mask[p]) is not None and (mask := there.mask[p]) is not None:
+                    final_mask[chosen] = mask[chosen]
+            self.due[p][slots] = False
+        if side.state is not None and side.final_state is not None:
+            side.final_state[now] = side.state[now]
+        self.over[now] = TRUNCATED
 
     def error(self, environment: int, sentence: str) -> EnvError:
         """An EnvError that says which environment, seed and step."""

@@ -1,0 +1,131 @@
+"""Actions that the environment would take and that are not to be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from numpy.typing import NDArray
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.python_loop import check_actions
+from ludus.envs.wrappers.base import Wrapper, chosen, refuse_enumerated
+from ludus.errors import ConfigError, EnvError
+from ludus.registry import load
+from ludus.types import Array, Due, Ended, Timestep
+
+MaskFunction: TypeAlias = Callable[[Array], NDArray[np.bool_]]
+"""Observations [n, *shape] -> bool[n, A], which actions are legal."""
+
+
+def mask_actions(
+    env: VectorEnv, allowed: Sequence[int] | str | MaskFunction, *, players: Sequence[int] | None = None
+) -> VectorEnv:
+    """Of the legal actions, only `allowed` ones: a list of actions, or a function of the observations, which may be named
+    `module:function`. Others raise EnvError, as does an observation that leaves no legal action.
+
+    Raises ConfigError for compiled games, actions that are not Discrete, and lists or names that are none.
+    """
+    refuse_enumerated(env, "mask_actions")
+    counts = {p: _count(env, p) for p in chosen(env, players, "mask_actions")}
+    if isinstance(allowed, str):
+        allowed = load("mask function", allowed, {})
+    if callable(allowed):
+        function: MaskFunction = allowed
+        return _MaskActions(env, {p: _asked(function, n, f"player {p} of {env.spec.id}") for p, n in counts.items()})
+    return _MaskActions(env, {p: _constant(allowed, n) for p, n in counts.items()})
+
+
+def _count(env: VectorEnv, player: int) -> int:
+    space = env.spec.agents_of(player)[0].action
+    if not isinstance(space, Discrete):
+        raise ConfigError(f"mask_actions takes Discrete actions; player {player} of {env.spec.id} has {space}.")
+    return int(space.n)
+
+
+def _constant(allowed: object, count: int) -> MaskFunction:
+    given = list(allowed) if isinstance(allowed, Sequence) else []
+    if not given or not all(isinstance(a, int) and 0 <= a < count for a in given):
+        raise ConfigError(
+            f"mask_actions: allowed={allowed!r} was given; a list of actions from 0 to {count - 1}, or a function, is needed."
+        )
+    row = np.zeros(count, np.bool_)
+    row[given] = True
+    return lambda observation: np.broadcast_to(row, (len(observation), count))
+
+
+def _asked(function: MaskFunction, count: int, what: str) -> MaskFunction:
+    """The function, with what it answers checked."""
+    name = getattr(function, "__name__", type(function).__name__)
+
+    def mask(observation: Array) -> NDArray[np.bool_]:
+        try:
+            found: Array = np.asarray(function(observation))
+        except Exception as error:
+            raise EnvError(f"mask_actions: {name} raised {type(error).__name__} for {what}: {error}") from error
+        if found.shape != (len(observation), count) or found.dtype != np.bool_:
+            raise EnvError(
+                f"mask_actions: {name} gave {found.dtype}{list(found.shape)} for {what}; bool[{len(observation)}, {count}] is needed."
+            )
+        return found
+
+    return mask
+
+
+class _MaskActions(Wrapper):
+    def __init__(self, env: VectorEnv, functions: Mapping[int, MaskFunction]) -> None:
+        super().__init__(env, env.spec)
+        self._functions = functions
+        counts = {p: _count(env, p) for p in functions}
+        rows = {p: env.num_envs * len(env.spec.agents_of(p)) for p in functions}
+        self._sides = [{p: np.empty((rows[p], n), np.bool_) for p, n in counts.items()} for _ in range(2)]
+        self._now = 0
+        self._masks: dict[int, NDArray[np.bool_]] = {}
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        for p, mask in self._masks.items():
+            space = self.spec.agents_of(p)[0].action
+            given = np.asarray(actions[p])
+            if len(given) == len(mask):  # otherwise the inner vector says it
+                check_actions(space, given, mask=mask, what=f"player {p} of {self.spec.id}")
+        return actions
+
+    def _see(self, timestep: Timestep) -> Timestep:
+        due, ended = list(timestep.due), list(timestep.ended)
+        side = self._sides[self._now]
+        self._now ^= 1
+        for p, function in self._functions.items():
+            self._masks[p] = self._narrow(p, due[p], function, side[p][: len(due[p].slot)])
+            d, c = due[p], ended[p]
+            due[p] = Due(d.slot, d.observation, self._masks[p], d.reward, d.first)
+            ended[p] = Ended(c.slot, c.reward, c.terminated, c.observation, _final(c, function, side[p]))
+        return Timestep(tuple(due), tuple(ended), timestep.finished, timestep.state, timestep.final_state)
+
+    def _narrow(self, p: int, due: Due, function: MaskFunction, out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if not len(out):
+            return out
+        if due.mask is None:
+            out[:] = function(due.observation)
+        else:
+            np.logical_and(function(due.observation), due.mask, out=out)
+        if not out.any(axis=1).all():
+            slot = int(due.slot[np.argmin(out.any(axis=1))])
+            agent = self.spec.agents_of(p)[slot % len(self.spec.agents_of(p))].name
+            raise EnvError(
+                f"mask_actions leaves agent {agent!r} of {self.spec.id} without a legal action in environment "
+                f"{slot // len(self.spec.agents_of(p))}; allow at least one that the environment allows too."
+            )
+        return out
+
+
+def _final(ended: Ended, function: MaskFunction, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The masks of final observations; all actions where none is left, since nobody will act there."""
+    if not len(ended.slot):
+        return like[:0]
+    mask = np.array(function(ended.observation))
+    if ended.mask is not None:
+        mask &= ended.mask
+    mask[~mask.any(axis=1)] = True
+    return mask

@@ -1,0 +1,57 @@
+"""Observations as flat vectors, and which agent of the team it is that sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.wrappers.base import RowWrapper, boxes
+from ludus.errors import ConfigError
+from ludus.types import Array
+
+
+def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
+    """Observations of any shape become vectors, in row order, without a copy. Raises ConfigError for compiled games."""
+    spaces = {
+        p: Box(box.low.ravel(), box.high.ravel(), (box.low.size,), box.dtype)
+        for p, box in boxes(env, players, "flatten_observation").items()
+    }
+    return RowWrapper(env, spaces, lambda _player, _slot, rows, out: rows.reshape(out.shape))
+
+
+def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
+    """Flat observations [n] become [n + agents of the player]: which of its agents sees it, one-hot, comes last. For a network that a
+    team shares. players: default those with several agents. Raises ConfigError if there are none, or observations are not flat."""
+    if players is None:
+        players = [p for p in range(env.spec.num_players) if len(env.spec.agents_of(p)) > 1]
+        if not players:
+            raise ConfigError(
+                f"agent_ids: no player of {env.spec.id} has several agents. Put them under one player with group_players first."
+            )
+    old = boxes(env, players, "agent_ids")
+    for p, box in old.items():
+        if len(box.shape) != 1:
+            raise ConfigError(
+                f"agent_ids takes flat observations; player {p} of {env.spec.id} sees arrays of shape {box.shape}. "
+                "Put flatten_observation before it."
+            )
+    agents = {p: len(env.spec.agents_of(p)) for p in old}
+
+    def change(player: int, slot: NDArray[np.int32], rows: Array, out: Array) -> Array:
+        size = rows.shape[1]
+        out[:, :size] = rows
+        out[:, size:] = 0
+        out[np.arange(len(slot)), size + slot % agents[player]] = 1
+        return out
+
+    return RowWrapper(env, {p: _longer(box, agents[p]) for p, box in old.items()}, change)
+
+
+def _longer(box: Box, agents: int) -> Box:
+    low, high = np.zeros(agents, box.dtype), np.ones(agents, box.dtype)
+    size = box.shape[0] + agents
+    return Box(np.concatenate([box.low, low]), np.concatenate([box.high, high]), (size,), box.dtype)

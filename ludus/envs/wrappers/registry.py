@@ -1,0 +1,69 @@
+"""Wrappers by name, and as data: `{"kind": "frame_stack", "k": 4}`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError, nearest
+from ludus.registry import load
+
+WRAPPERS: Mapping[str, str] = {
+    "agent_ids": "ludus.envs.wrappers.observations:agent_ids",
+    "clip_reward": "ludus.envs.wrappers.rewards:clip_reward",
+    "flatten_observation": "ludus.envs.wrappers.observations:flatten_observation",
+    "frame_stack": "ludus.envs.wrappers.frame_stack:frame_stack",
+    "grayscale": "ludus.envs.wrappers.images:grayscale",
+    "group_players": "ludus.envs.wrappers.teams:group_players",
+    "mask_actions": "ludus.envs.wrappers.masks:mask_actions",
+    "resize": "ludus.envs.wrappers.images:resize",
+    "scale_reward": "ludus.envs.wrappers.rewards:scale_reward",
+    "sign_reward": "ludus.envs.wrappers.rewards:sign_reward",
+    "time_limit": "ludus.envs.wrappers.time_limit:time_limit",
+}
+
+
+def wrap(env: VectorEnv, wrappers: Sequence[Mapping[str, Any]]) -> VectorEnv:
+    """`env` within each wrapper in turn, the innermost first: {"kind": a name of `WRAPPERS` or `module:function`, **its options}.
+
+    Closes `env` and raises UnknownName or ConfigError, with the nearest names, for one that there is not or that does not fit.
+    """
+    try:
+        for entry in wrappers:
+            env = _one(env, entry)
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def _one(env: VectorEnv, entry: object) -> VectorEnv:
+    options = {"kind": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, Mapping) else {}
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigError(
+            f"a wrapper was expected, by name or as a mapping with `kind`, such as {{kind: frame_stack, k: 4}}; given {entry!r}."
+        )
+    function = load("wrapper", kind, WRAPPERS)
+    if not callable(function):
+        raise ConfigError(f"wrapper {kind!r} is no function; one of your own takes a vector and returns one.")
+    _check_options(kind, function, options)
+    made: object = function(env, **options)
+    if not isinstance(made, VectorEnv):
+        raise ConfigError(f"wrapper {kind!r} returned {type(made).__name__}; a vector of environments is needed.")
+    return made
+
+
+def _check_options(kind: str, function: Any, options: Mapping[str, Any]) -> None:
+    signature = inspect.signature(function)
+    _, *parameters = signature.parameters.values()
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in options:
+            if name not in known:
+                raise ConfigError(f"wrapper {kind!r}: unknown key {name!r}{nearest(name, known)}")
+    for p in parameters:
+        if p.name in known and p.default is p.empty and p.name not in options:
+            raise ConfigError(f"wrapper {kind!r} needs {p.name!r}, which was not given.")

@@ -1,0 +1,137 @@
+"""Rewards, clipped or scaled. Returns are those of the changed rewards, and so is the spec's range of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.wrappers.base import Wrapper, number
+from ludus.errors import ConfigError
+from ludus.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+
+
+def scale_reward(env: VectorEnv, factor: float) -> VectorEnv:
+    """Rewards and returns times `factor`. Raises ConfigError if that is 0 or not finite."""
+    if number(factor, what="scale_reward: factor") == 0:
+        raise ConfigError("scale_reward: factor=0 was given; a number other than 0 is needed.")
+    return _ScaleReward(env, float(factor))
+
+
+def clip_reward(env: VectorEnv, low: float = -1.0, high: float = 1.0) -> VectorEnv:
+    """The reward of each decision (all that was paid until the agent's next one) between `low` and `high`.
+
+    A player's return is the sum over its agents of the clipped rewards. What it is paid before its first decision belongs to none and is
+    left out. Returns are then no longer the environment's own scores, and a game no longer zero-sum. Raises ConfigError unless
+    low <= 0 <= high, so that no reward stays none.
+    """
+    low, high = number(low, what="clip_reward: low"), number(high, what="clip_reward: high")
+    if not low <= 0 <= high or low == high:
+        raise ConfigError(f"clip_reward: low={low}, high={high} were given; low <= 0 <= high is needed, not both 0.")
+    return _DecisionReward(env, low, high, sign=False)
+
+
+def sign_reward(env: VectorEnv) -> VectorEnv:
+    """The sign of each decision's reward, -1, 0 or 1 (Mnih et al. 2015 play Atari so); see `clip_reward`."""
+    return _DecisionReward(env, -1.0, 1.0, sign=True)
+
+
+class _RewardWrapper(Wrapper):
+    """Buffers for the rewards of each player."""
+
+    def __init__(self, env: VectorEnv, spec: EnvSpec) -> None:
+        super().__init__(env, spec)
+        rows = [env.num_envs * len(env.spec.agents_of(p)) for p in range(env.spec.num_players)]
+        self._due = [[np.empty(n, np.float32) for n in rows] for _ in range(2)]
+        self._ended = [[np.empty(n, np.float32) for n in rows] for _ in range(2)]
+        self._now = 0
+
+    def _see(self, timestep: Timestep) -> Timestep:
+        due_side, ended_side = self._due[self._now], self._ended[self._now]
+        self._now ^= 1
+        due, closed = [], []
+        for p, (d, c) in enumerate(zip(timestep.due, timestep.ended, strict=True)):
+            paid, last = due_side[p][: len(d.slot)], ended_side[p][: len(c.slot)]
+            self._change(d.reward, paid)
+            self._change(c.reward, last)
+            due.append(Due(d.slot, d.observation, d.mask, paid, d.first))
+            closed.append(Ended(c.slot, last, c.terminated, c.observation, c.mask))
+        finished = self._finish(tuple(due), tuple(closed), timestep.finished)
+        return Timestep(tuple(due), tuple(closed), finished, timestep.state, timestep.final_state)
+
+    def _change(self, reward: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        raise NotImplementedError
+
+    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+        raise NotImplementedError
+
+
+class _ScaleReward(_RewardWrapper):
+    def __init__(self, env: VectorEnv, factor: float) -> None:
+        bounds = [sorted((low * factor, high * factor)) for low, high in env.spec.utility_range]
+        super().__init__(env, replace(env.spec, utility_range=tuple((low, high) for low, high in bounds)))
+        self._factor = np.float32(factor)
+
+    def _change(self, reward: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        np.multiply(reward, self._factor, out=out)
+
+    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+        if not len(finished.environment):
+            return finished
+        returns = finished.returns * float(self._factor)
+        return Finished(finished.environment, returns, finished.terminated, finished.length)
+
+
+class _DecisionReward(_RewardWrapper):
+    def __init__(self, env: VectorEnv, low: float, high: float, *, sign: bool) -> None:
+        spec = env.spec
+        most = np.inf if spec.max_decisions is None else float(spec.max_decisions)
+        bounds = (low * most if low else 0.0, high * most if high else 0.0)
+        ranges = tuple(
+            (bounds[0] * n, bounds[1] * n) for n in (len(spec.agents_of(p)) for p in range(spec.num_players))
+        )
+        super().__init__(env, replace(spec, utility_range=ranges, zero_sum=False))
+        self._low, self._high, self._sign = low, high, sign
+        self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
+        self._returns = np.zeros((env.num_envs, spec.num_players))
+        self._last = np.empty((0, spec.num_players))  # returns of the last timestep's finished episodes
+
+    def _change(self, reward: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        if self._sign:
+            np.sign(reward, out=out)
+        else:
+            np.clip(reward, self._low, self._high, out=out)
+
+    def _finish(self, due: tuple[Due, ...], ended: tuple[Ended, ...], finished: Finished) -> Finished:
+        for p, closed in enumerate(ended):
+            self._pay(p, closed.slot, closed.reward)
+        self._last = self._returns[finished.environment]
+        self._returns[finished.environment] = 0
+        for p, rows in enumerate(due):
+            self._pay(p, rows.slot, rows.reward)
+        return self._with_returns(finished)
+
+    def _pay(self, p: int, slot: NDArray[np.int32], reward: NDArray[np.float32]) -> None:
+        if self._agents[p] == 1:
+            self._returns[slot, p] += reward
+        elif len(slot):
+            self._returns[:, p] += np.bincount(slot // self._agents[p], weights=reward, minlength=self.num_envs)
+
+    def _with_returns(self, finished: Finished) -> Finished:
+        return Finished(finished.environment, self._last, finished.terminated, finished.length)
+
+    def _forget(self) -> None:
+        self._returns.fill(0)
+
+    def _columns(self) -> Mapping[str, Array]:
+        return {"returns": self._returns, "last": self._last}
+
+    def _restored(self, timestep: Timestep, columns: Mapping[str, Array]) -> Timestep:
+        made = self._see(timestep)  # for the rewards; what was summed is then put back
+        self._returns[:] = columns["returns"]
+        self._last = columns["last"]
+        finished = self._with_returns(timestep.finished)
+        return Timestep(made.due, made.ended, finished, made.state, made.final_state)

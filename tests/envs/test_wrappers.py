@@ -1,0 +1,248 @@
+"""Wrappers keep the contract, and their numbers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from python_games import Turns, spec
+from wrapped_games import SEEDS, Screen, Wrap, acts, goofspiel, poker, screens, teams, three, turns
+
+from ludus.envs import wrappers as w
+from ludus.envs.base import VectorEnv
+from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, EnvError
+from ludus.testing.env import check_env
+
+# ------------------------------------------------------------------------------------------ the contract
+
+WRAPS: dict[str, Wrap] = {
+    "stack": lambda env: w.frame_stack(env, 3),
+    "stack zeros": lambda env: w.frame_stack(env, 2, pad="zeros", players=[0]),
+    "flat stack": lambda env: w.flatten_observation(w.frame_stack(env, 2)),
+    "scale": lambda env: w.scale_reward(env, -0.5),
+    "clip": lambda env: w.clip_reward(env, -0.5, 1.5),
+    "sign": w.sign_reward,
+    "mask": lambda env: w.mask_actions(env, [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", WRAPS)
+@pytest.mark.parametrize("make", [teams, turns, poker, goofspiel])
+def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
+    check_env(lambda n: WRAPS[name](make(n)), num_envs=3, steps=30, team="split", early_rewards=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrap"),
+    [
+        (screens, lambda env: w.frame_stack(w.resize(w.grayscale(env), 2, 3), 4)),
+        (screens, lambda env: w.flatten_observation(w.resize(env, 2, 2))),
+        (screens, lambda env: w.time_limit(env, 2)),
+        (turns, lambda env: w.frame_stack(w.time_limit(env, 3), 2)),
+        (teams, lambda env: w.time_limit(env, 3)),
+        (teams, lambda env: w.agent_ids(env)),
+        (teams, lambda env: w.agent_ids(w.group_players(env, {"agent_*": 0}))),
+        (turns, lambda env: w.group_players(env, {"agent_1": 1, "*": 0})),
+        (turns, lambda env: w.group_players(env, {"*": 0})),
+        (three, lambda env: w.group_players(env, {"*_1": 1, "*": 0})),
+        (goofspiel, lambda env: w.group_players(env, {"*": 0})),
+        (poker, lambda env: w.time_limit(w.mask_actions(env, [0, 1, 2]), 3)),
+    ],
+)
+def test_contract_of_combinations(make: Callable[[int], VectorEnv], wrap: Wrap) -> None:
+    if make is poker:
+        with pytest.raises(ConfigError, match="cannot end an episode early"):
+            wrap(make(2))
+        return
+    check_env(lambda n: wrap(make(n)), num_envs=3, steps=30, team="split", early_rewards=True)
+
+
+@pytest.mark.parametrize("name", ["scale", "clip", "sign"])
+def test_reward_wrappers_take_compiled_games(name: str) -> None:
+    check_env(lambda n: WRAPS[name](make_env("openspiel/kuhn_poker", num_envs=n)), num_envs=3, steps=30)
+
+
+# ------------------------------------------------------------------------------------------ observations
+
+
+def test_stacks_begin_with_copies_and_end_with_the_final_observation() -> None:
+    env = w.frame_stack(turns(1), 3)
+    timestep = env.reset(SEEDS[:1])
+    seen = [timestep.due[0].observation[0, :, 0].tolist()]
+    final = None
+    for _ in range(5):
+        timestep = acts(env, timestep)
+        seen += [due.observation[0, :, 0].tolist() for due in timestep.due if len(due.slot)]
+        final = timestep.ended
+    # Player 0 sees steps 0, 2, 4, player 1 steps 1, 3; the final observation is 9; then the next episode begins.
+    assert seen == [[0, 0, 0], [1, 1, 1], [0, 0, 2], [1, 1, 3], [0, 2, 4], [0, 0, 0]]
+    assert final is not None
+    assert final[0].observation[0, :, 0].tolist() == [2, 4, 9]
+    assert final[1].observation[0, :, 0].tolist() == [1, 3, 9]
+
+
+def test_stacks_may_begin_with_zeros_and_begin_anew_when_an_agent_comes_back() -> None:
+    env = w.frame_stack(teams(1), 2, pad="zeros")
+    timestep = env.reset(SEEDS[:1])
+    seen = [timestep.due[0].observation[:, :, 1].tolist()]
+    for _ in range(4):
+        timestep = acts(env, timestep)
+        seen.append(timestep.due[0].observation[:, :, 1].tolist())
+    # Agent 0 of player 0 is away in steps 2 and 3 and comes back in step 4.
+    assert seen == [[[0, 0], [0, 0]], [[0, 1], [0, 1]], [[1, 2]], [[2, 3]], [[0, 4], [3, 4]]]
+    assert timestep.due[0].first.tolist() == [True, False]
+
+
+def test_grey_images_are_opencv_s() -> None:
+    import cv2
+
+    env = w.grayscale(screens(2))
+    inner = screens(2)
+    grey, colour = env.reset(SEEDS), inner.reset(SEEDS)
+    for _ in range(3):
+        image = colour.due[0].observation[1]
+        assert np.array_equal(grey.due[0].observation[1], cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
+        assert grey.due[0].observation[1, 0, 0] == 19  # 0.299·10 + 0.587·20 + 0.114·40 = 19.29
+        grey, colour = acts(env, grey), acts(inner, colour)
+    assert np.array_equal(
+        grey.ended[0].observation[0], cv2.cvtColor(colour.ended[0].observation[0], cv2.COLOR_RGB2GRAY)
+    )
+
+
+def test_small_images_are_means_of_areas() -> None:
+    env = w.resize(w.grayscale(screens(1)), 2, 3)
+    timestep = env.reset(SEEDS[:1])
+    assert timestep.due[0].observation.tolist() == [[[5, 0, 0], [0, 0, 0]]]  # 19 / 4 = 4.75
+    assert env.spec.agents[0].observation == Box(0, 255, (2, 3), np.uint8)
+    timestep = acts(env, timestep)
+    # 0.299 · 80 = 23.92 -> 24; (3 · 24 + 19) / 4 = 22.75
+    assert timestep.due[0].observation.tolist() == [[[23, 24, 24], [24, 24, 24]]]
+
+
+def test_agents_of_a_team_know_which_they_are() -> None:
+    env = w.agent_ids(teams(2))
+    timestep = env.reset(SEEDS)
+    assert timestep.due[0].observation.tolist() == [[0, 0, 1, 0], [1, 0, 0, 1]] * 2
+    assert timestep.due[1].observation.tolist() == [[2, 0]] * 2  # alone
+    assert env.spec.agents[0].observation.shape == (4,)
+    for _ in range(2):
+        timestep = acts(env, timestep)
+    assert timestep.due[0].observation.tolist() == [[1, 2, 0, 1]] * 2
+    assert timestep.ended[0].observation.tolist() == [[0, 2, 1, 0]] * 2
+
+
+# ------------------------------------------------------------------------------------------ rewards
+
+
+def test_scaled_rewards_scale_returns_and_their_range() -> None:
+    env = w.scale_reward(screens(1), -0.5)
+    assert env.spec.utility_range == ((-3, 0),)
+    timestep = env.reset(SEEDS[:1])
+    for _ in range(3):
+        timestep = acts(env, timestep, 1)
+    assert timestep.ended[0].reward.tolist() == [-1]
+    assert timestep.finished.returns.tolist() == [[-3]]
+
+
+def test_clipped_rewards_are_of_decisions_and_returns_their_sum() -> None:
+    limits = replace(screens(1).spec, max_decisions=3)
+    env = w.clip_reward(PythonVectorEnv(Screen, 1, spec=limits, masked=(False,)), -1, 1.5)
+    assert env.spec.utility_range == ((-3, 4.5),)
+    timestep = env.reset(SEEDS[:1])
+    paid = []
+    for action in (1, 0, 1):
+        timestep = acts(env, timestep, action)
+        paid.append(timestep.due[0].reward.tolist())
+    assert paid == [[1.5], [0], [0]]  # the last one is a first decision
+    assert timestep.ended[0].reward.tolist() == [1.5]
+    assert timestep.finished.returns.tolist() == [[3]]
+
+
+# ------------------------------------------------------------------------------------------ steps, actions, players
+
+
+def test_a_time_limit_truncates_with_the_true_final_observation() -> None:
+    env = w.time_limit(turns(2), 3)
+    timestep = env.reset(SEEDS)
+    for _ in range(3):
+        timestep = acts(env, timestep)
+    assert timestep.finished.length.tolist() == [3, 3]
+    assert not timestep.finished.terminated.any()
+    assert timestep.finished.returns.tolist() == [[1, -1]] * 2  # +1 -1 +1 and the opposite
+    # Player 1 would be due in step 3, with a mask; player 0's open decision was made on step 2.
+    assert timestep.ended[1].observation.tolist() == [[3, 0]] * 2
+    assert timestep.ended[1].mask is not None
+    assert timestep.ended[1].mask.tolist() == [[True, True, False]] * 2
+    assert timestep.ended[0].observation.tolist() == [[2, 0]] * 2
+    assert timestep.due[0].first.all()
+    assert timestep.due[0].observation.tolist() == [[0, 0]] * 2
+    assert env.spec.max_decisions == 3
+    assert w.time_limit(turns(1), 9).reset(SEEDS[:1]).due[0].first.all()
+
+
+def test_an_episode_that_ends_at_its_limit_is_terminated() -> None:
+    env = w.time_limit(screens(1), 3)
+    timestep = env.reset(SEEDS[:1])
+    for _ in range(3):
+        timestep = acts(env, timestep)
+    assert timestep.finished.terminated.tolist() == [True]
+    assert timestep.finished.length.tolist() == [3]
+
+
+def even(observation: Any) -> Any:
+    """Action 2 only where the step is 0."""
+    return np.stack([observation[:, 0] > 0, observation[:, 0] > 0, observation[:, 0] == 0], axis=1)
+
+
+def test_masks_by_a_function_join_those_of_the_game() -> None:
+    env = w.wrap(turns(2), [{"kind": "mask_actions", "allowed": "test_wrappers:even"}])
+    timestep = env.reset(SEEDS)
+    assert timestep.due[0].mask is not None
+    assert timestep.due[0].mask.tolist() == [[False, False, True]] * 2
+    with pytest.raises(EnvError, match=r"chose the illegal action 0 in row 0; legal: \[2\]"):
+        acts(env, timestep, 0)
+    timestep = acts(env, timestep, 2)
+    assert timestep.due[1].mask is not None
+    assert timestep.due[1].mask.tolist() == [[True, True, False]] * 2
+
+
+def test_masks_that_leave_nothing_or_are_none_are_errors() -> None:
+    env = w.mask_actions(turns(2), [2])
+    timestep = env.reset(SEEDS)
+    with pytest.raises(EnvError, match=r"leaves agent 'agent_1' .* without a legal action in environment 0"):
+        acts(env, timestep, 2)
+    with pytest.raises(EnvError, match=r"gave float64\[1, 1\] for player 0 .*; bool\[1, 3\] is needed"):
+        w.mask_actions(turns(1), lambda observation: np.ones((1, 1))).reset(SEEDS[:1])
+    with pytest.raises(EnvError, match="<lambda> raised ZeroDivisionError"):
+        w.mask_actions(turns(1), lambda observation: 1 // 0).reset(SEEDS[:1])
+
+
+def test_merged_players_rows_slots_and_returns() -> None:
+    env = w.group_players(three(2), {"*_0": 1, "*_1": 0, "*_2": 1})
+    assert [(a.name[-1], a.player) for a in env.spec.agents] == [("1", 0), ("0", 1), ("2", 1)]
+    assert env.spec.utility_range == ((-2, 4), (-4, 8))
+    assert env.spec.zero_sum
+    assert env.spec.symmetry == ((0,), (1,))
+    timestep = env.reset(SEEDS)
+    assert timestep.due[1].slot.tolist() == [0, 2]  # old player 0 begins: slots e × 2 + 0
+    timestep = acts(env, timestep)
+    assert timestep.due[0].slot.tolist() == [0, 1]
+    timestep = acts(env, timestep)
+    assert timestep.due[1].slot.tolist() == [1, 3]
+    timestep = acts(env, timestep)  # all passed: the best card wins the pot
+    assert timestep.ended[1].slot.tolist() == [0, 1, 2, 3]
+    assert timestep.ended[0].slot.tolist() == [0, 1]
+    paid = timestep.ended[1].reward.reshape(2, 2).sum(axis=1)
+    assert paid.tolist() == timestep.finished.returns[:, 1].tolist() == (-timestep.finished.returns[:, 0]).tolist()
+
+
+def test_equal_teams_are_interchangeable() -> None:
+    four = PythonVectorEnv(Turns, 1, spec=replace(spec([0, 1, 2, 3]), symmetry=((0, 1, 2, 3),)), masked=(False,) * 4)
+    assert w.group_players(four, {"agent_[02]": 0, "*": 1}).spec.symmetry == ((0, 1),)
+    assert w.group_players(four, {"agent_0": 0, "*": 1}).spec.symmetry == ((0,), (1,))
