@@ -172,11 +172,11 @@ class Publisher:
 
     def _not_a_number(self, player: int, side: Side) -> int:
         """The first slot whose observation or final observation is not finite, or -1."""
-        gone, seen = self.gone[player], side.observation[player]
-        n = len(gone)
+        gone, seen, final = self.gone[player], side.observation[player], side.final[player]
+        n, agents = len(gone), self.agents[player]
         slot: int = kernels.first_observation_not_finite(
-            seen.reshape(n, -1), self.due[player], side.final[player].reshape(n, -1), self.agents[player], gone, self.over, self._open[player]
-        )  # fmt: skip
+            seen.reshape(n, -1), self.due[player], final.reshape(n, -1), agents, gone, self.over, self._open[player]
+        )
         return slot
 
     def truncate(self, environment: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.types import Array, Due, Ended, EnvSpec, Finished
+
+_KEPT = 4096  # records of so many lengths are kept
 
 
 class Side:
@@ -36,7 +39,8 @@ class Side:
         self.end_terminated = [np.zeros(n, np.bool_) for n in slots]
         self._rows: list[Array | None] = [None for _ in slots]  # compact observations, made when first wanted
         self._row_masks = [None if mask is None else mask.copy() for mask in self.mask]
-        self._nothing = [self._no_rows(p) for p in players]
+        self._end_rows: list[Array | None] = [None for _ in slots]
+        self._end_masks = [None if mask is None else mask.copy() for mask in self.mask]
         state = spec.state
         self.state = None if state is None else np.zeros((num_envs, *(state.shape or ())), state.dtype)
         self.final_state = None if self.state is None else self.state.copy()
@@ -44,50 +48,84 @@ class Side:
         self.over_returns = np.zeros((num_envs, len(slots)))
         self.over_terminated = np.zeros(num_envs, np.bool_)
         self.over_length = np.zeros(num_envs, np.int32)
-        self._nobody = self._first(0)
+        self._all_due = [
+            Due(self.slot[p], self.observation[p], self.mask[p], self.reward[p], self.first[p]) for p in players
+        ]
+        self._due: list[dict[int, Due]] = [{} for _ in slots]
+        self._ended: list[dict[int, Ended]] = [{} for _ in slots]
+        self._finished: dict[int, Finished] = {}
 
     def due(self, player: int, n: int) -> Due:
         """The first n due rows; dense arrays as they are where every slot is due."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
-            return Due(slot, observation, mask, self.reward[player], self.first[player])
-        slot = slot[:n]
-        rows, row_mask = self._rows[player], self._row_masks[player]
-        if rows is None:
-            rows = self._rows[player] = np.empty_like(observation)
-        rows = observation.take(slot, axis=0, out=rows[:n], mode="clip")
-        if mask is not None and row_mask is not None:
-            mask = mask.take(slot, axis=0, out=row_mask[:n], mode="clip")
-        return Due(slot, rows, mask, self.reward[player][:n], self.first[player][:n])
+            record = self._all_due[player]
+            if record.observation is not observation or record.mask is not mask:
+                record = Due(slot, observation, mask, self.reward[player], self.first[player])
+                self._all_due[player] = record
+            return record
+        record = self._due[player].get(n)
+        if record is None:
+            record = self._due_record(player, n)
+        observation.take(record.slot, axis=0, out=record.observation, mode="clip")
+        if mask is not None:
+            mask.take(record.slot, axis=0, out=record.mask, mode="clip")
+        return record
 
     def ended(self, player: int, n: int) -> Ended:
         """The first n closed rows, copied out of the dense arrays."""
-        if not n:
-            return self._nothing[player]
-        slot, mask = self.end_slot[player][:n], self.final_mask[player]
-        return Ended(
-            slot,
-            self.end_reward[player][:n],
-            self.end_terminated[player][:n],
-            self.final[player][slot],
-            None if mask is None else mask[slot],
-        )
+        record = self._ended[player].get(n)
+        if record is None:
+            record = self._ended_record(player, n)
+        if n:
+            self.final[player].take(record.slot, axis=0, out=record.observation, mode="clip")
+            mask = self.final_mask[player]
+            if mask is not None:
+                mask.take(record.slot, axis=0, out=record.mask, mode="clip")
+        return record
 
     def finished(self, n: int) -> Finished:
         """The first n finished episodes."""
-        return self._first(n) if n else self._nobody
+        record = self._finished.get(n)
+        if record is None:
+            record = Finished(
+                self.over_environment[:n], self.over_returns[:n], self.over_terminated[:n], self.over_length[:n]
+            )
+            _keep(self._finished, n, record)
+        return record
 
-    def _first(self, n: int) -> Finished:
-        return Finished(
-            self.over_environment[:n], self.over_returns[:n], self.over_terminated[:n], self.over_length[:n]
+    def _due_record(self, player: int, n: int) -> Due:
+        rows = self._rows[player]
+        if rows is None:
+            rows = self._rows[player] = np.empty_like(self.observation[player], order="C")
+        mask = self._row_masks[player]
+        record = Due(
+            self.slot[player][:n],
+            rows[:n],
+            None if mask is None else mask[:n],
+            self.reward[player][:n],
+            self.first[player][:n],
         )
+        _keep(self._due[player], n, record)
+        return record
 
-    def _no_rows(self, player: int) -> Ended:
-        mask = self.final_mask[player]
-        return Ended(
-            self.end_slot[player][:0],
-            self.end_reward[player][:0],
-            self.end_terminated[player][:0],
-            self.final[player][:0],
-            None if mask is None else mask[:0],
+    def _ended_record(self, player: int, n: int) -> Ended:
+        rows = self._end_rows[player]
+        if rows is None:
+            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
+        mask = self._end_masks[player]
+        record = Ended(
+            self.end_slot[player][:n],
+            self.end_reward[player][:n],
+            self.end_terminated[player][:n],
+            rows[:n],
+            None if mask is None else mask[:n],
         )
+        _keep(self._ended[player], n, record)
+        return record
+
+
+def _keep(records: dict[int, Any], n: int, record: object) -> None:
+    """Records of the same length are views of the same buffers: they are made once."""
+    if len(records) < _KEPT:
+        records[n] = record

@@ -44,8 +44,13 @@ def first_without(mask, due):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def first_final_not_finite(final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
-    """The first slot that closes now with a final observation (rows of float[S, n]) that is not finite, or -1."""
+def first_observation_not_finite(seen, due, final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
+    """The first slot that is due with an observation that is not finite, or that closes now with such a final one, or -1; both are
+    float[S, n]."""
+    if not all_finite(seen.ravel()):
+        for s in range(len(due)):
+            if due[s] and not np.isfinite(seen[s]).all():
+                return s
     for s in range(len(gone)):
         if is_open[s] and (gone[s] != 0 or over[s // agents] != 0):
             for value in final[s]:

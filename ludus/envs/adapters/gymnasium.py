@@ -1,0 +1,132 @@
+"""`gymnasium/<id>`: whatever is registered with Gymnasium; native vectors where there are any, single environments otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as Registered
+
+from ludus.envs.adapters.native import native_env
+from ludus.envs.adapters.single import single_env
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+
+_VECTOR = ("auto", "native", "python")
+
+
+def make(
+    name: str, *, num_envs: int, restarts: int = 0, vector: str = "auto", render: bool = False, **options: Any
+) -> VectorEnv:
+    """`name` is a registered id, or `module:id`, where importing the module registers it.
+
+    vector: "native" takes the vector that the environment brings, "python" single environments, "auto" the native one if there is one
+    and `restarts` is 0. render: make it able to show itself. options: passed to `gymnasium.make`.
+    Raises UnknownName, ConfigError for options that it does not take, EnvError for an environment that cannot be made or played.
+    """
+    id = f"gymnasium/{name}"
+    if vector not in _VECTOR:
+        raise ConfigError(f"vector={vector!r} was given for {id}; allowed: {', '.join(_VECTOR)}.")
+    entry = registered(name)
+    if vector == "native" and entry.vector_entry_point is None:
+        raise ConfigError(f"vector=native was given; {id} has no vector of its own. Use auto or python.")
+    if vector == "native" and restarts:
+        raise ConfigError(
+            f"restarts={restarts} was given with vector=native; {id} is then stepped together and cannot be restarted one by one. "
+            "Use vector=python."
+        )
+    if vector == "python" or entry.vector_entry_point is None or restarts:
+        build = partial(gymnasium.make, entry, disable_env_checker=True)
+        build = partial(build, **_rendering(id, build, options) if render else {}, **options)
+        return single_env(partial(_built, id, entry, build, options), num_envs, id=id, restarts=restarts)
+    shown = {"render_mode": "rgb_array"} if render else {}
+    given: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **shown, **options}
+    native = partial(gymnasium.make_vec, entry, num_envs, **given)
+    limit = options.get("max_episode_steps", entry.max_episode_steps)
+    return native_env(_built(id, entry, native, options), id=id, max_decisions=limit)
+
+
+def names() -> list[str]:
+    """Registered ids that can be made without options: the current ones, whose packages are installed."""
+    return sorted(id for id, entry in gymnasium.registry.items() if _current(entry))
+
+
+def registered(name: str) -> Registered:
+    """The registry's entry. Raises UnknownName with the nearest ids, ConfigError for a module that cannot be imported."""
+    try:
+        with _quiet():
+            return gymnasium.spec(name)
+    except ImportError as error:
+        raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}") from error
+    except (gymnasium.error.Error, ValueError) as error:
+        raise UnknownName("Gymnasium environment", name.rpartition(":")[2], gymnasium.registry) from error
+
+
+def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
+    """What `build` makes, with clear errors."""
+    try:
+        with _quiet():
+            return build()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ConfigError(f"{id} needs a package that is not installed: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"{id} needs a package that cannot be imported: {error}") from error
+    except Exception as error:
+        wrong = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if wrong is not None and wrong.group(1) in options:
+            known = {"render", "vector", *_parameters(entry)} - {"render_mode"}
+            raise ConfigError(f"unknown option {wrong.group(1)!r} for {id}{nearest(wrong.group(1), known)}") from error
+        raise EnvError(
+            f"{id} cannot be made with the options {dict(options)}: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _rendering(id: str, build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """The render mode that gives images, or text where there is none."""
+    probe = _built(id, gymnasium.spec(id.removeprefix("gymnasium/")), partial(build, **options), options)
+    modes = probe.metadata.get("render_modes", ())
+    probe.close()
+    for mode in ("rgb_array", "ansi"):
+        if mode in modes:
+            return {"render_mode": mode}
+    raise ConfigError(f"render=True was given; {id} gives neither images nor text (render modes {list(modes)}).")
+
+
+def _parameters(entry: Registered) -> list[str]:
+    """The options that an environment names in its constructor."""
+    made = (
+        entry.entry_point
+        if callable(entry.entry_point)
+        else gymnasium.envs.registration.load_env_creator(str(entry.entry_point))
+    )
+    return [
+        name for name, p in inspect.signature(made).parameters.items() if p.kind is not p.VAR_KEYWORD and name != "self"
+    ]
+
+
+def _current(entry: Registered) -> bool:
+    if callable(entry.entry_point) or entry.entry_point is None:
+        return False  # stand-ins for what has moved to other packages, and functions that need options
+    if entry.namespace in ("phys2d", "tabular") and importlib.util.find_spec("jax") is None:
+        return False
+    others = [
+        o.version or 0 for o in gymnasium.registry.values() if (o.namespace, o.name) == (entry.namespace, entry.name)
+    ]
+    return (entry.version or 0) == max(others)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences what Gymnasium says about ids that are not the newest version (they were asked for) and what Box2D's bindings say when
+    they are imported, which ends the process where warnings are errors."""
+    with warnings.catch_warnings():
+        for message in (".*(out of date|latest versioned|precision lowered).*", "builtin type .* has no __module__"):
+            warnings.filterwarnings("ignore", message=message)
+        yield

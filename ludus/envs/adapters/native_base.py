@@ -1,0 +1,174 @@
+"""What vectors that step their environments themselves have in common: Gymnasium's, EnvPool's, ALE's, with one agent each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from ludus.envs.adapters import native_kernels as kernels
+from ludus.envs.adapters.batches import batch_writer
+from ludus.envs.publisher import Publisher
+from ludus.envs.python_loop import check_actions
+from ludus.envs.spaces import action_start
+from ludus.errors import EnvError
+from ludus.types import Array, EnvSpec, Timestep
+
+Seeds: TypeAlias = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What there is to know about a native vector.
+
+    start: makes or reseeds it: seeds uint64[E] -> it, and its first observations and info. mode: when it restarts what ended.
+    fresh: each step returns new arrays, which may be kept. masks: the key of info under which legal actions bool[E, A] stand, if any.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+    observation: Space[Any]
+    action: Space[Any]
+    mode: AutoresetMode
+    start: Callable[[Seeds], tuple[Any, Any, Mapping[str, Any]]]
+    fresh: bool = False
+    masks: str | None = None
+
+
+class NativeBase:
+    """What synchronous and asynchronous vectors share: actions, masks, observations, errors. See `Native`; first: the vector, if it is
+    made already."""
+
+    def __init__(self, native: Native, *, first: Any = None) -> None:
+        self.spec = native.spec
+        self.num_envs = native.num_envs
+        self._native = native
+        self._vector: Any = first
+        self._pub = Publisher(native.spec, native.num_envs, masked=(native.masks is not None,))
+        self._write = batch_writer(native.observation, what=native.spec.id)
+        self._resting = np.zeros(native.num_envs, np.bool_)
+        self._rest = native.mode is AutoresetMode.NEXT_STEP
+        space = native.action
+        self._space = native.spec.agents[0].action
+        self._actions = np.zeros((native.num_envs, *(space.shape or ())), space.dtype)
+        self._add = action_start(space)
+        self._default: Any = np.clip(0, space.low, space.high) if isinstance(space, Box) else self._add
+        self._bounds = np.array([self._add, space.n], np.int64) if isinstance(space, Discrete) else None
+        self._dtype = self._pub.observation[0].dtype
+        self._shape = self._pub.observation[0].shape
+        self._boxes = isinstance(native.observation, Box)
+        self._keeps = native.fresh and self._boxes
+        self._done = np.zeros(native.num_envs, np.bool_)
+        self._last: Timestep | None = None
+
+    # ------------------------------------------------------------------------------------------ the contract
+
+    def snapshot(self) -> bytes | None:
+        """None: what goes on inside the vector cannot be saved."""
+        return None
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """Raises EnvError: there are no snapshots."""
+        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
+
+    def render(self, environment: int) -> NDArray[np.uint8] | str:
+        """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""
+        if self._last is None:
+            raise EnvError(f"{self.spec.id} has not been reset yet; there is nothing to render.")
+        frames = self._vector.render() if getattr(self._vector, "render_mode", None) else None
+        if frames is None or len(frames) != self.num_envs:
+            raise EnvError(f"{self.spec.id} has nothing to show; make it with render=True.")
+        shown: NDArray[np.uint8] | str = frames[environment]
+        return shown
+
+    def close(self) -> None:
+        """Close the vector."""
+        vector, self._vector, self._last = self._vector, None, None
+        if vector is not None:
+            vector.close()
+
+    # ------------------------------------------------------------------------------------------ parts of a step
+
+    def _start(self, seeds: Seeds, episodes: int | NDArray[np.int64] | None) -> tuple[Any, Mapping[str, Any]]:
+        """Seeds the vector; its first observations and info."""
+        self._pub.reset(seeds, episodes)
+        self._resting.fill(False)
+        self._actions[...] = self._default
+        try:
+            self._vector, seen, info = self._native.start(self._pub.seeds)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
+        return seen, info
+
+    def _hand_out(self, actions: tuple[Array, ...]) -> None:
+        """Put the actions of whoever is due into the dense array. Raises EnvError for illegal ones."""
+        if self._last is None:
+            raise EnvError("step was called before reset; reset the environment first.")
+        due, given = self._last.due[0], np.asarray(actions[0])
+        if len(given) != len(due.slot):
+            raise EnvError(f"player 0 was given {len(given)} actions for {len(due.slot)} due decisions; one each.")
+        bounds = self._bounds
+        if bounds is None or given.ndim != 1 or given.dtype.kind not in "iu":
+            check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
+            self._actions[due.slot] = given + self._add if np.any(self._add) else given
+            return
+        if due.mask is None:
+            wrong = kernels.hand_out(given, due.slot, self._actions, bounds)
+        else:
+            wrong = kernels.hand_out_masked(given, due.slot, self._actions, bounds, due.mask)
+        if wrong >= 0:
+            check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
+
+    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+        """Put observations and masks of all environments into the publisher."""
+        pub = self._pub
+        if not self._boxes or getattr(seen, "shape", None) != self._shape:
+            self._copy(seen, pub.observation[0])
+        elif self._keeps and seen.dtype == self._dtype and seen.flags.c_contiguous:
+            pub.observation[0] = seen
+        else:
+            pub.observation[0][...] = seen
+        key, legal = self._native.masks, pub.mask[0]
+        if key is not None and legal is not None:
+            given = np.asarray(info.get(key))
+            if given.shape != legal.shape:
+                raise self._broken(f"gave masks of shape {given.shape}; expected {legal.shape}")
+            present = info.get(f"_{key}")  # after a partial reset, only of those that were reset
+            np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
+            np.add(
+                legal.argmax(axis=1), self._add, out=self._actions, casting="unsafe"
+            )  # of those that nobody decides for
+
+    def _copy(self, seen: Any, out: Array) -> None:
+        try:
+            self._write(seen, out)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise self._broken(f"gave observations that are not in its space: {error}") from error
+
+    def _columns(self, n: int, *given: Any) -> list[Array]:
+        """Rewards, terminated and truncated as arrays of n entries."""
+        columns = [np.asarray(values) for values in given]
+        for column, what in zip(columns, ("rewards", "terminated", "truncated"), strict=True):
+            if column.shape != (n,):
+                raise self._broken(f"gave {what} of shape {column.shape}; expected ({n},)")
+        return columns
+
+    def _broken(self, sentence: str) -> EnvError:
+        """An error of the whole vector: nobody knows which environment."""
+        pub = self._pub
+        return EnvError(
+            f"{self.spec.id} {sentence}; a vector of {self.num_envs}, seeds from {pub.seeds[0]}, environment 0 in episode "
+            f"{pub.episode[0]}, step {pub.length[0]}."
+        )
+
+    def _publish(self) -> Timestep:
+        self._last = self._pub.publish()
+        return self._last

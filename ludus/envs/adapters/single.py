@@ -1,0 +1,118 @@
+"""Environments with one player and one agent that have Gymnasium's interface, one Python object each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Discrete
+from numpy.typing import NDArray
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.publisher import TERMINATED, TRUNCATED
+from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.spaces import action_space, action_start, from_zero, observation_space
+from ludus.errors import EnvError
+from ludus.types import AgentSpec, Determinism, EnvSpec
+
+MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
+
+
+def one_agent(
+    id: str,
+    observation: Space[Any],
+    action: Space[Any],
+    *,
+    determinism: Determinism = "environment",
+    max_decisions: int | None = None,
+) -> EnvSpec:
+    """One player with one agent; spaces are those that policies see (see `ludus.envs.spaces`). Raises EnvError for spaces that they
+    cannot play."""
+    seen, _ = observation_space(observation, what=id)
+    agent = AgentSpec("agent", 0, seen, from_zero(action_space(action, what=id)))
+    return EnvSpec(
+        id=id,
+        agents=(agent,),
+        utility_range=((float("-inf"), float("inf")),),
+        symmetry=((0,),),
+        max_decisions=max_decisions,
+        determinism=determinism,
+    )
+
+
+def single_env(
+    make: Callable[[], gymnasium.Env[Any, Any]],
+    num_envs: int,
+    *,
+    id: str,
+    restarts: int = 0,
+) -> VectorEnv:
+    """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
+
+    Legal actions in info["action_mask"] (Discrete actions only) become masks if the first reset gives one. Each episode is seeded anew.
+    Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
+    """
+    first = make()
+    limit = first.spec.max_episode_steps if first.spec is not None else None
+    spec = one_agent(id, first.observation_space, first.action_space, max_decisions=limit)
+    masked = isinstance(first.action_space, Discrete) and _gives_masks(first, id)
+    kept = [first]  # made already: the vector's first
+
+    def made() -> Single:
+        return Single(kept.pop() if kept else make(), id)
+
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
+
+
+def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
+    try:
+        _, info = env.reset(seed=0)
+    except Exception as error:
+        raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
+    return MASK in info
+
+
+class Single:
+    """A Gymnasium environment as a `PythonEnv`."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], id: str) -> None:
+        self._env = env
+        self._id = id
+        _, self._encode = observation_space(env.observation_space, what=id)
+        self._start = action_start(env.action_space)
+        self._plain = not np.any(self._start)
+
+    def reset(self, seed: int) -> Happened:
+        seen, info = self._env.reset(seed=seed)
+        return Happened(due=[(0, self._seen(seen), info.get(MASK))])
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        action = actions[0] if self._plain else actions[0] + self._start
+        seen, reward, terminated, truncated, info = self._env.step(action)
+        seen, paid = self._seen(seen), [(0, float(reward))]
+        if terminated or truncated:
+            how = TERMINATED if terminated else TRUNCATED
+            return Happened(reward=paid, gone=[(0, seen, how)], over=how)
+        return Happened(due=[(0, seen, info.get(MASK))], reward=paid)
+
+    def render(self) -> NDArray[np.uint8] | str:
+        """Raises EnvError if the environment was not made to render."""
+        shown: object = self._env.render() if self._env.render_mode else None
+        if isinstance(shown, list) and shown:
+            shown = shown[-1]
+        if isinstance(shown, str):
+            return shown
+        if isinstance(shown, np.ndarray):
+            return shown
+        raise EnvError(
+            f"{self._id} has nothing to show (render mode {self._env.render_mode}); make it with render=True."
+        )
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _seen(self, value: Any) -> Any:
+        return value if self._encode is None else self._encode(value)
