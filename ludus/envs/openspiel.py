@@ -15,6 +15,7 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
+from ludus.envs.openspiel_replay import replay
 from ludus.envs.openspiel_rows import Rows
 from ludus.envs.openspiel_spec import check_playable, describe
 from ludus.envs.openspiel_state import CHANCE, TERMINAL, Game, Luck, moves_of, observer, resume
@@ -48,6 +49,7 @@ class OpenSpielVectorEnv:
         tensor = observer(game, observation)
         self.spec = describe(game, size=tensor.size)
         self.num_envs = num_envs
+        self._loaded = game
         self._game = Game(game)
         self._rows = Rows(self.spec.id, self._game, tensor, num_envs)
         self._places = np.arange(num_envs, dtype=np.int32)
@@ -143,17 +145,26 @@ class OpenSpielVectorEnv:
 
     def render(self, environment: int) -> str:
         """The present state of one environment as OpenSpiel's text; of an idle one, the end of its last episode."""
-        if self._last is None or not 0 <= environment < self.num_envs:
-            raise EnvError(
-                f"environment {environment} cannot be rendered; reset first, and give 0 … {self.num_envs - 1}."
-            )
-        return str(self._states[environment])
+        return str(self._state(environment))
+
+    def transcript(self, environment: int) -> str:
+        """The episode of one environment so far, or all of it if the environment is idle, as text; see `openspiel_replay.replay`."""
+        state = self._state(environment)
+        luck = self._luck[environment]
+        return replay(self._loaded, moves_of(state), seed=luck.seed, episode=luck.episode)
 
     def close(self) -> None:
         """Forget all states."""
         self._states, self._playing, self._last = [], [], None
 
     # ------------------------------------------------------------------------------------------------
+
+    def _state(self, environment: int) -> Any:
+        if self._last is None or not 0 <= environment < self.num_envs:
+            raise EnvError(
+                f"environment {environment} cannot be shown; reset first, and give a number from 0 to {self.num_envs - 1}."
+            )
+        return self._states[environment]
 
     def _gather(self) -> None:
         """List those that play."""

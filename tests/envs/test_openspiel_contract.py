@@ -21,6 +21,7 @@ FAST = [
     "liars_dice",
     "tic_tac_toe",
     "connect_four",
+    "breakthrough",  # more than 256 actions
     "matrix_rps",
     "matching_pennies_3p",
     "goofspiel(imp_info=True,num_cards=4,points_order=descending)",

@@ -160,6 +160,52 @@ class TestRefusals:
             OpenSpielVectorEnv("kuhn_poker", 1).step((_EMPTY, _EMPTY))
 
 
+class TestGamesThatMisbehave:
+    def test_a_legal_action_that_the_game_does_not_have(self, monkeypatch):
+        monkeypatch.setattr("ludus.envs.openspiel._legal", lambda state: [0, 9])
+        with pytest.raises(EnvError, match=r"allows player 0 the actions \[0, 9\]; it has only 9"):
+            OpenSpielVectorEnv("tic_tac_toe", 2).reset(SEEDS[:2])
+
+    def test_a_move_that_raises_names_its_environment(self, monkeypatch):
+        def apply(state, action):
+            if action == 5:
+                raise pyspiel.SpielError("no such luck")
+            state.apply_action(action)
+
+        monkeypatch.setattr("ludus.envs.openspiel._apply", apply)
+        env = OpenSpielVectorEnv("tic_tac_toe", 3)
+        env.reset(SEEDS)
+        with pytest.raises(EnvError, match="refused a move in environment 1: no such luck"):
+            env.step((np.array([4, 5, 6]), _EMPTY))
+
+    def test_actions_that_are_no_integers(self):
+        with pytest.raises(EnvError, match="of type float64; one integer each"):
+            one("tic_tac_toe").step((np.array([1.0]), _EMPTY))
+
+
+class TestEnds:
+    """OpenSpiel has no truncation: a longest length is a rule of the game, which then pays and is over."""
+
+    def test_the_longest_game(self):
+        env = one("go(board_size=5,max_game_length=3)")
+        assert env.spec.max_decisions == 3
+        for t, point in enumerate((0, 1, 2)):
+            step = env.step(tuple(np.array([point] if t % 2 == p else [], np.int64) for p in range(2)))
+        assert step.finished.length.tolist() == [3]
+        assert step.finished.terminated.tolist() == [True]
+        assert [ended.terminated.tolist() for ended in step.ended] == [[True], [True]]
+        assert step.finished.returns.tolist() == [[-1, 1]]  # white's komi decides
+
+    def test_a_horizon_with_moves_at_once(self):
+        env = OpenSpielVectorEnv("pathfinding(horizon=2)", 1)
+        step = env.reset(SEEDS[:1])
+        for _ in range(2):
+            assert not len(step.finished.environment)
+            step = env.step(tuple(np.zeros(len(due.slot), np.int64) for due in step.due))
+        assert step.finished.length.tolist() == [2]
+        assert step.finished.terminated.tolist() == [True]
+
+
 class TestSnapshots:
     def test_a_snapshot_of_another_game_or_size(self):
         snapshot = one("kuhn_poker").snapshot()
