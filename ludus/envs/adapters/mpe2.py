@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from ludus.envs.adapters.teams import split_options
-from ludus.envs.adapters.zoo import Api, check_api, made_with, zoo_vector
+from ludus.envs.adapters.zoo import Api, check_api, made_with, shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.errors import UnknownName
 
 __all__ = ["make", "names"]
 
 
-def make(name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", **options: Any) -> VectorEnv:
+def make(
+    name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", render: bool = False, **options: Any
+) -> VectorEnv:
     """`name` is `simple_spread_v3` or such.
 
-    api: "aec" plays one agent after the other; otherwise all move at once. restarts: see `PythonVectorEnv`. Options of `Sides` say who
-    plays whom; the others (N, max_cycles, continuous_actions, …) go to the environment.
+    api: "aec" plays one agent after the other; otherwise all move at once. restarts: see `PythonVectorEnv`. render: make it able to
+    show itself. Options of `Sides` say who plays whom; the others (N, max_cycles, continuous_actions, …) go to the environment.
     Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
     """
     check_api(api)
@@ -28,7 +30,9 @@ def make(name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", **op
     id = f"mpe2/{name}"
     sides, rest = split_options(options)
     entry = f"mpe2.{name}:{'env' if api == 'aec' else 'parallel_env'}"
-    return zoo_vector(made_with(id, entry, rest), num_envs, id=id, sides=sides, restarts=restarts)
+    return zoo_vector(
+        made_with(id, entry, {**shown_as(render), **rest}), num_envs, id=id, sides=sides, restarts=restarts
+    )
 
 
 def names() -> list[str]:

@@ -1,30 +1,127 @@
-"""`module:Class`: a user's own environment, used as it is if it is a vector of Ludus's, and vectorised otherwise."""
+"""`module:Class`: a user's own environment, used as it is if it is a vector, and vectorised if it is a single one."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
 from typing import Any
 
+from gymnasium import spaces
+
+from ludus.envs.adapters.teams import Sides, split_options
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, EnvError
 from ludus.registry import load
 
-_CONTRACT = ("spec", "num_envs", "reset", "step", "snapshot", "restore", "close")
+__all__ = ["make"]
+
+_BOTH = ("reset", "step", "close")
+_NEEDS: Mapping[str, tuple[str, ...]] = {  # in the order in which they are looked for
+    "Ludus's VectorEnv": ("spec", "num_envs", *_BOTH, "snapshot", "restore"),
+    "gymnasium.vector": ("num_envs", "single_observation_space", "single_action_space", *_BOTH),
+    "PettingZoo AEC": ("possible_agents", "observation_space", "action_space", "observe", "last", *_BOTH),
+    "PettingZoo parallel": ("possible_agents", "observation_space", "action_space", *_BOTH),
+    "Gymnasium": ("observation_space", "action_space", *_BOTH),
+}
+_VECTORS = ("Ludus's VectorEnv", "gymnasium.vector")
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """Class(num_envs=num_envs, **options). Raises ConfigError if it does not take these, EnvError if it is no environment."""
-    cls = load("environment", name, {})
+    """What `module:Class`, or a function that makes one, stands for: a vector if it takes num_envs, otherwise single environments.
+
+    restarts: see `PythonVectorEnv`; for single environments only. Of the options, those of `Sides` that the class does not take itself say
+    who plays whom in an environment of several agents; the others go to the class.
+    Raises ConfigError if it does not take its options, EnvError if it raises or has no interface that Ludus plays.
+    """
+    target = load("environment", name, {})
+    taken = _parameters(name, target)
+    ours, rest = _ours(options, taken)
+    if "num_envs" in taken:
+        rest["num_envs"] = num_envs
+    build = partial(_build, name, target, rest)
+    first = build()
+    kind = _interface(name, first)
+    several = kind == "Gymnasium" and isinstance(first.action_space, spaces.Tuple)
+    if ours and not several and not kind.startswith("PettingZoo"):
+        raise ConfigError(
+            f"{name} does not take {', '.join(ours)}; Ludus takes them itself for environments of several agents only."
+        )
+    if kind in _VECTORS:
+        return _vector(name, kind, first, num_envs=num_envs, restarts=restarts)
+    if "num_envs" in taken:
+        raise EnvError(
+            f"{name} takes num_envs and made a single environment ({kind}); leave num_envs to Ludus, or make a vector."
+        )
+    kept = [first]
+
+    def again() -> Any:
+        return kept.pop() if kept else build()
+
+    if kind == "Gymnasium" and not several:
+        from ludus.envs.adapters.single import single_env
+
+        return single_env(again, num_envs, id=name, restarts=restarts)
+    sides, _ = split_options(ours)
+    if several:
+        from ludus.envs.adapters.tuple_env import tuple_vector
+
+        return tuple_vector(again, num_envs, id=name, sides=sides, restarts=restarts)
+    from ludus.envs.adapters.zoo import zoo_vector
+
+    return zoo_vector(again, num_envs, id=name, sides=sides, restarts=restarts)
+
+
+def _parameters(name: str, target: Any) -> Mapping[str, inspect.Parameter]:
+    """What an environment is made with."""
+    if not callable(target):
+        raise ConfigError(f"{name} is {target!r}; expected a class, or a function that makes an environment.")
+    try:
+        return inspect.signature(target).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def _ours(options: Mapping[str, Any], taken: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the options of `Sides` that the class does not take itself, the rest)."""
+    names = {field.name for field in fields(Sides)} - set(taken)
+    return {k: v for k, v in options.items() if k in names}, {k: v for k, v in options.items() if k not in names}
+
+
+def _build(name: str, target: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    try:
+        inspect.signature(target).bind(**options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} cannot be made with the options {options}: {error}.") from error
+    try:
+        return target(**options)
+    except (ConfigError, EnvError):
+        raise
+    except Exception as error:
+        raise EnvError(f"{name} cannot be made: it raised {type(error).__name__}: {error}.") from error
+
+
+def _interface(name: str, made: object) -> str:
+    """Which of the interfaces an environment has, by what it offers. Raises EnvError, with what each lacks, if none."""
+    lacks = {kind: [part for part in needs if not hasattr(made, part)] for kind, needs in _NEEDS.items()}
+    for kind, missing in lacks.items():
+        if not missing:
+            return kind
+    said = "; ".join(f"{kind} (lacks {', '.join(missing)})" for kind, missing in lacks.items())
+    raise EnvError(f"{name} has none of the interfaces that Ludus plays: {said}.")
+
+
+def _vector(name: str, kind: str, made: Any, *, num_envs: int, restarts: int) -> VectorEnv:
     if restarts:
         raise ConfigError(f"restarts={restarts} was given; {name} is a vector that looks after itself. Leave it out.")
-    try:
-        inspect.signature(cls).bind(num_envs=num_envs, **options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} cannot be made with num_envs and the options {options}: {error}.") from error
-    made: object = cls(num_envs=num_envs, **options)
-    if not isinstance(made, VectorEnv):
-        missing = [part for part in _CONTRACT if not hasattr(made, part)]
+    if made.num_envs != num_envs:
         raise EnvError(
-            f"{name} is not a vector environment: it lacks {', '.join(missing)}; see ludus.envs.base.VectorEnv."
+            f"{name} was asked for {num_envs} environments and says num_envs={made.num_envs}; let it take num_envs."
         )
-    return made
+    if kind == "gymnasium.vector":
+        from ludus.envs.adapters.native import native_env
+
+        return native_env(made, id=name)
+    vector: VectorEnv = made
+    return vector

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.envs.adapters.teams import split_options
-from ludus.envs.adapters.zoo import Api, check_api, made_with, zoo_vector
+from ludus.envs.adapters.zoo import Api, check_api, made_with, shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, UnknownName
 
@@ -30,27 +30,32 @@ _SIDES: Mapping[
     "classic/texas_holdem_no_limit": {"zero_sum": True, "utility_range": (-100, 100)},  # the stack
     "classic/tictactoe": _WIN_OR_LOSE,
 }
+_NEEDED: Mapping[str, Mapping[str, Any]] = {  # options without which an environment is of no use
+    "butterfly/cooperative_pong": {"render_mode": "rgb_array"},  # they show their agents what they have rendered
+    "butterfly/pistonball": {"render_mode": "rgb_array"},
+}
 _RPS_ROUNDS = 15  # its max_cycles, where none is given; each round is won or lost by 1
 _REMOVED = {"gin_rummy": "PettingZoo has removed gin_rummy; openspiel/gin_rummy is one, too"}
 
 
-def make(name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", **options: Any) -> VectorEnv:
+def make(
+    name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", render: bool = False, **options: Any
+) -> VectorEnv:
     """`name` is `connect_four_v3`, `classic/connect_four_v3` or `classic/connect_four-v3`.
 
     api: "parallel" plays all agents at once, "aec" one after the other; "auto": parallel where PettingZoo has it. restarts: see
-    `PythonVectorEnv`. Options of `Sides` say who plays whom; the others go to the environment.
+    `PythonVectorEnv`. render: make it able to show itself. Options of `Sides` say who plays whom; the others go to the environment.
     Raises UnknownName with the nearest names, ConfigError for options or missing packages, EnvError for one that cannot be made.
     """
     check_api(api)
     found = _find(name)
     spec = _registered(found, api)
     sides, rest = split_options(options, defaults=_known(found, options))
-    if spec.namespace == "atari":
-        rest = {**_roms(), **rest}
+    needed = _roms() if spec.namespace == "atari" else _NEEDED.get(f"{spec.namespace}/{spec.name}", {})
     limit = {} if spec.max_cycles is None else {"max_cycles": spec.max_cycles}
     id = f"pettingzoo/{name}"
     return zoo_vector(
-        made_with(id, spec.entry_point, {**spec.kwargs, **limit, **rest}),
+        made_with(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **shown_as(render), **rest}),
         num_envs,
         id=id,
         sides=sides,

@@ -78,6 +78,11 @@ def check_api(api: str) -> None:
         raise ConfigError(f"api={api!r} was given; allowed: {', '.join(get_args(Api))}.")
 
 
+def shown_as(render: bool) -> dict[str, str]:
+    """The options that make an environment able to show itself, if it is to."""
+    return {"render_mode": "rgb_array"} if render else {}
+
+
 _PACKAGES = {  # what to install where the package's name is not the module's
     "Box2D": "box2d",
     "multi_agent_ale_py": "multi-agent-ale-py",
@@ -103,17 +108,20 @@ def _make(id: str, entry: str | Callable[..., Any], options: dict[str, Any]) -> 
     try:
         if not isinstance(entry, str):
             return entry(**options)
-        module = importlib.import_module(entry.partition(":")[0])
-        creator = getattr(module, entry.partition(":")[2])
-        _check_options(id, getattr(module, "raw_env", creator), options)
-        return creator(**options)
+        with (
+            warnings.catch_warnings()
+        ):  # old packages warn when they are imported and describe their spaces; Box2D crashes if it may not
+            warnings.simplefilter("ignore")
+            module = importlib.import_module(entry.partition(":")[0])
+            creator = getattr(module, entry.partition(":")[2])
+            _check_options(id, getattr(module, "raw_env", creator), options)
+            return creator(**options)
     except ImportError as error:
         raise missing_package(id, error) from error
     except ConfigError:
         raise
     except Exception as error:
-        given = f" with the options {options}" if options else ""
-        raise EnvError(f"{id} cannot be made{given}: {type(error).__name__}: {error}.") from error
+        raise EnvError(f"{id} cannot be made: {type(error).__name__}: {error}.") from error
 
 
 def _check_options(id: str, creator: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -1,0 +1,58 @@
+"""`lbf/<id>`: level-based foraging; agents of different levels collect food, alone or together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.envs.adapters.teams import split_options
+from ludus.envs.adapters.tuple_env import tuple_vector
+from ludus.envs.adapters.zoo import made_with
+from ludus.envs.base import VectorEnv
+from ludus.errors import UnknownName
+
+__all__ = ["make", "names"]
+
+
+def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
+    """`name` is `Foraging-8x8-2p-3f-v3` or such; `Foraging-grid-…` shows grids.
+
+    restarts: see `PythonVectorEnv`. Options of `Sides` say who plays whom; the others (sight, max_episode_steps, penalty, …) go to the
+    environment. Episodes that end with food left have run out of time: they are truncated.
+    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    """
+    spec = _registered(name)
+    sides, rest = split_options(options)
+    id = f"lbf/{name}"
+    make_one = made_with(id, spec.entry_point, {**spec.kwargs, **rest})
+    return tuple_vector(
+        make_one, num_envs, id=id, sides=sides, restarts=restarts, out_of_time=_food_is_left, forget=_forget_positions
+    )
+
+
+def names() -> list[str]:
+    """The ids that the package registers, sorted; those of grids, thousands more, are registered when one is made."""
+    import gymnasium
+    import lbforaging  # noqa: F401  registers them
+
+    return sorted(id for id in gymnasium.registry if id.startswith("Foraging-") and "grid" not in id)
+
+
+def _registered(name: str) -> Any:
+    import gymnasium
+    import lbforaging
+
+    if name.startswith("Foraging-grid") and name not in gymnasium.registry:
+        lbforaging.register_grid_envs()
+    if name not in gymnasium.registry or not name.startswith("Foraging"):
+        raise UnknownName("environment of level-based foraging", name, names())
+    return gymnasium.registry[name]
+
+
+def _food_is_left(env: Any) -> bool:
+    return bool(env.field.any())
+
+
+def _forget_positions(env: Any) -> None:
+    """A reset places each player where no other one is, among them those that it has not placed yet, where they were last."""
+    for player in env.players:
+        player.position = None

@@ -1,0 +1,112 @@
+"""Environments of several agents with Gymnasium's interface: tuples of spaces, actions and observations, lists of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ludus.envs.adapters.seats import Seat
+from ludus.envs.adapters.teams import Sides, seat_agents
+from ludus.envs.publisher import TERMINATED, TRUNCATED
+from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.errors import ConfigError, EnvError
+
+
+def tuple_vector(
+    make: Callable[[], Any],
+    num_envs: int,
+    *,
+    id: str,
+    sides: Sides,
+    restarts: int = 0,
+    out_of_time: Callable[[Any], bool] | None = None,
+    forget: Callable[[Any], None] | None = None,
+) -> PythonVectorEnv:
+    """A vector of `num_envs` environments that `make` makes; their agents are agent_0, agent_1, ….
+
+    out_of_time: whether an episode that its environment calls terminated has run into the limit of steps, and is truncated.
+    forget: called before each reset, where an environment's own leaves something of the last episode behind.
+    Raises EnvError for spaces that are no tuples, ConfigError for teams that do not fit.
+    """
+    first = make()
+    seen, acts = first.observation_space, first.action_space
+    if not isinstance(seen, spaces.Tuple) or not isinstance(acts, spaces.Tuple) or len(seen) != len(acts):
+        raise EnvError(f"{id} has the spaces {seen} and {acts}; expected two tuples with a space for each agent.")
+    if sides.state:
+        raise ConfigError(f"{id} has no state; leave out state=true.")
+    agents = [f"agent_{i}" for i in range(len(acts))]
+    spec, seats, masked = seat_agents(
+        id,
+        agents,
+        dict(zip(agents, zip(seen, acts, strict=True), strict=True)),
+        sides=sides,
+        masked=False,
+        clip=False,
+        state=None,
+    )
+    team = [seats[agent] for agent in agents]
+    kept = [first]  # made already: the vector's first
+
+    def made() -> PythonEnv:
+        return TupleEnv(kept.pop() if kept else make(), team, out_of_time=out_of_time, forget=forget)
+
+    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+
+
+class TupleEnv:
+    """One such environment; all of its agents act in every step, to the end."""
+
+    def __init__(
+        self,
+        env: Any,
+        team: Sequence[Seat],
+        *,
+        out_of_time: Callable[[Any], bool] | None = None,
+        forget: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._env = env
+        self._team = team
+        self._out_of_time = out_of_time
+        self._forget = forget
+
+    def reset(self, seed: int) -> Happened:
+        """See `PythonEnv.reset`."""
+        if self._forget is not None:
+            self._forget(self._env)
+        shown, _ = self._env.reset(seed=seed)
+        return Happened(due=self._rows(shown))
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        """See `PythonEnv.step`."""
+        team = self._team
+        shown, rewards, terminated, truncated, _ = self._env.step([seat.act(actions[seat.index]) for seat in team])
+        if len(rewards) != len(team):
+            raise Flaw(f"gave {len(rewards)} rewards to {len(team)} agents")
+        paid = [(seat.index, float(reward)) for seat, reward in zip(team, rewards, strict=True) if reward]
+        if not (terminated or truncated):
+            return Happened(due=self._rows(shown), reward=paid)
+        out_of_time = not truncated and self._out_of_time is not None and self._out_of_time(self._env)
+        how = TRUNCATED if truncated or out_of_time else TERMINATED
+        gone = [(index, seen, how) for index, seen, _ in self._rows(shown)]
+        masks = [(seat.index, seat.legal) for seat in team if seat.legal is not None]
+        return Happened(reward=paid, gone=gone, final_mask=masks, over=how)
+
+    def render(self) -> NDArray[np.uint8] | str:
+        """See `PythonEnv.render`. Raises EnvError if there is no screen or package to draw with."""
+        try:
+            return np.asarray(self._env.render(mode="rgb_array"))
+        except Exception as error:
+            raise EnvError(f"the environment cannot be drawn: {type(error).__name__}: {error}.") from error
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+    def _rows(self, shown: Sequence[Any]) -> list[tuple[int, Any, Any]]:
+        if len(shown) != len(self._team):
+            raise Flaw(f"gave {len(shown)} observations to {len(self._team)} agents")
+        return [(seat.index, *seat.see(one, None)) for seat, one in zip(self._team, shown, strict=True)]
