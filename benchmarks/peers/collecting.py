@@ -1,0 +1,49 @@
+"""What the peers of `benchmarks.rollout_peers` (and Ludus's own worker) share: the sizes, the command line and the clock.
+
+A case is an environment, `task/environment`; a worker measures those that it is told, one after the other. An order is one
+fragment of 128 steps in each of 64 environments. Figures per case: agent steps per second of the processor, by its
+name, and by the wall clock; medians over the orders. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from benchmarks.lines import Lines
+
+ENVIRONMENTS = 64
+STEPS = 128
+
+Orders = Iterator[int]
+"""Collects one order each time; how many agent steps that were."""
+
+
+def per_core(case: str) -> str:
+    """Name of the figure that the bars compare."""
+    return f"{case}, steps per core second"
+
+
+def work(
+    cases: Mapping[str, Callable[[int], Orders]], packages: Iterable[str], argv: Sequence[str] | None = None
+) -> int:
+    """A worker's command: for each `--case` builds `cases[case](seed)`, collects once to warm up, then `--orders` times."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", action="append", choices=sorted(cases), required=True)
+    parser.add_argument("--orders", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    lines = Lines(packages)
+    for case in args.case:
+        orders = cases[case](args.seed)
+        next(orders)
+        core, wall = [], []
+        for _ in range(args.orders):
+            cpu, clock = time.process_time(), time.perf_counter()
+            steps = next(orders)
+            core.append(steps / (time.process_time() - cpu))
+            wall.append(steps / (time.perf_counter() - clock))
+        lines.figures({per_core(case): median(core), f"{case}, steps per wall second": median(wall)})
+    return 0
