@@ -18,22 +18,31 @@ _MONEY = 1e-4  # rewards are float32, returns float64
 class Ledger:
     """Checks every timestep against the contract and what was before it.
 
-    failures: topic -> one sentence about its first failure, in the order in which they were found. Topics are `TOPICS`. After one in
-    "rows" nothing more is checked: what rows say cannot be trusted then.
-    team: whether each agent of a player is paid the player's whole return, or they split it; "either": all of an environment's teams
-    the same way. early: a player may be paid before its first decision in an episode; such rewards belong to no decision.
+    team: whether each agent of a player is paid the player's whole return, or they split it; "either": one of them, throughout.
+    early_rewards: a player may be paid before its first decision in an episode; such rewards belong to no decision.
+    collect: go on after a failure; otherwise `see` raises AssertionError. failures: topic, one of `TOPICS` -> a sentence about its first
+    failure. After one in "rows" nothing more is checked: what rows say cannot be trusted then.
     """
 
     TOPICS = ("rows", "observations", "masks", "first decisions", "closed decisions", "episodes", "rewards")
 
-    def __init__(self, spec: EnvSpec, num_envs: int, *, team: Team = "either", early: bool = False) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        *,
+        team: Team = "either",
+        early_rewards: bool = False,
+        collect: bool = False,
+    ) -> None:
         self.spec = spec
         self.failures: dict[str, str] = {}
         self.finished = np.zeros(num_envs, np.int64)
         self.left = 0  # agents that left before their episode's end
         self._num_envs = num_envs
-        self._ways = {team} if team != "either" else {"shared", "split"}
-        self._early = early
+        self._ways: set[str] = {team} if team != "either" else {"shared", "split"}
+        self._early = early_rewards
+        self._collect = collect
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         slots = [num_envs * n for n in self._agents]
         self._seen = [np.zeros(n, np.bool_) for n in slots]  # in this episode
@@ -47,7 +56,7 @@ class Ledger:
 
     def see(self, timestep: Timestep) -> None:
         """Check one timestep, the answer of a reset or of a step."""
-        if "rows" in self.failures or not self._try("rows", rows.check_layout, self.spec, self._num_envs, timestep):
+        if "rows" in self.failures or not self._try("rows", rows.layout, self.spec, self._num_envs, timestep):
             return
         self._length[self._busy] += 1
         environment = timestep.finished.environment
@@ -63,6 +72,8 @@ class Ledger:
         try:
             check(*args)
         except AssertionError as error:
+            if not self._collect:
+                raise
             self.failures.setdefault(topic, str(error))
             return False
         return True
@@ -70,10 +81,10 @@ class Ledger:
     # ------------------------------------------------------------------------------------------ decisions
 
     def _see_due(self, p: int, due: Due) -> None:
-        self._try("observations", rows.check_observation, self.spec, p, due.observation)
-        self._try("masks", rows.check_mask, self.spec, p, due)
+        self._try("observations", rows.observations, self.spec, p, due.observation)
+        self._try("masks", rows.masks, self.spec, p, due)
         self._try("first decisions", self._check_first, p, due)
-        self._try("rewards", rows.check_reward, p, due.reward, "due")
+        self._try("rewards", rows.rewards, p, due.reward, "due")
         self._paid[p][due.slot] += due.reward
         environment = due.slot // self._agents[p]
         self._from_start[p][due.slot[due.first]] = self._length[environment[due.first]] == 0
@@ -86,14 +97,14 @@ class Ledger:
         assert not len(odd), (
             f"player {p}: `first` must mark exactly the slots' first decisions in their episodes; slots {odd} differ."
         )
-        assert not due.reward[due.first].any(), (
+        assert not (np.abs(due.reward[due.first]) > 0).any(), (
             f"player {p}: a first decision came with a reward; nothing was decided before it."
         )
 
     def _see_ended(self, p: int, ended: Ended, finished: NDArray[np.int32]) -> None:
-        self._try("observations", rows.check_final, self.spec, p, ended)
+        self._try("observations", rows.finals, self.spec, p, ended)
         self._try("closed decisions", self._check_was_open, p, ended)
-        self._try("rewards", rows.check_reward, p, ended.reward, "ended")
+        self._try("rewards", rows.rewards, p, ended.reward, "ended")
         self._paid[p][ended.slot] += ended.reward
         self._open[p][ended.slot] = self._there[p][ended.slot] = False
         early = ~np.isin(ended.slot // self._agents[p], finished)
@@ -145,10 +156,9 @@ class Ledger:
             "shared": believed & ~self._closed_early[p][slots] & (np.abs(paid - returns[:, None]) > off[:, None]),
             "split": believed.all(axis=1) & (np.abs(paid.sum(axis=1) - returns) > off),
         }
-        if self._agents[p] == 1:
-            ways, kept = {"shared"}, {"shared"} if not wrong["shared"].any() else set()
-        else:
-            ways, kept = self._ways, {way for way in self._ways if not wrong[way].any()}
+        ways = {"shared"} if self._agents[p] == 1 else self._ways
+        kept = {way for way in ways if not wrong[way].any()}
+        if self._agents[p] > 1:
             self._ways = kept or ways
         if kept:
             return

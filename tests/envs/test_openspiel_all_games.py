@@ -8,7 +8,8 @@ import pytest
 from ludus import seeding
 from ludus.envs.registry import list_envs, make_env
 from ludus.errors import ConfigError, EnvError
-from ludus.testing.ledger import Actor, Ledger
+from ludus.testing.actor import Actor
+from ludus.testing.ledger import Ledger
 
 _PLAYED = (
     "2048 amazons antichess backgammon banqi bargaining battleship blackjack blotto breakthrough capture_the_flag catch checkers "

@@ -19,7 +19,7 @@ from ludus.envs.subprocesses import SubprocessVectorEnv
 from ludus.errors import ConfigError, EnvError
 from ludus.seeding import keys
 from ludus.testing.env import _play, _record, _same, check_env
-from ludus.testing.ledger import Actor
+from ludus.testing.actor import Actor
 
 SEEDS = keys(1, "subprocesses", count=4)
 Made = Callable[..., SubprocessVectorEnv]

@@ -111,9 +111,15 @@ class _Team:
         self.mask = np.empty((rows, actions), np.bool_)
         self.reward = np.empty(rows, np.float32)
         self.first = np.empty(rows, np.bool_)
+        self._everybody = self._sorted([np.arange(len(mine), dtype=np.int32) for mine in self.slots])
 
     def order(self, slots: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
         """Slots of each old player's rows -> the new slots, rising; and for each old player, the places of its rows among them."""
+        if sum(map(len, slots)) == len(self.reward):
+            return self._everybody
+        return self._sorted(slots)
+
+    def _sorted(self, slots: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
         new = np.concatenate([mine[slot] for mine, slot in zip(self.slots, slots, strict=True)])
         order = np.argsort(new, kind="stable")
         place = np.empty(len(order), np.int64)
