@@ -64,15 +64,16 @@ def out(num_envs: int, *, players: int, actions: int, rows: int) -> Out:
 
 
 @njit(cache=True)
-def take(given: Numbers, start: int, last: Out, moves: NDArray[np.int64], column: int) -> int:
+def take(
+    given: Numbers, start: int, mask: NDArray[np.bool_], place: NDArray[np.int32], moves: NDArray[np.int64], column: int
+) -> int:
     """Write one player's actions, those of the rows from `start` on, into moves[place, column]; the first row whose action is
-    illegal, counted from `start`, or -1. Nothing is written from an illegal one on."""
-    actions = last.mask.shape[1]
+    illegal, counted from `start`, or -1. Nothing is written from an illegal one on. mask, place: of the last `Out`."""
     for i in range(len(given)):
         action = np.int64(given[i])
-        if action < 0 or action >= actions or not last.mask[start + i, action]:
+        if action < 0 or action >= mask.shape[1] or not mask[start + i, action]:
             return i
-        moves[last.place[start + i], column] = action
+        moves[place[start + i], column] = action
     return -1
 
 

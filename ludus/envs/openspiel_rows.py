@@ -55,7 +55,7 @@ class Rows:
         simultaneous = self._game.simultaneous
         if simultaneous:
             moves.fill(pyspiel.INVALID_ACTION)
-        row = 0
+        out, row = self._outs[self.side], 0
         for p, rows in enumerate(due):
             n = len(rows.slot)
             given = np.asarray(actions[p])
@@ -64,7 +64,7 @@ class Rows:
                     f"player {p} was given actions of shape {given.shape} for {n} due decisions of {self._id}, of type "
                     f"{given.dtype}; one integer each."
                 )
-            wrong = kernels.take(given, row, self._outs[self.side], moves, p if simultaneous else 0) if n else -1
+            wrong = kernels.take(given, row, out.mask, out.place, moves, p if simultaneous else 0) if n else -1
             if wrong >= 0:
                 assert rows.mask is not None
                 raise EnvError(

@@ -9,7 +9,7 @@ from ludus.envs.openspiel import OpenSpielVectorEnv
 from ludus.envs.openspiel_replay import replay
 from ludus.envs.registry import make_env
 from ludus.errors import EnvError
-from ludus.testing.ledger import Actor
+from ludus.testing.actor import Actor
 
 SEEDS = np.array([5], np.uint64)
 
