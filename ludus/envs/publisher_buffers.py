@@ -59,11 +59,10 @@ class Side:
         """The first n due rows; dense arrays as they are where every slot is due."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
-            record = self._all_due[player]
-            if record.observation is not observation or record.mask is not mask:
-                record = Due(slot, observation, mask, self.reward[player], self.first[player])
-                self._all_due[player] = record
-            return record
+            whole = self._all_due[player]
+            if whole.observation is not observation or whole.mask is not mask:
+                whole = self._all_due[player] = Due(slot, observation, mask, self.reward[player], self.first[player])
+            return whole
         record = self._due[player].get(n)
         if record is None:
             record = self._due_record(player, n)

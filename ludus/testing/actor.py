@@ -48,7 +48,8 @@ class Actor:
         keys = self._seeds[due.slot // agents] + np.uint64(1 + player) * (due.slot % agents + 1).astype(np.uint64)
         count = self._count[player][due.slot]
         self._count[player][due.slot] += np.uint64(1)
-        columns = [seeding.uniforms(keys + np.uint64(i) * _STRIDE, count) for i in range(width)]
+        strides = np.arange(width, dtype=np.uint64) * _STRIDE  # an array's product wraps silently, a scalar's warns
+        columns = [seeding.uniforms(keys + stride, count) for stride in strides]
         return np.stack(columns, axis=1) if columns else np.empty((len(keys), 0))
 
 

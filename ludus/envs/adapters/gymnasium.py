@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from ludus.envs.adapters.native import native_env
-from ludus.envs.adapters.single import single_env
+from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, EnvError, UnknownName, nearest
 
@@ -61,7 +59,7 @@ def names() -> list[str]:
 def registered(name: str) -> Registered:
     """The registry's entry. Raises UnknownName with the nearest ids, ConfigError for a module that cannot be imported."""
     try:
-        with _quiet():
+        with quiet():
             return gymnasium.spec(name)
     except ImportError as error:
         raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}") from error
@@ -72,7 +70,7 @@ def registered(name: str) -> Registered:
 def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
     """What `build` makes, with clear errors."""
     try:
-        with _quiet():
+        with quiet():
             return build()
     except gymnasium.error.DependencyNotInstalled as error:
         raise ConfigError(f"{id} needs a package that is not installed: {error}") from error
@@ -120,13 +118,3 @@ def _current(entry: Registered) -> bool:
         o.version or 0 for o in gymnasium.registry.values() if (o.namespace, o.name) == (entry.namespace, entry.name)
     ]
     return (entry.version or 0) == max(others)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences what Gymnasium says about ids that are not the newest version (they were asked for) and what Box2D's bindings say when
-    they are imported, which ends the process where warnings are errors."""
-    with warnings.catch_warnings():
-        for message in (".*(out of date|latest versioned|precision lowered).*", "builtin type .* has no __module__"):
-            warnings.filterwarnings("ignore", message=message)
-        yield

@@ -51,8 +51,8 @@ def native_env(
         _, info = vector.reset(seed=0)
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
-    masks = MASK if MASK in info and isinstance(action, Discrete) else None
-    native = Native(spec, vector.num_envs, seen, action, AutoresetMode(mode), start, masks=masks)
+    mask = (lambda _, info: info.get(MASK)) if MASK in info and isinstance(action, Discrete) else None
+    native = Native(spec, vector.num_envs, seen, action, AutoresetMode(mode), start, mask=mask)
     return NativeVectorEnv(native, first=vector)
 
 
@@ -139,7 +139,7 @@ class NativeVectorEnv(NativeBase):
                     raise pub.error(e, f"gave a final observation that is not in its space: {error}") from error
         else:
             self._copy(finals, pub.final[0])
-        legal, key = pub.final_mask[0], self._native.masks
+        legal = pub.final_mask[0]
         if legal is not None:
-            given = info.get("final_info", {}).get(key)
+            given = info.get("final_info", {}).get(MASK)
             legal[...] = True if given is None else given

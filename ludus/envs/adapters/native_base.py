@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.envs.adapters import native_kernels as kernels
 from ludus.envs.adapters.batches import batch_writer
+from ludus.envs.adapters.single import MASK
 from ludus.envs.publisher import Publisher
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import action_start
@@ -23,12 +24,18 @@ from ludus.types import Array, EnvSpec, Timestep
 Seeds: TypeAlias = NDArray[np.uint64]
 
 
+def _show(vector: Any, environment: int, _: Array) -> Any:
+    frames = vector.render() if getattr(vector, "render_mode", None) else None
+    return None if frames is None else frames[environment]
+
+
 @dataclass(frozen=True, slots=True)
 class Native:
     """What there is to know about a native vector.
 
-    start: makes or reseeds it: seeds uint64[E] -> it, and its first observations and info. mode: when it restarts what ended.
-    fresh: each step returns new arrays, which may be kept. masks: the key of info under which legal actions bool[E, A] stand, if any.
+    observation, action: its spaces, of one environment. mode: when it restarts what ended. fresh: each step returns new arrays, which
+    may be kept. start: makes or reseeds it: seeds uint64[E] -> it, first observations, info.
+    mask: (observations, info) -> legal actions bool[E, A]. show: (vector, environment, observations [E, …]) -> an image, text, or None.
     """
 
     spec: EnvSpec
@@ -38,7 +45,8 @@ class Native:
     mode: AutoresetMode
     start: Callable[[Seeds], tuple[Any, Any, Mapping[str, Any]]]
     fresh: bool = False
-    masks: str | None = None
+    mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    show: Callable[[Any, int, Array], Any] = _show
 
 
 class NativeBase:
@@ -50,7 +58,7 @@ class NativeBase:
         self.num_envs = native.num_envs
         self._native = native
         self._vector: Any = first
-        self._pub = Publisher(native.spec, native.num_envs, masked=(native.masks is not None,))
+        self._pub = Publisher(native.spec, native.num_envs, masked=(native.mask is not None,))
         self._write = batch_writer(native.observation, what=native.spec.id)
         self._resting = np.zeros(native.num_envs, np.bool_)
         self._rest = native.mode is AutoresetMode.NEXT_STEP
@@ -65,6 +73,7 @@ class NativeBase:
         self._boxes = isinstance(native.observation, Box)
         self._keeps = native.fresh and self._boxes
         self._done = np.zeros(native.num_envs, np.bool_)
+        self._shown = self._pub.observation[0]
         self._last: Timestep | None = None
 
     # ------------------------------------------------------------------------------------------ the contract
@@ -81,10 +90,9 @@ class NativeBase:
         """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""
         if self._last is None:
             raise EnvError(f"{self.spec.id} has not been reset yet; there is nothing to render.")
-        frames = self._vector.render() if getattr(self._vector, "render_mode", None) else None
-        if frames is None or len(frames) != self.num_envs:
+        shown: NDArray[np.uint8] | str | None = self._native.show(self._vector, environment, self._shown)
+        if shown is None:
             raise EnvError(f"{self.spec.id} has nothing to show; make it with render=True.")
-        shown: NDArray[np.uint8] | str = frames[environment]
         return shown
 
     def close(self) -> None:
@@ -136,16 +144,19 @@ class NativeBase:
             pub.observation[0] = seen
         else:
             pub.observation[0][...] = seen
-        key, legal = self._native.masks, pub.mask[0]
-        if key is not None and legal is not None:
-            given = np.asarray(info.get(key))
-            if given.shape != legal.shape:
-                raise self._broken(f"gave masks of shape {given.shape}; expected {legal.shape}")
-            present = info.get(f"_{key}")  # after a partial reset, only of those that were reset
-            np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
-            np.add(
-                legal.argmax(axis=1), self._add, out=self._actions, casting="unsafe"
-            )  # of those that nobody decides for
+        self._shown = pub.observation[0]
+        if self._native.mask is not None:
+            self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"))
+
+    def _see_masks(self, given: Any, present: Array | None) -> None:
+        """present: bool[E], whose masks these are; after a partial reset only of those that were reset."""
+        legal = self._pub.mask[0]
+        assert legal is not None
+        given = np.asarray(given)
+        if given.shape != legal.shape:
+            raise self._broken(f"gave masks of shape {given.shape}; expected {legal.shape}")
+        np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
+        np.add(legal.argmax(axis=1), self._add, out=self._actions, casting="unsafe")  # of those that nobody decides for
 
     def _copy(self, seen: Any, out: Array) -> None:
         try:

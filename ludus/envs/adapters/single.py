@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -116,3 +118,13 @@ class Single:
 
     def _seen(self, value: Any) -> Any:
         return value if self._encode is None else self._encode(value)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silences what Gymnasium says about bounds of Boxes and about ids that are not the newest version (they were asked for), and what
+    Box2D's bindings say when they are imported, which ends the process where warnings are errors."""
+    with warnings.catch_warnings():
+        for message in (".*(out of date|latest versioned|precision lowered).*", "builtin type .* has no __module__"):
+            warnings.filterwarnings("ignore", message=message)
+        yield

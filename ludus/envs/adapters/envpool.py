@@ -1,0 +1,169 @@
+"""`envpool/<id>`: EnvPool's environments, stepped by threads of its own, together or as soon as some of them are ready."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import envpool
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode
+
+from ludus.envs.adapters.native import NativeVectorEnv
+from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
+from ludus.envs.adapters.native_base import Native, Seeds
+from ludus.envs.adapters.single import MASK, one_agent, quiet
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.types import Array, Determinism
+
+_OURS = ("num_envs", "num_threads", "seed", "env_seed", "base_path", "gym_reset_return_info", "max_num_players")
+_THEIRS = ("from_pixels", "render_width", "render_height", "render_camera_id")  # of `envpool.make`, in no configuration
+_LEGAL = "legal_action_mask"  # of its board games, in info
+
+
+def make(
+    name: str,
+    *,
+    num_envs: int,
+    threads: int | None = None,
+    batch_size: int | None = None,
+    render: bool = False,
+    **options: Any,
+) -> VectorEnv:
+    """`name` is an id of `envpool.list_all_envs()` with one agent.
+
+    threads: of the pool; as many as there are cores for this process, if None. batch_size: how many environments a timestep waits for;
+    fewer than `num_envs` make it asynchronous; all, if None. render: make it able to show itself. options: of the environment's
+    configuration. Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
+    """
+    id = f"envpool/{name}"
+    if name not in _ids():
+        raise UnknownName("EnvPool environment", name, _ids())
+    batch = num_envs if batch_size is None else batch_size
+    if not 1 <= batch <= num_envs:
+        raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
+    with quiet():
+        spec = _spec(id, name, options)
+        seen, action = _bounded(spec.gymnasium_observation_space), _counted(spec.gymnasium_action_space)
+    players = spec.config.max_num_players
+    if players > 1:
+        raise EnvError(
+            f"{id} has {players} agents; Ludus plays EnvPool's environments with one. See `openspiel/…`, `pettingzoo/…`."
+        )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shown = {"render_mode": "rgb_array"} if render else {}
+    build = partial(
+        envpool.make, name, env_type="gymnasium", num_envs=num_envs, batch_size=batch,
+        num_threads=min(threads or cores, num_envs), **shown, **options,
+    )  # fmt: skip
+    native = _native(
+        id, spec, seen, action, num_envs=num_envs, batch=batch, start=partial(_start, build, batch < num_envs)
+    )
+    return AsyncNativeVectorEnv(native, send=_send) if batch < num_envs else NativeVectorEnv(native)
+
+
+def names() -> list[str]:
+    """Every id of EnvPool whose configuration can be made and that has one agent, sorted."""
+    return sorted(_ids())
+
+
+@lru_cache(maxsize=1)
+def _ids() -> frozenset[str]:
+    return frozenset(envpool.list_all_envs())
+
+
+def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
+    """EnvPool's description of an environment."""
+    try:
+        known = {*envpool.make_spec(name)._config_keys, *_THEIRS} - {*_OURS}
+        for option in options:
+            if option not in known:
+                raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*known, 'threads', 'render'})}")
+        return envpool.make_spec(name, **options)
+    except ImportError as error:
+        raise EnvError(f"{id} needs something that is not installed: {error}") from error
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        raise ConfigError(f"{id} cannot be made with the options {dict(options)}: {_line(error)}.") from error
+
+
+def _native(
+    id: str, spec: Any, seen: Space[Any], action: Space[Any], *, num_envs: int, batch: int, start: Any
+) -> Native:
+    determinism: Determinism = "environment" if batch == num_envs else "none"
+    return Native(
+        spec=one_agent(id, seen, action, determinism=determinism, max_decisions=_limit(spec)),
+        num_envs=num_envs,
+        observation=seen,
+        action=action,
+        mode=AutoresetMode.NEXT_STEP,
+        start=start,
+        fresh=True,
+        mask=_mask(spec, seen, action),
+        show=_show,
+    )
+
+
+def _start(build: Any, asynchronous: bool, seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
+    """A pool's seeds are fixed when it is made, so each reset makes a new one."""
+    with quiet():
+        pool = build(seed=(seeds & np.uint64(0x7FFFFFFF)).astype(np.int64).tolist())
+        if not asynchronous:
+            return (pool, *pool.reset())
+        pool.async_reset()
+        seen, *_, info = pool.recv()
+        return pool, seen, info
+
+
+def _send(pool: Any, actions: Array, environments: Array) -> None:
+    pool.send(actions, environments.astype(np.int32))
+
+
+def _show(pool: Any, environment: int, _: Array) -> Any:
+    return pool.render(env_ids=environment)[0] if pool.render_mode else None
+
+
+def _mask(spec: Any, seen: Space[Any], action: Space[Any]) -> Any:
+    """Where the legal actions are: board games put them into info, Jumanji's into the observation."""
+    if not isinstance(action, Discrete):
+        return None
+    if f"info:{_LEGAL}" in spec._state_keys:
+        return lambda _, info: info[_LEGAL]
+    if isinstance(seen, Dict) and MASK in seen.spaces and seen[MASK].shape == (action.n,):
+        return lambda seen, _: seen[MASK]
+    return None
+
+
+def _limit(spec: Any) -> int | None:
+    limit = getattr(spec.config, "max_episode_steps", None)
+    return int(limit) if limit and limit < 2**31 - 1 else None
+
+
+def _bounded(space: Space[Any]) -> Space[Any]:
+    """EnvPool writes C++'s least positive and largest numbers where a Box has no bounds."""
+    if isinstance(space, Dict):
+        return Dict({key: _bounded(part) for key, part in space.spaces.items()})
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        numbers = np.finfo(space.dtype)
+        low = np.where((space.low == numbers.tiny) | (space.low == numbers.min), -np.inf, space.low)
+        high = np.where(space.high == numbers.max, np.inf, space.high)
+        return Box(low.astype(space.dtype), high.astype(space.dtype), space.shape, space.dtype.type)
+    return space
+
+
+def _counted(space: Space[Any]) -> Space[Any]:
+    """Boxes of integers are choices."""
+    space = _bounded(space)
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.integer):
+        return MultiDiscrete(space.high.astype(np.int64) - space.low + 1, start=space.low.astype(np.int64))
+    return space
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
