@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -16,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
 from ludus.envs.adapters.native_base import Native, Seeds
+from ludus.envs.adapters.pools import batch_and_threads
 from ludus.envs.adapters.single import MASK, one_agent, quiet
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, EnvError, UnknownName, nearest
@@ -37,18 +37,13 @@ def make(
 ) -> VectorEnv:
     """`name` is an id of `envpool.list_all_envs()` with one agent.
 
-    threads: of the pool; as many as there are cores for this process, if None. batch_size: how many environments a timestep waits for;
-    fewer than `num_envs` make it asynchronous; all, if None. render: make it able to show itself. options: of the environment's
+    threads, batch_size: see `ludus.envs.adapters.pools`. render: make it able to show itself. options: of the environment's
     configuration. Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
     """
     id = f"envpool/{name}"
     if name not in _ids():
         raise UnknownName("EnvPool environment", name, _ids())
-    batch = num_envs if batch_size is None else batch_size
-    if not 1 <= batch <= num_envs:
-        raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
+    batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     with quiet():
         spec = _spec(id, name, options)
         seen, action = _bounded(spec.gymnasium_observation_space), _counted(spec.gymnasium_action_space)
@@ -57,11 +52,10 @@ def make(
         raise EnvError(
             f"{id} has {players} agents; Ludus plays EnvPool's environments with one. See `openspiel/…`, `pettingzoo/…`."
         )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shown = {"render_mode": "rgb_array"} if render else {}
     build = partial(
         envpool.make, name, env_type="gymnasium", num_envs=num_envs, batch_size=batch,
-        num_threads=min(threads or cores, num_envs), **shown, **options,
+        num_threads=workers, **shown, **options,
     )  # fmt: skip
     native = _native(
         id, spec, seen, action, num_envs=num_envs, batch=batch, start=partial(_start, build, batch < num_envs)
