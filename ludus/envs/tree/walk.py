@@ -269,8 +269,8 @@ def _observer(game: Any, observation: str) -> tuple[Any, int]:
     """(tensor function or None for one-hot, its size): what `observation` asks for, or the best that the game has."""
     kind = game.get_type()
     offered = {
-        "information_state": kind.provides_information_state_tensor,
-        "observation": kind.provides_observation_tensor,
+        "information_state": kind.provides_information_state_tensor and game.information_state_tensor_size() > 0,
+        "observation": kind.provides_observation_tensor and game.observation_tensor_size() > 0,
         "one_hot": True,
     }
     if observation != "auto" and not offered.get(observation, False):
