@@ -5,17 +5,45 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
 from ludus.cli.runs import run_dirs
-from ludus.errors import LudusError, UnknownName
+from ludus.errors import ConfigError, LudusError, UnknownName
+
+if TYPE_CHECKING:  # an import that only some lists should pay
+    from ludus.envs.families import Family
 
 
-def _envs() -> None:
+def _envs(family: str | None = None, word: str = "") -> None:
+    if family is not None:
+        _ids(family, word)
+        return
+    from ludus.envs.families import FAMILIES
+
+    rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in FAMILIES.items()]
+    own = ("", "module:Class", "one of your own, as it is", "", "docs/how-to/own-environment.md")
+    table(("family", "example", "what it is", "installed", "page"), [*rows, own], left=range(5), spare=(4, 2))
+    write(
+        "`ludus list envs openspiel` lists a family, `ludus list envs gymnasium cart` those with that in their names."
+    )
+
+
+def _have(family: Family) -> str:
+    if family.installed:
+        return "yes"
+    return f"pip install 'ludus[{family.extra}]'" if family.extra else f"pip install {family.needs}"
+
+
+def _ids(family: str, word: str) -> None:
     from ludus.envs.registry import list_envs
 
-    table(("environment",), [(name,) for name in list_envs()])
+    every = list_envs(family)
+    found = [id for id in every if word.lower() in id.partition("/")[2].lower()]
+    if not found:
+        raise UnknownName("environment", f"{family}/{word}", every)
+    table(("environment",), [(id,) for id in found])
 
 
 def _presets() -> None:
@@ -88,6 +116,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all but the environments)"
     )
+    parser.add_argument("family", metavar="FAMILY", nargs="?", help="after envs: list its environments")
+    parser.add_argument(
+        "word", metavar="WORD", nargs="?", default="", help="after FAMILY: those with it in their names"
+    )
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -96,10 +128,15 @@ def _execute(options: argparse.Namespace) -> int:
             if kind != "envs":
                 show()
                 write("")
-        write("`ludus list envs` lists the environments.")
+        write("`ludus list envs` lists the families of environments.")
         return 0
     if options.kind not in KINDS:
         raise UnknownName("list", options.kind, KINDS)
+    if options.kind == "envs":
+        _envs(options.family, options.word)
+        return 0
+    if options.family is not None:
+        raise ConfigError(f"ludus list {options.kind} has no use for {options.family!r}. See `ludus list --help`.")
     KINDS[options.kind]()
     return 0
 
@@ -110,6 +147,8 @@ COMMAND = Command(
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
         ("ludus list runs", "the runs in ./runs and how they stand"),
+        ("ludus list envs", "the families of environments"),
+        ("ludus list envs gymnasium cart", "those of one, with a word in their names"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

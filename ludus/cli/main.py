@@ -8,13 +8,22 @@ import sys
 from collections.abc import Sequence
 
 from ludus import __version__
-from ludus.cli import config, evaluate, list_, report, resume, train
+from ludus.cli import check_env, config, evaluate, list_, record, report, resume, train
 from ludus.cli.command import Command
 from ludus.errors import LudusError, UnknownName
 
 COMMANDS: dict[str, Command] = {
     command.name: command
-    for command in (train.COMMAND, resume.COMMAND, evaluate.COMMAND, report.COMMAND, list_.COMMAND, config.COMMAND)
+    for command in (
+        train.COMMAND,
+        resume.COMMAND,
+        evaluate.COMMAND,
+        record.COMMAND,
+        report.COMMAND,
+        list_.COMMAND,
+        config.COMMAND,
+        check_env.COMMAND,
+    )
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ludus import seeding
-from ludus.testing.env_plays import Make, Plan
+from ludus.testing.env_plays import LeftOut, Make, Plan
 from ludus.testing.ledger import Ledger, Team
 from ludus.types import Timestep
 
@@ -20,11 +20,12 @@ __all__ = ["Check", "check_env", "checks", "run_checks"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
     """One check's result. failure: a sentence that says what is wrong, or None. note: what a reader should know about a check that
-    passed, or was left out. advice: what to do about the failure. error: what was raised."""
+    passed, or why it was left out. advice: what to do about the failure. error: what was raised."""
 
     name: str
     failure: str | None = None
     note: str = ""
+    left_out: bool = False
     advice: str = ""
     error: Exception | None = None
 
@@ -104,6 +105,8 @@ def _run(name: str, check: Callable[[], str]) -> Check:
     """`check` answers with a note and raises AssertionError, or whatever the environment raises."""
     try:
         return Check(name, note=check())
+    except LeftOut as reason:
+        return Check(name, note=str(reason), left_out=True)
     except AssertionError as error:
         return Check(name, str(error), advice=ADVICE[name], error=error)
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a failure of this check
@@ -134,9 +137,11 @@ def _watched(plan: Plan, team: Team, early: bool | None) -> Iterator[Check]:
         if topic in failures:
             yield Check(topic, failures[topic], advice=ADVICE[topic])
         elif "rows" in failures or played.failure is not None:
-            yield Check(topic, note="not checked to the end")
+            yield Check(topic, note="not checked to the end", left_out=True)
+        elif topic == "masks" and not plan.masked:
+            yield Check(topic, note="none: every action is always legal", left_out=True)
         else:
-            notes = {"rewards": rewards_note, "episodes": _seen(ledger, plan.steps), "masks": _masks(plan)}
+            notes = {"rewards": rewards_note, "episodes": _seen(ledger, plan.steps)}
             yield Check(topic, note=notes.get(topic, ""))
 
 
@@ -144,7 +149,3 @@ def _seen(ledger: Ledger, steps: int) -> str:
     episodes = int(ledger.finished.sum())
     left = f", {ledger.left} times an agent left before the end" if ledger.left else ""
     return f"{episodes} ended{left}" if episodes else f"none ended within {steps} steps, so ends were not checked"
-
-
-def _masks(plan: Plan) -> str:
-    return "" if plan.masked else "none: every action is always legal"

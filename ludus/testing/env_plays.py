@@ -19,9 +19,13 @@ from ludus.types import Array, EnvSpec, Timestep
 Make: TypeAlias = Callable[[int], VectorEnv]
 
 
+class LeftOut(Exception):
+    """A check does not apply; the message says why."""
+
+
 class Plan:
-    """What the checks share: how to make vectors, and the first play's trace. Each check answers with a note, and raises AssertionError, or
-    whatever the environment raises."""
+    """What the checks share: how to make vectors, and the first play's trace. Each check answers with a note, and raises AssertionError,
+    `LeftOut`, or whatever the environment raises."""
 
     def __init__(self, make: Make, seeds: NDArray[np.uint64], steps: int) -> None:
         self.seeds, self.steps = seeds, steps
@@ -47,7 +51,8 @@ class Plan:
             assert env.num_envs == n, f"an environment made for {n} says num_envs={env.num_envs}."
             check_spec(env.spec)
             self.spec = env.spec
-        return f"{len(env.spec.agents)} agents of {env.spec.num_players} players"
+        agents, players = len(env.spec.agents), env.spec.num_players
+        return f"{agents} agent{'s' * (agents > 1)} of {players} player{'s' * (players > 1)}"
 
     def watched(self, watch: Callable[[Timestep], None]) -> str:
         def see(timestep: Timestep) -> None:
@@ -56,7 +61,7 @@ class Plan:
 
         with self._vector() as env:
             self._trace = play(env, self.seeds, self.steps, watch=see)
-        return f"{self.steps} of {len(self.seeds)} environments"
+        return ""
 
     def _first(self) -> Trace:
         if self._trace is None:
@@ -66,7 +71,7 @@ class Plan:
     def _determinism(self) -> str:
         assert self.spec is not None
         if self.spec.determinism == "none":
-            return "not promised (determinism='none')"
+            raise LeftOut("not promised (determinism='none')")
         trace = self._first()
         with self._vector() as env:
             play(env, self.seeds, min(self.steps, 10))
@@ -78,7 +83,7 @@ class Plan:
     def _neighbours(self) -> str:
         assert self.spec is not None
         if self.spec.determinism != "environment":
-            return f"not promised (determinism={self.spec.determinism!r})"
+            raise LeftOut(f"not promised (determinism={self.spec.determinism!r})")
         e = len(self.seeds) - 1
         with self._vector(1) as env:
             alone = play(env, self.seeds[e:], self.steps)
@@ -117,7 +122,7 @@ class Plan:
                 timestep = env.step(actor.actions(timestep))
             snapshot = env.snapshot()
             if snapshot is None:
-                return "none: it cannot be resumed inside an episode"
+                raise LeftOut("none: it cannot be resumed inside an episode")
             restored = other.restore(snapshot)
             for _ in range(self.steps // 2):
                 traces: list[Trace] = []
@@ -145,7 +150,7 @@ class Plan:
                         _refuses(env, tuple(actions), illegal, p)
                         return ""
                 timestep = env.step(tuple(actions))
-        return "none: actions are not discrete"
+        raise LeftOut("none: actions are not discrete")
 
 
 def check_spec(spec: EnvSpec) -> None:

@@ -68,7 +68,7 @@ def _opencv() -> Any:
         import cv2
     except ImportError as error:
         raise ConfigError(
-            f"resize needs OpenCV, which cannot be imported ({error}); `pip install opencv-python-headless` brings it."
+            f"resize needs OpenCV, which cannot be imported ({error}); `pip install 'ludus[video]'` brings it."
         ) from error
     return cv2
 

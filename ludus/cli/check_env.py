@@ -1,0 +1,103 @@
+"""ludus check-env"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, positive_number, whole_number
+from ludus.cli.output import write
+
+if TYPE_CHECKING:  # these imports take a second, which only a check should pay
+    from ludus.testing.env import Check
+    from ludus.testing.env_plays import Make
+
+_WIDTH = 18  # of the names of checks
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="family/name (`ludus list envs`), or module:Class of your own")
+    parser.add_argument(
+        "options",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="the environment's options, and tree, workers, deadline, restarts, wrappers",
+    )
+    parser.add_argument("--num-envs", type=positive_number, default=4, help="stepped together (default: 4)")
+    parser.add_argument("--steps", type=positive_number, default=100, help="of each play (default: 100)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes and actions (default: 0)")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    from ludus.testing.env import checks
+
+    make = _maker(options.id, options.options)
+    make(options.num_envs).close()  # what cannot be made at all is one error
+    write(
+        f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n"
+    )
+    found = checks(
+        make, num_envs=options.num_envs, steps=options.steps, seed=options.seed, team="either", early_rewards=None
+    )
+    outcomes = []
+    for check in found:
+        _show(check)
+        outcomes.append("left out" if check.left_out else "failed" if check.failure is not None else "passed")
+    failed = outcomes.count("failed")
+    if not failed:
+        _show_speed(make, options.num_envs, options.seed)
+    write("\n" + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in ("passed", "left out", "failed")))
+    return 2 if failed else 0
+
+
+def _maker(id: str, assignments: list[str]) -> Make:
+    """Makes what a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
+    from ludus.config import override
+    from ludus.scenario import Environment
+
+    given = override({}, assignments)
+    settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
+    settings["options"] = {**given, **settings.get("options", {})}
+    environment = Environment(**{**settings, "id": id})
+    return lambda num_envs: environment.make(num_envs=num_envs)
+
+
+def _show(check: Check) -> None:
+    name = f"{check.name:<{_WIDTH}}"
+    if check.failure is not None:
+        write(f"✗ failed    {name}{_line(check.failure)}\n{'':<12}{'what to do:':<{_WIDTH}}{check.advice}")
+    else:
+        write(f"{'– left out' if check.left_out else '✓ passed  '}  {name}{check.note}".rstrip())
+    sys.stdout.flush()  # each as soon as it is known: an environment may be slow
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _show_speed(make: Make, num_envs: int, seed: int) -> None:
+    from contextlib import closing
+
+    from ludus import seeding
+    from ludus.testing.speed import measure_speed
+
+    with closing(make(num_envs)) as env:
+        speed = measure_speed(env, seeding.keys(seed, "speed", count=num_envs))
+    write(
+        f"\n{'speed':<{_WIDTH + 12}}{speed.steps:,.0f} steps/s, {speed.decisions:,.0f} decisions/s, in {num_envs} environments"
+    )
+
+
+COMMAND = Command(
+    name="check-env",
+    summary="Check that an environment keeps Ludus's contract, and say what to do where it does not.",
+    examples=(
+        ("ludus check-env openspiel/leduc_poker tree=off", "a game, stepped through its own API"),
+        ("ludus check-env gymnasium/CartPole-v1 --num-envs 64", "and its speed with 64 environments"),
+        ("ludus check-env my_module:MyEnv size=5", "your own, with an option"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

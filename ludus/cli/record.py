@@ -1,0 +1,104 @@
+"""ludus record"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, positive_number, whole_number
+from ludus.cli.output import facts
+from ludus.cli.runs import find_run
+from ludus.errors import ConfigError
+
+if TYPE_CHECKING:  # these imports take a second, which only a recording should pay
+    from ludus.recording import Recording
+
+_QUIET = 2.0  # seconds before progress is worth a line
+_EVERY = 1.0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
+    parser.add_argument(
+        "--policies",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="after RUN: who plays, one per player; `meta` is the last meta-strategy (default: meta for all)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
+    )
+    parser.add_argument("--episodes", type=positive_number, default=1, help="one after the other (default: 1)")
+    parser.add_argument("--steps", type=positive_number, default=1000, help="of an episode at most (default: 1000)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
+    parser.add_argument("--fps", type=positive_number, default=15, help="images a second (default: 15)")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    run_dir = find_run(options.run)
+    from ludus.recording import record_run, save
+    from ludus.recording.files import check_suffix
+
+    if options.out is not None:
+        check_suffix(options.out)
+        if not options.out.parent.is_dir():
+            raise ConfigError(f"--out {str(options.out)!r} was given; there is no folder {str(options.out.parent)!r}.")
+    recording = record_run(
+        run_dir,
+        policies=options.policies,
+        episodes=options.episodes,
+        seed=options.seed,
+        steps=options.steps,
+        tell=_Progress(options.episodes),
+    )
+    path = options.out or run_dir / ("episode.gif" if recording.frames else "episode.txt")
+    save(recording, path, fps=options.fps)
+    _show(recording, path, options.steps)
+    return 0
+
+
+class _Progress:
+    """A line a second on standard error, once a recording takes long."""
+
+    def __init__(self, episodes: int) -> None:
+        self._episodes = episodes
+        self._next = time.monotonic() + _QUIET
+
+    def __call__(self, episode: int, step: int) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _EVERY
+        with suppress(OSError, ValueError):  # nobody need listen
+            sys.stderr.write(f"episode {episode + 1} of {self._episodes}, step {step}\n")
+
+
+def _show(recording: Recording, path: Path, steps: int) -> None:
+    from ludus.observe.progress import signed
+
+    pairs = [("file", str(path))]
+    if recording.frames:
+        height, width = recording.frames[0].shape[:2]
+        pairs.append(("images", f"{len(recording.frames)} of {width} × {height}"))
+    for k, (returns, length) in enumerate(zip(recording.returns, recording.length, strict=True)):
+        paid = " ".join(signed(float(value), 3) for value in returns)
+        pairs.append((f"episode {k + 1}", f"{length} steps, returns {paid}"))
+    if recording.cut:
+        pairs.append((f"episode {len(recording.returns) + 1}", f"cut after {steps} steps; --steps allows more"))
+    facts("Recording", pairs)
+
+
+COMMAND = Command(
+    name="record",
+    summary="Play episodes with a run's policies, and write a GIF, an MP4 or a text of them.",
+    examples=(
+        ("ludus record leduc-20261120-120000", "the meta-strategies"),
+        ("ludus record runs/try1 --policies 0-3 1-7 --out match.mp4 --seed 4", "two policies, another deal"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

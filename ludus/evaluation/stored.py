@@ -1,0 +1,88 @@
+"""A stored run, opened for reading: its scenario, its policies and its last meta-strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ludus.errors import ConfigError, RunError, nearest
+from ludus.observe.policy_files import PolicyFiles
+from ludus.observe.reader import Reader
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.population.base import PolicyRecord
+from ludus.scenario import Scenario, parse_scenario
+from ludus.types import Factor, Mixture, PolicyRef, Solution
+
+META = "meta"
+"""The name of the last meta-strategy, beside the policies' own names."""
+
+
+class StoredRun:
+    """What a run directory holds after its last finished generation. Raises RunError for one that is unreadable or has none yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with Reader(folder) as reader:
+            info, stored, generations = reader.info(), reader.policies(), reader.generations()
+        if not generations:
+            raise RunError(f"{str(folder)!r} has no finished generation yet; there is nothing to evaluate.")
+        self.scenario = _scenario(folder, info.text)
+        self.population = info.population
+        self.generation = generations[-1].number
+        self.solution = Solution(tuple(np.array(m) for m in generations[-1].marginals), generations[-1].solver_gap)
+        self.members: dict[int, list[PolicyRecord]] = {}
+        for policy in stored:
+            self.members.setdefault(policy.record.ref.population, []).append(policy.record)
+        self._check_sizes()
+        self.records = {p.record.ref: p.record for p in stored}
+        self._files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in stored})
+        self._loaded: dict[PolicyRef, Policy] = {}
+
+    def _check_sizes(self) -> None:
+        for player, marginal in enumerate(self.solution.strategies):
+            known = len(self.members.get(self.population[player], []))
+            if len(marginal) > known:
+                raise RunError(
+                    f"the database of {str(self.folder)!r} has {known} policies of player {player}, whose last meta-strategy is over "
+                    f"{len(marginal)}. Rows were removed by hand; restore the database from a copy."
+                )
+
+    def policy(self, ref: PolicyRef) -> Policy:
+        """A policy, read when it is first wanted."""
+        if ref not in self._loaded:
+            self._loaded[ref] = build_policy(self.records[ref].spec, self._files.get(ref))
+        return self._loaded[ref]
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raises ConfigError, with the nearest, for a name that is no policy of this run and not `META`."""
+        known = {META, *(record.ref.policy for members in self.members.values() for record in members)}
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"run {str(self.folder)!r} has no policy {name!r}{nearest(name, known)}")
+
+    def names(self, player: int) -> list[str]:
+        """The policies that can play `player`, the newest last."""
+        return [record.ref.policy for record in self.members[self.population[player]]]
+
+    def mixture(self, profile: Sequence[str]) -> Mixture:
+        """The policies that these names, one per player, stand for; `META` is the last meta-strategy."""
+        return Mixture(tuple(self._factor(p, name) for p, name in enumerate(profile)))
+
+    def _factor(self, player: int, name: str) -> Factor:
+        members = self.members[self.population[player]]
+        if name != META:
+            ref = next(record.ref for record in members if record.ref.policy == name)
+            return Factor((player,), ((ref,),), (1.0,))
+        probs = self.solution.strategies[player]
+        kept = [int(i) for i in np.flatnonzero(probs > 0)]
+        return Factor((player,), tuple((members[i].ref,) for i in kept), tuple(float(probs[i]) for i in kept))
+
+
+def _scenario(folder: Path, text: str) -> Scenario:
+    try:
+        return parse_scenario(text)
+    except ConfigError as error:
+        raise RunError(f"the scenario in the database of {str(folder)!r} cannot be used: {error}") from error

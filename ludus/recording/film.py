@@ -1,0 +1,180 @@
+"""What an environment shows while it is played.
+
+A `Filmed` vector of one environment is played by the rollout worker, as in an evaluation; it keeps a picture of every state, or the moves
+from which OpenSpiel's episodes are told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.envs.base import VectorEnv
+from ludus.envs.wrappers.base import Wrapper
+from ludus.envs.wrappers.registry import wrap
+from ludus.errors import EnvError, LudusError, ScenarioError
+from ludus.policies.base import Policy
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.draws import mixture_refs
+from ludus.rollout.manager import make_worker
+from ludus.types import Array, Mixture, PolicyRef, Timestep
+
+MOST_STEPS = 1000
+_OPENSPIEL = "openspiel/"
+
+Tell = Callable[[int, int], None]
+"""(number of the episode, its steps so far); called after each step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Episodes that were played, one after the other.
+
+    frames: images uint8[height, width, 3], the state after each reset and each step; empty where the environment shows itself as text.
+    text: what it shows then. returns: float64[n, P] of the n whole episodes. length: int32[n], their steps. cut: whether the last episode
+    was longer than what was to be recorded, and is not in `returns`.
+    """
+
+    frames: tuple[NDArray[np.uint8], ...]
+    text: str
+    returns: NDArray[np.float64]
+    length: NDArray[np.int32]
+    cut: bool = False
+
+
+class _Full(Exception):
+    """As many steps as were wanted."""
+
+
+class Filmed(Wrapper):
+    """A vector of one environment that keeps what it shows. steps: of an episode, then `_Full` is raised."""
+
+    def __init__(self, env: VectorEnv, *, steps: int, tell: Tell | None = None) -> None:
+        super().__init__(env, env.spec)
+        if env.num_envs != 1:
+            raise EnvError(f"{env.num_envs} environments were given to be recorded; one is needed.")
+        self.frames: list[NDArray[np.uint8]] = []
+        self.texts: list[str] = []
+        self.episode = 0
+        self._replays = env.spec.id.startswith(_OPENSPIEL)
+        self._seed = 0
+        self._moves: list[int] = []
+        self._length, self._most, self._tell = 0, steps, tell
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`."""
+        self._seed, self._moves, self._length = int(seeds[0]), [], 0
+        return super().reset(seeds, episodes=episodes)
+
+    def end(self) -> None:
+        """An episode is over, or is to be: tell what cannot be shown as it goes."""
+        if self._replays:
+            from ludus.envs.openspiel_replay import replay
+
+            self.texts.append(replay(self.spec.id, self._moves, seed=self._seed))
+        self.episode += 1
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        if self._length >= self._most:
+            raise _Full
+        self._length += 1
+        if self._replays:
+            several = sum(len(given) > 0 for given in actions) > 1
+            chosen = (int(given[0]) if len(given) else -1 for given in actions)
+            self._moves += [action for action in chosen if several or action >= 0]
+        return actions
+
+    def _see(self, timestep: Timestep) -> Timestep:
+        if not self._replays:
+            self._show()
+        if self._tell is not None:
+            self._tell(self.episode, self._length)
+        return timestep
+
+    def _show(self) -> None:
+        try:
+            shown: object = self.render(0)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{self.spec.id} could not be rendered: {type(error).__name__}: {error}") from error
+        if isinstance(shown, str):
+            self.texts.append(f"episode {self.episode}, step {self._length}\n{shown.rstrip()}\n")
+            return
+        image = np.asarray(shown)
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise EnvError(
+                f"{self.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
+            )
+        self.frames.append(image.copy())
+
+
+def record(
+    env: VectorEnv,
+    players: Mixture | Sequence[Policy],
+    policy: Callable[[PolicyRef], Policy] | None = None,
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    steps: int = MOST_STEPS,
+    wrappers: Sequence[Mapping[str, object]] = (),
+    tell: Tell | None = None,
+) -> Recording:
+    """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it.
+
+    players: one policy per player, or a mixture from which each episode's are drawn, with `policy` to find them by their refs.
+    steps: of an episode at most; a longer one is cut, and the last. wrappers: put around the filmed environment, for policies that were
+    trained with them. Raises EnvError if the environment cannot be rendered, and whatever playing raises.
+    """
+    if episodes < 1 or steps < 1:
+        raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
+    filmed = Filmed(env, steps=steps, tell=tell)
+    mixture, find = _players(players, policy)
+    played = wrap(filmed, wrappers)
+    try:
+        worker = make_worker(played)
+        policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
+        returns, length = [], []
+        cut = False
+        while filmed.episode < episodes and not cut:
+            order = RolloutOrder(
+                learner=None,
+                seats=(),
+                opponents=mixture,
+                unit="episodes",
+                amount=1,
+                seed=seeding.key(seed, "record", filmed.episode),
+            )
+            try:
+                found = worker.play(order, policies).episodes
+            except _Full:
+                cut = True
+            else:
+                returns.append(found.returns)
+                length.append(found.length)
+            filmed.end()
+    finally:
+        played.close()
+    return Recording(
+        tuple(filmed.frames),
+        "\n".join(filmed.texts),
+        np.concatenate(returns) if returns else np.empty((0, played.spec.num_players)),
+        np.concatenate(length) if length else np.empty(0, np.int32),
+        cut,
+    )
+
+
+def _players(
+    players: Mixture | Sequence[Policy], policy: Callable[[PolicyRef], Policy] | None
+) -> tuple[Mixture, Callable[[PolicyRef], Policy]]:
+    if isinstance(players, Mixture):
+        if policy is None:
+            raise ScenarioError("a mixture was given to be recorded without `policy`, which finds its policies.")
+        return players, policy
+    known = {PolicyRef(p, f"player_{p}"): given for p, given in enumerate(players)}
+    mixture = Mixture.product({ref.population: ([ref], [1.0]) for ref in known})
+    return mixture, known.__getitem__

@@ -1,0 +1,63 @@
+"""Recordings of a run's policies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.envs.families import FAMILIES, adapter
+from ludus.errors import ConfigError
+from ludus.evaluation.stored import META, StoredRun
+from ludus.recording.film import MOST_STEPS, Recording, Tell, record
+from ludus.scenario import Environment
+
+
+def record_run(
+    run_dir: Path | str,
+    *,
+    policies: Sequence[str] = (),
+    episodes: int = 1,
+    seed: int = 0,
+    steps: int = MOST_STEPS,
+    tell: Tell | None = None,
+) -> Recording:
+    """Play `episodes` episodes with a run's policies and keep what the environment shows.
+
+    policies: one name per player, such as "0-12", or "meta" for its last meta-strategy; default: meta for all. Nothing is written.
+    Raises ConfigError for unknown names, with the nearest, or another number of them; RunError for an unreadable run; EnvError for an
+    environment that cannot be rendered.
+    """
+    stored = StoredRun(Path(run_dir))
+    players = len(stored.population)
+    names = list(policies) or [META] * players
+    stored.check_names(names)
+    if len(names) != players:
+        raise ConfigError(f"{len(names)} policies were given; one for each of {players} players is needed.")
+    for player, name in enumerate(names):
+        if name != META and name not in stored.names(player):
+            raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
+    settings = stored.scenario.env
+    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
+    return record(
+        alone.make(num_envs=1, **_shown(settings)),
+        stored.mixture(names),
+        stored.policy,
+        episodes=episodes,
+        seed=seed,
+        steps=steps,
+        wrappers=settings.wrappers,
+        tell=tell,
+    )
+
+
+def _shown(settings: Environment) -> dict[str, bool]:
+    """The option that makes an environment able to show itself, where its family has one."""
+    family, slash, _ = settings.id.partition("/")
+    if not slash or family not in FAMILIES or "render" in settings.options:
+        return {}
+    return {"render": True} if "render" in inspect.signature(adapter(family).make).parameters else {}
+
+
+def _choice(names: Sequence[str]) -> str:
+    return f"{names[0]} to {names[-1]} can" if len(names) > 1 else f"only {names[0]} can"
