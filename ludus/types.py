@@ -1,7 +1,8 @@
 """The records that flow between Ludus's parts.
 
 Shapes: E environments, P players, A actions (the largest legal count of a player), I information states, n rows.
-Every array is NumPy on the CPU. Records are frozen; the arrays of a `Timestep` are buffers that their environment reuses.
+Every array is NumPy on the CPU. Records are frozen; those that are made at every step are named tuples, which are made fastest. The
+arrays of a `Timestep` are buffers that their environment reuses.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -90,8 +92,7 @@ class EnvSpec:
         return tuple(a for a in self.agents if a.player == player)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Due:
+class Due(NamedTuple):
     """The decisions of one player that are due now; n rows in rising slot order.
 
     slot: int32[n], environment × (agents of the player) + index of the agent.
@@ -108,8 +109,7 @@ class Due:
     first: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ended:
+class Ended(NamedTuple):
     """Every slot of one player whose open decision closes now, whether it was due or not; n rows in slot order.
 
     reward: float32[n], since the slot's last decision. terminated: bool[n]; otherwise truncated.
@@ -124,8 +124,7 @@ class Ended:
     mask: NDArray[np.bool_] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Finished:
+class Finished(NamedTuple):
     """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
     (environment steps), in rising environment order."""
 
@@ -135,8 +134,7 @@ class Finished:
     length: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timestep:
+class Timestep(NamedTuple):
     """One step of E environments. An ended environment restarts within the same step: its new episode's decisions are in
     `due`, its old one's in `ended` and `finished`. Or it restarts a step later, and lists nothing as due in between, as one that is
     still at work (asynchronous) does; some environment always has something due. Buffers stay valid until the second-next step."""
@@ -171,14 +169,13 @@ class PolicySpec:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Act:
+class Act(NamedTuple):
     """A policy's answer for n rows: action [n, …], logp float32[n] of the behaviour, next memory, declared extras."""
 
     action: Array
     logp: NDArray[np.float32]
     memory: Array | None = None
-    extras: Mapping[str, Array] = field(default_factory=dict)
+    extras: Mapping[str, Array] = MappingProxyType({})
 
 
 # ---------------------------------------------------------------------------------------------- opponents and tasks

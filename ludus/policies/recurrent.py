@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numba import njit
@@ -103,7 +102,7 @@ class StackedGRU:
         order, start = by_policy(index, len(self._flats))
         rows, before = float_rows(observation, self._inputs), float_rows(memory, self._hidden)
         logits, after = _cells(self._flats, rows, before, first.actions, order, start)
-        return replace(first.answer(logits, mask, noise, mode=mode), memory=after)
+        return first.answer(logits, mask, noise, mode=mode)._replace(memory=after)
 
 
 @njit(cache=True)

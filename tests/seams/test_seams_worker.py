@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -405,8 +404,8 @@ class TestWorkersAreUsedAgain:
             def _timestep(self, finished):
                 timestep = super()._timestep(finished)
                 due, ended = timestep.due, timestep.ended
-                return replace(
-                    timestep, due=(due[0], replace(due[1], mask=None)), ended=(ended[0], replace(ended[1], mask=None))
+                return timestep._replace(
+                    due=(due[0], due[1]._replace(mask=None)), ended=(ended[0], ended[1]._replace(mask=None))
                 )
 
         env = HalfMasked([TRUNCATED_OFF_TURN], 1)
@@ -426,10 +425,10 @@ class TestWorkersAreUsedAgain:
             def _timestep(self, finished):
                 timestep = super()._timestep(finished)
                 due, ended = (
-                    (one, replace(other, observation=np.repeat(other.observation, 2, axis=1)))
+                    (one, other._replace(observation=np.repeat(other.observation, 2, axis=1)))
                     for one, other in (timestep.due, timestep.ended)
                 )
-                return replace(timestep, due=due, ended=ended)
+                return timestep._replace(due=due, ended=ended)
 
         env = Wide([TRUNCATED_OFF_TURN], 1)
         bank = LocalBank(env.spec, 1)
