@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import re
@@ -42,7 +43,7 @@ def make(
         )
     if vector == "python" or entry.vector_entry_point is None or restarts:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
-        build = partial(build, **_rendering(id, build, options) if render else {}, **options)
+        build = partial(build, **_rendering(id, entry, build, options) if render else {}, **options)
         return single_env(partial(_built, id, entry, build, options), num_envs, id=id, restarts=restarts)
     shown = {"render_mode": "rgb_array"} if render else {}
     given: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **shown, **options}
@@ -58,13 +59,16 @@ def names() -> list[str]:
 
 def registered(name: str) -> Registered:
     """The registry's entry. Raises UnknownName with the nearest ids, ConfigError for a module that cannot be imported."""
+    module, _, id = name.rpartition(":")
     try:
+        if module:
+            importlib.import_module(module)
         with quiet():
-            return gymnasium.spec(name)
+            return gymnasium.spec(id)
     except ImportError as error:
-        raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}") from error
+        raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}.") from error
     except (gymnasium.error.Error, ValueError) as error:
-        raise UnknownName("Gymnasium environment", name.rpartition(":")[2], gymnasium.registry) from error
+        raise UnknownName("Gymnasium environment", id, gymnasium.registry) from error
 
 
 def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
@@ -86,9 +90,9 @@ def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mappin
         ) from error
 
 
-def _rendering(id: str, build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, str]:
+def _rendering(id: str, entry: Registered, build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, str]:
     """The render mode that gives images, or text where there is none."""
-    probe = _built(id, gymnasium.spec(id.removeprefix("gymnasium/")), partial(build, **options), options)
+    probe = _built(id, entry, partial(build, **options), options)
     modes = probe.metadata.get("render_modes", ())
     probe.close()
     for mode in ("rgb_array", "ansi"):

@@ -83,6 +83,8 @@ class NativeVectorEnv(NativeBase):
                     self._advance()
             else:
                 self._restart(more, info)
+        elif self._disabled and self._done.any():  # those that have played their quota go on unseen
+            self._reset_done()
         return self._publish()
 
     def _advance(self) -> tuple[int, int, Mapping[str, Any]]:
@@ -96,7 +98,7 @@ class NativeVectorEnv(NativeBase):
         acting, ended = kernels.play(
             reward, terminated, truncated, self._rest, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )
-        if self._native.mode is AutoresetMode.DISABLED:
+        if self._disabled:
             self._done = terminated | truncated
         self._see(seen, info)
         return acting, ended, info
@@ -116,12 +118,16 @@ class NativeVectorEnv(NativeBase):
             self._see_finals(info)
         else:
             self._keep_finals(shared=False)
-            try:
-                seen, info = self._vector.reset(options={"reset_mask": self._done})
-            except Exception as error:
-                raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
-            self._see(seen, info)
+            self._reset_done()
         pub.due[0][more] = True
+
+    def _reset_done(self) -> None:
+        """Of a vector that restarts nothing itself."""
+        try:
+            seen, info = self._vector.reset(options={"reset_mask": self._done})
+        except Exception as error:
+            raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
+        self._see(seen, info)
 
     def _see_finals(self, info: Mapping[str, Any]) -> None:
         """Final observations of a vector that shows the next episodes' first ones already."""

@@ -62,6 +62,7 @@ class NativeBase:
         self._write = batch_writer(native.observation, what=native.spec.id)
         self._resting = np.zeros(native.num_envs, np.bool_)
         self._rest = native.mode is AutoresetMode.NEXT_STEP
+        self._disabled = native.mode is AutoresetMode.DISABLED
         space = native.action
         self._space = native.spec.agents[0].action
         self._actions = np.zeros((native.num_envs, *(space.shape or ())), space.dtype)

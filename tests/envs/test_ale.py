@@ -1,0 +1,109 @@
+"""`ale/<game>`: the contract, agreement with ALE's vector itself, ends, options."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
+from ludus.envs.base import VectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+vectors = pytest.importorskip("ale_py.vector_env")
+SEEDS = keys(1, "ale", count=2)
+SHORT = {"noop_max": 3, "max_num_frames_per_episode": 20, "threads": 1}  # 20 frames are 5 decisions
+
+
+def vector(name: str, n: int, **options: Any) -> VectorEnv:
+    return make_env(f"ale/{name}", num_envs=n, **{**SHORT, **options})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_size": 1},
+        {"grayscale": False, "stack_num": 1},
+        {"continuous": True},
+        {"episodic_life": True, "threads": 2},
+    ],
+)
+def test_contract(options: dict[str, Any]) -> None:
+    check_env(lambda n: vector("breakout", n, **options), num_envs=2, steps=12)
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_agrees_with_a_plain_loop(mode: str) -> None:
+    """Observations, rewards and final observations are those of ALE's vector with these seeds, in either of its modes."""
+    bare = vectors.AtariVectorEnv(
+        "pong", 2, noop_max=3, max_num_frames_per_episode=20, num_threads=1, autoreset_mode=mode
+    )
+    env = vector("pong", 2)
+    seen, _ = bare.reset(seed=np.array([int(s % 2**31) for s in SEEDS]))
+    timestep = env.reset(SEEDS)
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(14):
+        np.testing.assert_array_equal(timestep.due[0].observation, seen)
+        assert timestep.due[0].observation.shape == (2, 4, 84, 84)
+        acted = rng.integers(0, 6, 2)
+        timestep = env.step((acted,))
+        seen, reward, terminated, truncated, info = bare.step(acted)
+        over = terminated | truncated
+        assert timestep.ended[0].slot.tolist() == np.flatnonzero(over).tolist()
+        assert timestep.ended[0].terminated.tolist() == terminated[over].tolist()
+        finals = info["final_obs"] if mode == "SameStep" and over.any() else seen
+        np.testing.assert_array_equal(timestep.ended[0].observation, finals[over])
+        np.testing.assert_array_equal(timestep.ended[0].reward, reward[over])
+        np.testing.assert_array_equal(timestep.due[0].reward, np.where(over, 0, reward))
+        ends += int(over.sum())
+        if mode == "NextStep" and over.any():
+            assert over.all()  # both are cut off at once, so the step that restarts them is nobody's
+            seen, *_ = bare.step(acted)
+    assert ends >= 4
+
+
+def test_kinds_and_render() -> None:
+    env = vector("pong", 2)
+    spec = env.spec
+    assert (spec.determinism, spec.num_players) == ("environment", 1)
+    assert spec.agents[0].observation.dtype == np.uint8
+    assert type(vector("pong", 2, batch_size=1)) is AsyncNativeVectorEnv
+    with pytest.raises(EnvError, match="has not been reset"):
+        env.render(0)  # type: ignore[attr-defined]
+    timestep = env.reset(SEEDS)
+    shown = env.render(1)  # type: ignore[attr-defined]
+    assert shown.shape == (84, 84, 3)
+    np.testing.assert_array_equal(shown[:, :, 0], timestep.due[0].observation[1, -1])
+
+
+def test_names() -> None:
+    assert {"ale/pong", "ale/ms_pacman", "ale/breakout"} <= set(list_envs("ale"))
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "typo": ("Pong", {}, UnknownName, "'Pong'; did you mean 'pong'"),
+    "option": ("pong", {"stack": 4}, ConfigError, "'stack' for ale/pong; did you mean 'stack_num'"),
+    "value": ("pong", {"frameskip": 0}, EnvError, "cannot be made with the options .*frameskip must be positive"),
+    "batch": ("pong", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_ids_and_options(case: str) -> None:
+    name, options, error, sentence = WRONG[case]
+    with pytest.raises(error, match=sentence):
+        vector(name, 2, **options)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    monkeypatch.delitem(sys.modules, "ludus.envs.adapters.ale", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'ludus\[atari\]'"):
+        vector("pong", 1)

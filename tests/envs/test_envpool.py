@@ -1,0 +1,148 @@
+"""`envpool/<id>`: the contract, together and asynchronously; agreement with the pool itself; wrong ids and options."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
+from ludus.envs.adapters.single import quiet
+from ludus.envs.base import VectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+envpool = pytest.importorskip("envpool")
+SEEDS = keys(1, "envpool", count=3)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {"threads": 2},
+    "Pendulum-v1": {"max_episode_steps": 6},
+    "Taxi-v3": {"max_episode_steps": 8},  # one-hot
+    "Jumanji/Maze-v0": {},  # masks in the observation, which is nested
+    "Play2048-v1": {},  # masks in info
+    "LunarLander-v3": {"threads": 2},
+}
+
+
+def vector(name: str, n: int, **options: Any) -> VectorEnv:
+    return make_env(f"envpool/{name}", num_envs=n, **options)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_contract(name: str) -> None:
+    check_env(lambda n: vector(name, n, **KINDS[name]), num_envs=3, steps=30)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_asynchronous_contract(batch_size: int) -> None:
+    options = {"batch_size": batch_size, "threads": 2, "max_episode_steps": 9}
+    made = vector("CartPole-v1", 4, **options)
+    assert type(made) is AsyncNativeVectorEnv
+    assert made.spec.determinism == "none"
+    check_env(lambda n: vector("CartPole-v1", n, **{**options, "batch_size": min(batch_size, n)}), num_envs=4, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("Pong-v5", {}), ("Pong-v5", {"batch_size": 2}), ("Ant-v5", {"threads": 2}), ("MiniGrid-Empty-5x5-v0", {})],
+)
+def test_contract_of_heavy_ones(name: str, options: dict[str, Any]) -> None:
+    check_env(lambda n: vector(name, n, **{k: min(v, n) for k, v in options.items()}), num_envs=3, steps=12)
+
+
+def test_agrees_with_a_plain_loop() -> None:
+    """Rewards, observations and ends of three CartPoles are those of the pool with these seeds, stepped by hand."""
+    env = vector("CartPole-v1", 3, max_episode_steps=12)
+    timestep = env.reset(SEEDS)
+    bare = envpool.make(
+        "CartPole-v1", env_type="gymnasium", num_envs=3, seed=[int(s % 2**31) for s in SEEDS], max_episode_steps=12
+    )
+    with quiet():
+        seen, _ = bare.reset()
+    rng, resting, kinds = np.random.default_rng(0), np.zeros(3, bool), set()
+    for _ in range(80):
+        playing = np.flatnonzero(~resting)
+        assert timestep.due[0].slot.tolist() == playing.tolist()
+        np.testing.assert_array_equal(timestep.due[0].observation, seen[playing])
+        acted = rng.integers(0, 2, 3)
+        timestep = env.step((acted[playing],))
+        seen, reward, terminated, truncated, _ = bare.step(acted.astype(np.int32))
+        over = (terminated | truncated) & ~resting
+        assert timestep.ended[0].slot.tolist() == np.flatnonzero(over).tolist()
+        np.testing.assert_array_equal(timestep.ended[0].observation, seen[over])
+        assert timestep.ended[0].terminated.tolist() == terminated[over].tolist()
+        np.testing.assert_array_equal(timestep.ended[0].reward, reward[over])
+        assert timestep.due[0].reward.sum() == reward[playing].sum() - reward[over].sum()
+        kinds |= set(terminated[over].tolist())
+        if over[playing].all():
+            seen, *_ = bare.step(acted.astype(np.int32))
+            over[:] = False
+        resting = over
+    assert kinds == {True, False}
+
+
+def test_asynchronous_episodes_are_those_of_their_seeds() -> None:
+    """Which environment is ready first may differ; what an environment plays may not: its returns under one action each."""
+
+    def returns(**options: Any) -> dict[int, list[float]]:
+        env = vector("CartPole-v1", 3, threads=2, **options)
+        timestep, found = env.reset(SEEDS, episodes=4), {0: [], 1: [], 2: []}  # type: ignore[var-annotated]
+        while len(timestep.due[0].slot):
+            timestep = env.step((timestep.due[0].slot % 2,))
+            for e, paid in zip(timestep.finished.environment.tolist(), timestep.finished.returns[:, 0], strict=True):
+                found[e].append(float(paid))
+        return found
+
+    together = returns()
+    assert all(len(found) == 4 for found in together.values())
+    assert together == returns(batch_size=2) == returns(batch_size=1)
+
+
+def test_names_leave_out_several_agents() -> None:
+    names = set(list_envs("envpool"))
+    assert {"envpool/CartPole-v1", "envpool/Pong-v5", "envpool/Ant-v5", "envpool/Play2048-v1"} <= names
+    assert not {"envpool/TicTacToe-v1", "envpool/intersection-multi-agent-v0"} & names
+
+
+def test_render() -> None:
+    env = vector("CartPole-v1", 2, render=True)
+    env.reset(SEEDS[:2])
+    shown = env.render(1)  # type: ignore[attr-defined]
+    assert shown.dtype == np.uint8
+    assert shown.shape[2] == 3
+    other = vector("CartPole-v1", 2)
+    other.reset(SEEDS[:2])
+    with pytest.raises(EnvError, match="make it with render=True"):
+        other.render(1)  # type: ignore[attr-defined]
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
+    "option": ("CartPole-v1", {"max_episode_step": 3}, ConfigError, "did you mean 'max_episode_steps'"),
+    "value": ("CartPole-v1", {"max_episode_steps": "x"}, ConfigError, "cannot be made with the options"),
+    "batch": ("CartPole-v1", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
+    "threads": ("CartPole-v1", {"threads": 0}, ConfigError, "threads=0 .* at least 1"),
+    "agents": ("intersection-multi-agent-v0", {}, EnvError, "intersection-multi-agent-v0 has 2 agents"),
+    "workers": ("CartPole-v1", {"workers": 1}, ConfigError, "threads of its own"),
+    "restarts": ("CartPole-v1", {"restarts": 1}, ConfigError, "cannot be restarted one by one"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_ids_and_options(case: str) -> None:
+    name, options, error, sentence = WRONG[case]
+    with pytest.raises(error, match=sentence):
+        vector(name, 2, **options)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    monkeypatch.delitem(sys.modules, "ludus.envs.adapters.envpool", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'ludus\[envpool\]'"):
+        vector("CartPole-v1", 1)

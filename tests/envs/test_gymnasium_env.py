@@ -1,0 +1,265 @@
+"""`gymnasium/<id>`: the contract on every kind of space, agreement with plain loops, and wrong ids and options."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple, flatten
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from ludus.envs.adapters.batches import batch_writer
+from ludus.envs.adapters.native import NativeVectorEnv
+from ludus.envs.adapters.single import single_env
+from ludus.envs.base import Renders
+from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.envs.spaces import observation_space
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+SEEDS = keys(1, "gymnasium", count=2)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {},
+    "CartPole-v0": {"vector": "python", "max_episode_steps": 7},
+    "Pendulum-v1": {"max_episode_steps": 10},  # Box actions, truncated
+    "FrozenLake-v1": {},  # one-hot
+    "Taxi-v4": {"max_episode_steps": 9},  # masks
+    "Blackjack-v1": {},  # Tuple
+    "LunarLander-v3": {},
+    "InvertedPendulum-v5": {},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_contract(name: str) -> None:
+    check_env(lambda n: make_env(f"gymnasium/{name}", num_envs=n, **KINDS[name]), num_envs=3, steps=40)
+
+
+def test_native_where_there_is_one() -> None:
+    def kind(**options: Any) -> type:
+        return type(make_env("gymnasium/CartPole-v1", num_envs=2, **options))
+
+    assert kind() is kind(vector="native") is NativeVectorEnv
+    assert kind(vector="python") is kind(restarts=1) is PythonVectorEnv
+    assert type(make_env("gymnasium/Acrobot-v1", num_envs=2)) is PythonVectorEnv
+    spec = make_env("gymnasium/CartPole-v1", num_envs=2).spec
+    assert (spec.determinism, spec.max_decisions, spec.num_players, len(spec.agents)) == ("vector", 500, 1, 1)
+    assert make_env("gymnasium/Taxi-v4", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
+    assert make_env("gymnasium/CartPole-v1", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
+
+
+class Witness(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Notes the seeds of its resets."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.seeds: list[int] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        assert seed is not None
+        self.seeds.append(seed)
+        return super().reset(seed=seed)
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "MountainCarContinuous-v0", "Blackjack-v1", "Taxi-v4"])
+def test_agrees_with_a_plain_loop(name: str) -> None:
+    """The same seeds and actions give the rewards and observations of `gymnasium.make`, step by step."""
+    made: list[Witness] = []
+
+    def make() -> gymnasium.Env[Any, Any]:
+        made.append(Witness(gymnasium.make(name, max_episode_steps=8)))
+        return made[-1]
+
+    env = single_env(make, 1, id=name)
+    bare = gymnasium.make(name, max_episode_steps=8)
+    encode = observation_space(bare.observation_space, what=name)[1] or (lambda value: value)
+    bare.action_space.seed(3)
+    timestep, episodes = env.reset(SEEDS[:1]), 0
+    seen, info = bare.reset(seed=made[0].seeds[-1])
+    total = length = 0.0
+    for _ in range(60):
+        due = timestep.due[0]
+        np.testing.assert_allclose(due.observation[0], encode(seen), rtol=1e-6)
+        if "action_mask" in info:
+            assert due.mask is not None
+            assert due.mask[0].tolist() == info["action_mask"].astype(bool).tolist()
+        action = bare.action_space.sample(info.get("action_mask"))
+        timestep = env.step((np.array([action]),))
+        seen, reward, terminated, truncated, info = bare.step(action)
+        total, length = total + float(reward), length + 1
+        if not (terminated or truncated):
+            assert timestep.due[0].reward[0] == np.float32(reward)
+            assert not len(timestep.ended[0].slot)
+            continue
+        ended, finished = timestep.ended[0], timestep.finished
+        np.testing.assert_allclose(ended.observation[0], encode(seen), rtol=1e-6)
+        assert (ended.reward[0], ended.terminated[0]) == (np.float32(reward), terminated)
+        assert (finished.returns[0, 0], finished.length[0]) == (pytest.approx(total), length)
+        episodes, total, length = episodes + 1, 0.0, 0.0
+        seen, info = bare.reset(seed=made[0].seeds[-1])
+    assert episodes >= 7
+    assert len(set(made[0].seeds)) == len(made[0].seeds)  # every episode has a seed of its own
+
+
+class Spaces(gymnasium.Env[Any, Any]):
+    """Ends, terminated and truncated, after three steps; notes its actions."""
+
+    def __init__(self, action: Any, observation: Any = None) -> None:
+        self.action_space = action
+        self.observation_space = Box(0, 9, (1,), np.float64) if observation is None else observation
+        self.done: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.done = []
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.done.append(action)
+        over = len(self.done) == 3
+        return np.full(1, len(self.done)), 1, over, over, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(3, start=-1),
+        MultiDiscrete([2, 3]),
+        MultiDiscrete([2, 2], start=[1, 5]),
+        MultiBinary(3),
+        Box(-2, 2, (2, 2)),
+    ],
+)
+def test_action_spaces(space: Any) -> None:
+    check_env(lambda n: single_env(lambda: Spaces(space), n, id="spaces"), num_envs=2, steps=12)
+
+
+def test_actions_count_from_the_start_of_their_space_and_ends_count_as_terminated() -> None:
+    made = Spaces(Discrete(3, start=-1))
+    env = single_env(lambda: made, 1, id="spaces")
+    env.reset(SEEDS[:1])
+    env.step((np.array([0]),))
+    env.step((np.array([2]),))
+    assert made.done == [-1, 1]
+    timestep = env.step((np.array([1]),))
+    assert timestep.finished.terminated.tolist() == [True]
+    assert timestep.ended[0].observation.tolist() == [[3]]
+    assert timestep.ended[0].observation.dtype == np.float32
+
+
+def test_box_actions_are_passed_on_as_they_are() -> None:
+    env = make_env("gymnasium/Pendulum-v1", num_envs=1)
+    env.reset(SEEDS[:1])
+    env.step((np.array([[50.0]], np.float32),))  # Pendulum clips for itself
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(4, start=2),
+        MultiBinary((2, 2)),
+        MultiDiscrete([2, 3], start=[1, 0]),
+        Tuple((Discrete(3), Box(-1, 1, (2, 2)))),
+        Dict({"b": Box(0, 255, (2,), np.uint8), "a": Dict({"x": Discrete(2), "y": MultiBinary(2)})}),
+    ],
+)
+def test_batches_are_flattened_as_gymnasium_flattens_one(space: Any) -> None:
+    space.seed(0)
+    values = [space.sample() for _ in range(5)]
+    batch = concatenate(space, values, create_empty_array(space, 5))
+    expected = np.stack([flatten(space, value) for value in values]).astype(np.float32)
+    out = np.full(expected.shape, 7, np.float32)
+    batch_writer(space, what="x")(batch, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_batches_that_are_no_arrays_are_refused() -> None:
+    with pytest.raises(EnvError, match="whose batches are not arrays"):
+        batch_writer(Dict({"text": Text(3)}), what="x")
+
+
+@pytest.mark.parametrize(("id", "vector"), [("gymnasium/CartPole-v1", "native"), ("gymnasium/FrozenLake-v1", "python")])
+def test_render(id: str, vector: str) -> None:
+    env = make_env(id, num_envs=2, vector=vector, render=True)
+    assert isinstance(env, Renders)
+    env.reset(SEEDS)
+    shown = env.render(1)
+    assert isinstance(shown, np.ndarray)
+    assert shown.dtype == np.uint8
+    assert shown.ndim == 3
+    env.close()
+    env = make_env(id, num_envs=2, vector=vector)
+    env.reset(SEEDS)
+    with pytest.raises(EnvError, match="make it with render=True"):
+        env.render(1)  # type: ignore[attr-defined]
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
+    "version": ("Taxi-v3", {}, UnknownName, "did you mean 'Taxi-v4'"),
+    "module": (
+        "no_such_module:Env-v0",
+        {},
+        ConfigError,
+        "a module that cannot be imported: No module named 'no_such_module'",
+    ),
+    "option": (
+        "CartPole-v1",
+        {"vektor": "python"},
+        ConfigError,
+        "'vektor' for gymnasium/CartPole-v1; did you mean 'vector'",
+    ),
+    "python option": ("FrozenLake-v1", {"slippery": 1}, ConfigError, "'slippery' for .*; did you mean 'is_slippery'"),
+    "value": ("FrozenLake-v1", {"map_name": "7x7"}, EnvError, "cannot be made with the options {'map_name': '7x7'}"),
+    "vector": ("CartPole-v1", {"vector": "fast"}, ConfigError, "allowed: auto, native, python"),
+    "no native": ("Taxi-v4", {"vector": "native"}, ConfigError, "has no vector of its own"),
+    "restarts": ("CartPole-v1", {"vector": "native", "restarts": 1}, ConfigError, "Use vector=python"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_ids_and_options(case: str) -> None:
+    name, options, error, sentence = WRONG[case]
+    with pytest.raises(error, match=sentence):
+        make_env(f"gymnasium/{name}", num_envs=2, **options)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "Box2D":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ConfigError, match="needs a package that is not installed: Box2D is not installed"):
+        make_env("gymnasium/LunarLander-v3", num_envs=1)
+
+
+def test_names_are_current_and_need_nothing() -> None:
+    names = list_envs("gymnasium")
+    assert {"gymnasium/CartPole-v1", "gymnasium/Ant-v5", "gymnasium/Taxi-v4"} <= set(names)
+    assert not {"gymnasium/CartPole-v0", "gymnasium/Ant-v3", "gymnasium/GymV21Environment-v0"} & set(names)
+
+
+def test_a_module_that_registers_its_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import gymnasium\ngymnasium.register('Own-v0', 'gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv')\n"
+    (tmp_path / "registers_own.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert make_env("gymnasium/registers_own:Own-v0", num_envs=1).spec.id == "gymnasium/registers_own:Own-v0"
+        with pytest.raises(UnknownName, match="did you mean 'Own-v0'"):
+            make_env("gymnasium/registers_own:Own-v1", num_envs=1)
+    finally:
+        gymnasium.registry.pop("Own-v0", None)
