@@ -67,9 +67,10 @@ def code(activation: str) -> int:
 
 
 def float_rows(observation: Array, inputs: int) -> NDArray[np.float32]:
-    """Observations [n, *shape] as contiguous float32[n, inputs]; the same memory where they are that already."""
-    if observation.dtype != np.float32 or not observation.flags.c_contiguous:
-        observation = np.ascontiguousarray(observation, np.float32)
+    """Observations [n, *shape] as contiguous float32[n, inputs]; the same memory where they are that already, and may be written to (for
+    arrays that may not, kernels would be compiled once more)."""
+    if observation.dtype != np.float32 or not observation.flags.carray:
+        observation = np.array(observation, np.float32, order="C")
     if observation.ndim == 2 and observation.shape[1] == inputs:
         return observation
     return observation.reshape(len(observation), inputs)

@@ -1,4 +1,4 @@
-"""Uniform over the legal actions."""
+"""Uniform over what is possible: the legal actions, or a space of another kind."""
 
 from __future__ import annotations
 
@@ -6,19 +6,62 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.checks import integer
-from ludus.types import Array, PolicySpec, Weights
+from ludus.errors import PolicyError
+from ludus.policies.categorical import CategoricalPolicy, check_mode
+from ludus.policies.checks import entry, integer, widths
+from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
+
+_LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 
 
 class RandomPolicy(CategoricalPolicy):
-    """Kind `random`; config `actions`. Both modes are uniform: it has no best action."""
+    """Kind `random`; config as `random_spec` makes it. Both modes are uniform: it has no best action.
+
+    Config `actions`: one of so many, among the legal ones; int32[n]. `choices`: one of choices[k] in each place k; int32[n, d].
+    `low`, `high` and `shape`: a box; float32[n, *shape]. There, as Gymnasium samples them, an entry without bounds (None) is
+    standard normal, and one with a single bound lies beyond it by a standard exponential; logp is that of the density.
+    """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         del weights  # it has none
         self.spec = spec
-        self.actions = integer(spec, "actions")
+        self._choices: NDArray[np.int64] | None = None
+        self._box: _Box | None = None
+        if "choices" in spec.config:
+            self._choices = np.array(widths(spec, "choices"), np.int64)
+            self.noise_width = len(self._choices)
+        elif "low" in spec.config:
+            self._box = _Box(spec)
+            self.noise_width = self._box.size
+        else:
+            self.actions = integer(spec, "actions")
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `CategoricalPolicy.act`; vectors of actions as the class says, whose legality masks do not limit."""
+        if self._box is None and self._choices is None:
+            return super().act(observation, mask, memory, noise, mode=mode)
+        check_mode(self, mode)
+        if self._box is not None:
+            return self._box.draw(noise.astype(np.float64))
+        assert self._choices is not None
+        logp = np.full(len(noise), -np.log(self._choices).sum(), np.float32)
+        return Act((noise.astype(np.float64) * self._choices).astype(np.int32), logp)
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `CategoricalPolicy.tabulate`; None for vectors of actions."""
+        if self._box is not None or self._choices is not None:
+            return None
+        return super().tabulate(enumeration, player, mode=mode)
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
@@ -28,3 +71,39 @@ class RandomPolicy(CategoricalPolicy):
 
     def weights(self) -> Weights:
         return {}
+
+
+class _Box:
+    """Draws from a box of `size` numbers."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self.shape = widths(spec, "shape")
+        self.size = int(np.prod(self.shape))
+        self._low, self._high = self._bounds(spec, "low", -np.inf), self._bounds(spec, "high", np.inf)
+        if not (self._low <= self._high).all():
+            raise PolicyError(f"policy spec 'random': low {self._low.tolist()} is above high {self._high.tolist()}.")
+
+    def _bounds(self, spec: PolicySpec, key: str, missing: float) -> NDArray[np.float64]:
+        given = entry(spec, key)
+        if not isinstance(given, (list, tuple)) or len(given) != self.size:
+            raise PolicyError(
+                f"policy spec 'random': {key} is {given!r}; expected {self.size} numbers, or None for no bound."
+            )
+        return np.array([missing if bound is None else float(bound) for bound in given])
+
+    def draw(self, noise: NDArray[np.float64]) -> Act:
+        """noise [n, size] -> actions float32[n, *shape] and the logarithms of their densities."""
+        low, high = self._low, self._high
+        below, above = np.isfinite(low), np.isfinite(high)
+        action, logp = np.empty_like(noise), np.zeros_like(noise)
+        both, none = below & above, ~below & ~above
+        width = (high - low)[both]
+        action[:, both] = low[both] + width * noise[:, both]
+        logp[:, both] = -np.log(np.where(width > 0.0, width, 1.0))
+        action[:, none] = normal = ndtri(np.maximum(noise[:, none], _LEAST))
+        logp[:, none] = -0.5 * (normal**2 + np.log(2.0 * np.pi))
+        for one, start, sign in ((below & ~above, low, 1.0), (above & ~below, high, -1.0)):
+            logp[:, one] = np.log1p(-noise[:, one])
+            action[:, one] = start[one] - sign * logp[:, one]
+        clipped = np.clip(action.astype(np.float32), low.astype(np.float32), high.astype(np.float32))
+        return Act(clipped.reshape(len(noise), *self.shape), logp.sum(axis=1).astype(np.float32))

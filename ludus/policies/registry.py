@@ -8,6 +8,7 @@ from ludus.registry import load
 from ludus.types import PolicySpec, Weights
 
 POLICIES = {
+    "cnn": "ludus.policies.convolutional:CNNPolicy",
     "gru": "ludus.policies.recurrent:GRUPolicy",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_network": "ludus.policies.q_network:QPolicy",

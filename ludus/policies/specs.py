@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+
+from ludus.errors import PolicyError
 from ludus.types import Enumeration, PolicySpec
 
 Value = Literal["shared", "separate", "none"]
+Network = Literal["nature", "impala"]
 
 
 def mlp_spec(
@@ -38,9 +43,30 @@ def q_spec(
     return PolicySpec("q_network", config)
 
 
+def cnn_spec(*, shape: Sequence[int], actions: int, kind: Network = "nature") -> PolicySpec:
+    """The spec of a `CNNPolicy` for images of shape (channels, height, width)."""
+    return PolicySpec("cnn", {"shape": [int(n) for n in shape], "actions": int(actions), "network": kind})
+
+
 def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
     """The spec of a `GRUPolicy`."""
     return PolicySpec("gru", {"inputs": int(inputs), "actions": int(actions), "hidden": int(hidden)})
+
+
+def random_spec(space: Space[Any]) -> PolicySpec:
+    """The spec of a `RandomPolicy` for an action space: Discrete (from 0), MultiDiscrete or Box. Raises PolicyError for another."""
+    if isinstance(space, Discrete) and space.start == 0:
+        return PolicySpec("random", {"actions": int(space.n)})
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return PolicySpec("random", {"choices": space.nvec.tolist()})
+    if isinstance(space, Box):
+        low, high = (
+            [float(bound) if np.isfinite(bound) else None for bound in side.ravel()] for side in (space.low, space.high)
+        )
+        return PolicySpec("random", {"shape": list(space.shape), "low": low, "high": high})
+    raise PolicyError(
+        f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or Box."
+    )
 
 
 def tabular_spec(enumeration: Enumeration, seats: tuple[int, ...]) -> PolicySpec:

@@ -93,9 +93,11 @@ def _add(  # type: ignore[no-untyped-def]
 ):
     for i in range(len(environment)):
         e, row = environment[i], at + i
-        to_returns[row] = returns[i]
+        for p in range(returns.shape[1]):
+            to_returns[row, p] = returns[i, p]
         to_length[row] = length[i]
         to_terminated[row] = terminated[i]
         to_seat[row] = seat[e]
-        to_entry[row] = entry[e]
+        for f in range(entry.shape[1]):
+            to_entry[row, f] = entry[e, f]
         to_index[row] = index[i]

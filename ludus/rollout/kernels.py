@@ -60,16 +60,21 @@ def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def append(slot, slots, agents, clock, episode, row, place, segment, head, player, agent, version, picked, opened):  # type: ignore[no-untyped-def]
-    """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none. agent: number of the
-    player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments)."""
-    taken = 0
-    fresh = 0
+def append(  # type: ignore[no-untyped-def]
+    slot, slots, agents, clock, step, episode, row, place, segment, head, player, agent, version, picked, opened
+):
+    """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent: number
+    of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments, ticks)."""
+    taken = fresh = ticks = 0
     for i in range(len(slot)):
         s = slot[i]
+        e = s // agents
+        if clock[e, STEP] != step:
+            clock[e, STEP] = step
+            clock[e, TIME] += 1
+            ticks += 1
         if not slots[s, MINE]:
             continue
-        e = s // agents
         if slots[s, SEGMENT] < 0:
             new = segment + fresh
             slots[s, SEGMENT] = new
@@ -82,7 +87,7 @@ def append(slot, slots, agents, clock, episode, row, place, segment, head, playe
         place[row + taken, T] = clock[e, TIME] - 1
         slots[s, OPEN] = row + taken
         taken += 1
-    return taken, fresh
+    return taken, fresh, ticks
 
 
 @njit(cache=True)

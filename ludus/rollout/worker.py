@@ -25,7 +25,7 @@ from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
 from ludus.rollout.noise import Uniforms
 from ludus.rollout.writer import TrajectoryWriter
-from ludus.types import Array, EnvSpec, Finished, PolicyRef, Timestep
+from ludus.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
@@ -160,8 +160,6 @@ class RolloutWorker:
     def _act(self, run: _Run, draws: Draws, timestep: Timestep) -> tuple[Array, ...]:
         actions: list[Array] = []
         learning = draws.learner != LEARNER
-        if learning:
-            self._tick(run, timestep)
         for p, due in enumerate(timestep.due):
             n = len(due.slot)
             if not n:
@@ -178,18 +176,23 @@ class RolloutWorker:
             run.inference += now - begun
             run.decisions += n
             actions.append(act.action)
-            if learning and p in draws.learners:
-                run.learner_decisions += self._writer.append(
-                    p, due, act, clock=self._clock, episode=self._index, memory=memory
-                )
+            if learning:
+                self._write(run, draws, p, due, act, memory)
                 run.writing += perf_counter() - now
         return tuple(actions)
 
-    def _tick(self, run: _Run, timestep: Timestep) -> None:
-        """Count this step of the environments in which somebody has to act."""
-        for p, due in enumerate(timestep.due):
-            if len(due.slot):
-                run.env_steps += kernels.tick(due.slot, self._agents[p], self._clock, self._step)
+    def _write(
+        self, run: _Run, draws: Draws, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
+    ) -> None:
+        """Record the learner's decisions; every environment in which somebody has to act counts this step."""
+        if player not in draws.learners:
+            run.env_steps += kernels.tick(due.slot, self._agents[player], self._clock, self._step)
+            return
+        taken, ticks = self._writer.append(
+            player, due, act, clock=self._clock, step=self._step, episode=self._index, memory=memory
+        )
+        run.learner_decisions += taken
+        run.env_steps += ticks
 
     def _observe(self, draws: Draws, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
         for p in draws.learners:

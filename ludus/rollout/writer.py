@@ -91,22 +91,25 @@ class TrajectoryWriter:
         act: Act,
         *,
         clock: NDArray[np.int64],
+        step: int,
         episode: NDArray[np.int64],
         memory: NDArray[np.float32] | None,
-    ) -> int:
-        """The learner's decisions among the due ones. clock int64[E, 2], see `kernels`; episode int64[E]: its index; memory [n, …]: what
-        the policies started from, if recurrent. Returns how many decisions were the learner's."""
+    ) -> tuple[int, int]:
+        """The learner's decisions among the due ones. clock int64[E, 2], see `kernels`; step: number of this one; episode int64[E]: its
+        index; memory [n, …]: what the policies started from, if recurrent. Returns how many decisions were the learner's, and how many
+        environments' clocks this was the first to move in this step."""
         n = len(due.slot)
         row, segment = self._num_rows, self._num_segments
         if row + n > self._rows.capacity or segment + n > self._segments.capacity:
             self._rows.ensure(row + n)
             self._segments.ensure(segment + n)
             self._hold()
-        taken, opened = kernels.append(
+        taken, opened, ticks = kernels.append(
             due.slot,
             self._slots[player],
             self._agents[player],
             clock,
+            step,
             episode,
             row,
             self._place,
@@ -119,14 +122,14 @@ class TrajectoryWriter:
             self._opened,
         )
         if not taken:
-            return 0
+            return 0, ticks
         self._put_rows(due, act, rows=None if taken == n else self._picked[:taken])
         if memory is not None:
             self._remember(player, due.slot, memory)
         self._begin_memory(player, self._opened[:opened])
         self._num_rows += taken
         self._num_segments += opened
-        return int(taken)
+        return taken, ticks
 
     def flush(self, due: Sequence[Due]) -> Trajectories | None:
         """All complete decisions, by segment; None if there are none.

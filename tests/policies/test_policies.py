@@ -5,6 +5,7 @@ import pytest
 from torch import nn
 
 from ludus.errors import PolicyError, UnknownName
+from ludus.policies.convolutional import initial_weights as cnn_initial
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
@@ -12,7 +13,7 @@ from ludus.policies.recurrent import GRUPolicy
 from ludus.policies.recurrent import initial_weights as gru_initial
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.specs import gru_spec, mlp_spec, q_spec
+from ludus.policies.specs import cnn_spec, gru_spec, mlp_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
@@ -53,6 +54,9 @@ def make(kind, enumeration, seed=0, **options):
         )
     if kind == "random":
         return build_policy(PolicySpec("random", {"actions": ACTIONS}), {})
+    if kind == "cnn":
+        spec = cnn_spec(shape=(1, 36, 36), actions=ACTIONS)
+        return build_policy(spec, cnn_initial(spec, rng))
     if kind == "gru":
         spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
         return build_policy(spec, gru_initial(spec, rng))
@@ -149,23 +153,36 @@ def test_a_nan_network_is_an_error_not_an_action(enumeration):
         policy.act(np.full((1, INPUTS), np.nan, np.float32), None, None, np.zeros((1, 1), np.float32))
 
 
-def test_stacked_policies_equal_separate_calls(enumeration):
-    policies = [make("mlp", enumeration, seed=seed) for seed in range(5)]
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("mlp", {}), ("mlp", {"activation": "relu"}), ("q_network", {}), ("q_network", {"dueling": True}), ("gru", {})],
+)
+@pytest.mark.parametrize("rows", [200, 7])
+def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration):
+    policies = [make(kind, enumeration, seed=seed, **options) for seed in range(5)]
+    if kind == "q_network":
+        policies[1] = QPolicy(policies[1].spec, {**policies[1].weights(), "epsilon": np.array([0.9], np.float32)})
     rng = np.random.default_rng(1)
-    n = 200
-    index = rng.choice([0, 1, 3, 4], size=n, p=[0.6, 0.1, 0.1, 0.2]).astype(np.int32)  # policy 2 gets no row
-    ids = rng.integers(12, 20, n)
+    index = rng.choice([0, 1, 3, 4], size=rows, p=[0.6, 0.1, 0.1, 0.2]).astype(np.int32)  # policy 2 gets no row
+    ids = rng.integers(12, 20, rows)
     observation, mask = enumeration.observation[ids], enumeration.mask[ids]
-    noise = rng.random((n, 1), dtype=np.float32)
-    stacked = MLPPolicy.stack(policies)
+    noise = rng.random((rows, 1), dtype=np.float32)
+    memory = None
+    if policies[0].memory_shape is not None:
+        memory = rng.standard_normal((rows, *policies[0].memory_shape)).astype(np.float32)
+    stacked = type(policies[0]).stack(policies)
     for mode in MLPPolicy.modes:
-        answer = stacked.act(observation, mask, None, noise, index, mode)
+        answer = stacked.act(observation, mask, memory, noise, index, mode)
         for k, policy in enumerate(policies):
-            rows = index == k
-            alone = policy.act(observation[rows], mask[rows], None, noise[rows], mode=mode)
-            assert np.array_equal(answer.action[rows], alone.action)
-            assert answer.logp[rows] == pytest.approx(alone.logp, abs=1e-5)
-            assert answer.extras["value"][rows] == pytest.approx(alone.extras["value"], abs=1e-5)
+            mine = index == k
+            before = None if memory is None else memory[mine]
+            alone = policy.act(observation[mine], mask[mine], before, noise[mine], mode=mode)
+            assert np.array_equal(answer.action[mine], alone.action)
+            assert answer.logp[mine] == pytest.approx(alone.logp, abs=1e-5)
+            for name, values in alone.extras.items():
+                assert answer.extras[name][mine] == pytest.approx(values, abs=1e-5)
+            if memory is not None:
+                assert answer.memory[mine] == pytest.approx(alone.memory, abs=1e-6)
 
 
 def test_policies_of_two_specs_do_not_stack(enumeration):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -68,13 +66,13 @@ class Unnormalised(Biased):
 class PositiveLogp(Biased):
     def act(self, observation, mask, memory, noise, *, mode="explore"):
         act = super().act(observation, mask, memory, noise, mode=mode)
-        return dataclasses.replace(act, logp=-act.logp)
+        return act._replace(logp=-act.logp)
 
 
 class DoubleLogp(Biased):
     def act(self, observation, mask, memory, noise, *, mode="explore"):
         act = super().act(observation, mask, memory, noise, mode=mode)
-        return dataclasses.replace(act, logp=act.logp.astype(np.float64))
+        return act._replace(logp=act.logp.astype(np.float64))
 
 
 class WritesIntoTheNoise(Biased):
@@ -87,7 +85,7 @@ class WritesIntoTheNoise(Biased):
 class Remembers(Biased):
     def act(self, observation, mask, memory, noise, *, mode="explore"):
         act = super().act(observation, mask, memory, noise, mode=mode)
-        return dataclasses.replace(act, memory=np.zeros((len(noise), 1), np.float32))
+        return act._replace(memory=np.zeros((len(noise), 1), np.float32))
 
 
 class LosesItsMemory(CountingPolicy):

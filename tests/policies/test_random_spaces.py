@@ -1,0 +1,81 @@
+"""Random play of every kind of action space."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from scipy import stats
+
+from ludus.errors import PolicyError
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import random_spec
+from ludus.testing.policy import check_policy
+from ludus.types import Enumeration, PolicySpec
+
+INF = np.inf
+SPACES = [
+    Discrete(4),
+    MultiDiscrete([2, 5, 3]),
+    Box(-1, 3, (2,)),
+    Box(np.float32([[0, -INF], [-INF, 1]]), np.float32([[INF, INF], [2, 1]])),
+]
+
+
+def act(space, noise):
+    policy = build_policy(random_spec(space), {})
+    return policy.act(np.zeros((len(noise), 3), np.float32), None, None, np.asarray(noise, np.float32))
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_contract(space):
+    check_policy(build_policy(random_spec(space), {}), observation=np.zeros((20, 3), np.float32))
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_extreme_noise_stays_inside(space):
+    width = build_policy(random_spec(space), {}).noise_width
+    for action in act(space, [[u] * width for u in (0.0, 0.5, 1 - 2.0**-24)]).action:
+        assert space.contains(action.astype(space.dtype))
+
+
+def test_a_vector_of_choices_is_uniform_in_each_place():
+    answer = act(MultiDiscrete([2, 5]), [[0.0, 0.0], [0.49, 0.39], [0.5, 0.41], [0.99, 0.99]])
+    assert answer.action.tolist() == [[0, 0], [0, 1], [1, 2], [1, 4]]
+    assert answer.action.dtype == np.int32
+    assert answer.logp.tolist() == pytest.approx([-np.log(10)] * 4)
+
+
+def test_a_bounded_box_is_uniform():
+    answer = act(Box(-1, 3, (2,)), [[0.0, 0.25], [0.5, 0.75]])
+    assert answer.action.tolist() == [[-1, 0], [1, 2]]
+    assert answer.action.dtype == np.float32
+    assert answer.logp.tolist() == pytest.approx([-np.log(16)] * 2)
+
+
+def test_boxes_without_bounds_have_the_densities_that_are_said():
+    noise = np.array([[0.2, 0.3, 0.4]])
+    answer = act(Box(np.float32([2, -INF, -INF]), np.float32([INF, INF, 5])), noise)
+    below, normal, above = answer.action[0].tolist()
+    assert [below, normal, above] == pytest.approx(
+        [2 + stats.expon.ppf(0.2), stats.norm.ppf(0.3), 5 - stats.expon.ppf(0.4)]
+    )
+    density = stats.expon.logpdf(below - 2) + stats.norm.logpdf(normal) + stats.expon.logpdf(5 - above)
+    assert answer.logp[0] == pytest.approx(density, abs=1e-5)
+
+
+def test_what_there_is_no_random_policy_for():
+    for space in (Dict({"a": Discrete(2)}), Discrete(3, start=1)):
+        with pytest.raises(PolicyError, match="no random policy for the action space"):
+            random_spec(space)
+    with pytest.raises(PolicyError, match="is above high"):
+        build_policy(PolicySpec("random", {"shape": [1], "low": [1], "high": [0]}), {})
+    with pytest.raises(PolicyError, match="expected 2 numbers"):
+        build_policy(PolicySpec("random", {"shape": [2], "low": [1], "high": [2, 2]}), {})
+
+
+def test_vectors_are_not_tabulated():
+    mask = np.ones((2, 2), np.bool_)
+    game = Enumeration(np.zeros((2, 1), np.float32), mask, offset=(0, 2), key=("a", "b"))
+    assert build_policy(random_spec(MultiDiscrete([2, 2])), {}).tabulate(game, 0) is None
+    assert build_policy(random_spec(Discrete(2)), {}).tabulate(game, 0).tolist() == [[0.5, 0.5]] * 2
