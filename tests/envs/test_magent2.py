@@ -186,7 +186,7 @@ def test_options_and_names_are_checked() -> None:
     assert list_envs("magent2") == [f"magent2/{name}" for name in sorted(SMALL)]
     with pytest.raises(UnknownName, match="did you mean 'battle_v4'"):
         make_env("magent2/batle_v4", num_envs=1)
-    with pytest.raises(ConfigError, match="unknown option 'mapsize'.*did you mean 'map_size'"):
+    with pytest.raises(ConfigError, match=r"unknown option 'mapsize'.*did you mean 'map_size'"):
         make_env("magent2/battle_v4", num_envs=1, mapsize=20)
     with pytest.raises(ConfigError, match="size of map must be at least 12"):
         make_env("magent2/battle_v4", num_envs=1, map_size=5)

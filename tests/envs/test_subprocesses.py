@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -18,8 +17,9 @@ from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.subprocesses import SubprocessVectorEnv
 from ludus.errors import ConfigError, EnvError
 from ludus.seeding import keys
-from ludus.testing.env import _play, _record, _same, check_env
 from ludus.testing.actor import Actor
+from ludus.testing.env import check_env
+from ludus.testing.traces import play, record, same
 
 SEEDS = keys(1, "subprocesses", count=4)
 Made = Callable[..., SubprocessVectorEnv]
@@ -66,17 +66,17 @@ def test_equals_the_vector_in_this_process(make: Callable[[int], VectorEnv], wor
     bare = make(4)
     assert env.spec.agents == bare.spec.agents
     for quota in (None, np.array([2, 0, 1, 3])):
-        _same(play(env, quota), play(bare, quota), "in subprocesses")
+        same(traced(env, quota), traced(bare, quota), "in subprocesses")
     assert env.restarts == 0
     assert env.waited > 0
 
 
-def play(env: VectorEnv, quota: Any) -> list[list[Any]]:
+def traced(env: VectorEnv, quota: Any) -> list[list[Any]]:
     actor = Actor(env.spec, SEEDS)
     timestep = env.reset(SEEDS, episodes=quota)
     trace: list[list[Any]] = [[] for _ in SEEDS]
     for _ in range(30):
-        _record(env.spec, timestep, trace)
+        record(env.spec, timestep, trace)
         trace[0].append(("state", None if timestep.state is None else timestep.state.tolist()))
         trace[0].append(("final", None if timestep.final_state is None else timestep.final_state.tolist()))
         timestep = env.step(actor.actions(timestep))
@@ -207,12 +207,12 @@ def test_a_fault_may_be_repaired_and_its_episodes_are_truncated(fault: str, made
 
 def test_what_comes_after_a_repair_is_the_same_again(made: Made) -> None:
     env = made(early("raise", [0, 3]), 4, workers=3, restarts=4)
-    one = _play(env, SEEDS, 30)
+    one = play(env, SEEDS, 30)
     assert env.restarts == 2
-    _same(one, _play(env, SEEDS, 30), "a second time")
+    same(one, play(env, SEEDS, 30), "a second time")
     assert env.restarts == 4
     # Environments 2 and 3 are alone with their subprocesses: nobody else is disturbed by what 3 does.
-    _same(one[2:3], _play(games.turns(4), SEEDS, 30)[2:3], "beside a faulty one")
+    same(one[2:3], play(games.turns(4), SEEDS, 30)[2:3], "beside a faulty one")
 
 
 def test_a_truncated_episode_counts_towards_the_quota(made: Made) -> None:
@@ -251,7 +251,7 @@ def test_a_subprocess_that_is_killed_from_outside_is_repaired(made: Made) -> Non
 def test_a_failing_render_is_an_error_and_disturbs_nobody(made: Made) -> None:
     env = made(games.arms, 2, workers=2)
     env.reset(SEEDS[:2])
-    with pytest.raises(EnvError, match="environment 1 of 2.*RuntimeError: no screen"):
+    with pytest.raises(EnvError, match=r"environment 1 of 2.*RuntimeError: no screen"):
         env.render(1)
     assert env.step((np.ones((2, 2), np.float32),)).due[0].observation.tolist() == [[1, 1], [1, 1]]
 
@@ -287,12 +287,11 @@ def test_an_interrupted_step_is_not_taken_up_again(made: Made, monkeypatch: pyte
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(env._processes[1], "receive", interrupted)
+    monkeypatch.setattr(env._processes[1], "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         env.step((np.zeros(2, np.int64), np.zeros(0, np.int64)))
     with pytest.raises(EnvError, match="was interrupted while its subprocesses were at work; make it anew"):
         env.reset(SEEDS[:2])
     assert len(timestep.due[0].slot) == 2
     env.close()
-    time.sleep(0)
     assert not any(alive(pid) for pid in running)

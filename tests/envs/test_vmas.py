@@ -1,0 +1,163 @@
+"""VMAS: the same as its own batch, ends of episodes, spaces that differ, one stream of random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vmas")
+
+import torch
+import vmas
+
+from ludus.envs.adapters.vmas_vector import VmasVectorEnv
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+from ludus.testing.traces import play, same
+
+SEEDS = keys(4, "vmas", count=3)
+
+
+def made(name: str, num_envs: int = 3, **options: Any) -> VmasVectorEnv:
+    env = make_env(f"vmas/{name}", num_envs=num_envs, **options)
+    assert isinstance(env, VmasVectorEnv)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("simple_tag", {"max_steps": 7, "teams": "prefix"}),  # observations of 16 and 14 numbers
+        ("simple_speaker_listener", {"max_steps": 5, "continuous_actions": False}),
+    ],
+)
+def test_contract(name: str, options: dict[str, Any]) -> None:
+    check_env(lambda n: made(name, n, **options), num_envs=2, steps=16, team="split")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs("vmas"))
+def test_every_scenario_plays(id: str) -> None:
+    check_env(lambda n: make_env(id, num_envs=n, max_steps=6), num_envs=2, steps=8, team="split")
+
+
+def test_equals_vmas_itself() -> None:
+    env = made("simple_spread", max_steps=4)
+    timestep = env.reset(SEEDS)
+    bare = vmas.make_env("simple_spread", num_envs=3, max_steps=4, terminated_truncated=True, clamp_actions=True)
+    # The bare batch draws from the stream that all batches of a process share: let it stand where ours stood after its reset.
+    seen = bare.reset()
+    type(bare).vmas_random_state[:] = env._random
+    for agent, body in zip(bare.world.agents, env._batch.world.agents, strict=True):
+        agent.set_pos(body.state.pos.clone(), batch_index=None)
+    for mark, body in zip(bare.world.landmarks, env._batch.world.landmarks, strict=True):
+        mark.set_pos(body.state.pos.clone(), batch_index=None)
+    seen = bare.get_from_scenario(get_observations=True, get_rewards=False, get_infos=False, get_dones=False)[0]
+    rng = np.random.default_rng(0)
+    paid = np.zeros((3, 3))
+    for t in range(1, 5):
+        for p, due in enumerate(timestep.due):
+            np.testing.assert_array_equal(due.observation, seen[p].numpy())
+        actions = rng.uniform(-1, 1, (3, 3, 2)).astype(np.float32)  # by agent, by environment
+        seen, rewards, _, truncated, _ = bare.step([torch.from_numpy(a) for a in actions])
+        timestep = env.step(tuple(actions))
+        paid += np.stack([reward.numpy() for reward in rewards], axis=1)
+        assert truncated.tolist() == [t == 4] * 3
+    for p, ended in enumerate(timestep.ended):
+        np.testing.assert_array_equal(ended.observation, seen[p].numpy())
+        assert ended.reward.tolist() == rewards[p].tolist()
+        assert not ended.terminated.any()
+    np.testing.assert_allclose(timestep.finished.returns, paid)
+    assert timestep.finished.length.tolist() == [4, 4, 4]
+    assert timestep.due[0].first.all()
+    assert not np.array_equal(timestep.due[0].observation, timestep.ended[0].observation)
+
+
+def test_two_vectors_do_not_share_a_stream() -> None:
+    one, other = made("simple_spread", max_steps=2), made("simple_spread", max_steps=2)
+    alone = play(one, SEEDS, 6)
+    other.reset(SEEDS[::-1])
+    timestep = one.reset(SEEDS)
+    disturbed = other.reset(SEEDS)
+    for _ in range(6):
+        idle = tuple(np.zeros((3, 2), np.float32) for _ in timestep.due)
+        timestep = one.step(idle)
+        disturbed = other.step(idle)
+        for a, b in zip(timestep.due, disturbed.due, strict=True):
+            np.testing.assert_array_equal(a.observation, b.observation)
+    same(alone, play(other, SEEDS, 6), "the other vector")
+
+
+def test_termination_is_the_scenarios_and_others_go_on() -> None:
+    env = made("waterfall", max_steps=100)
+    done = torch.tensor([False, True, False])
+    env.reset(SEEDS, episodes=np.array([1, 2, 1]))
+    env._batch.scenario.done = lambda: done
+    timestep = env.step(tuple(np.zeros((3, 2), np.float32) for _ in range(5)))
+    assert timestep.finished.environment.tolist() == [1]
+    assert timestep.finished.terminated.tolist() == [True]
+    assert timestep.due[4].first.tolist() == [False, True, False]
+    timestep = env.step(tuple(np.zeros((3, 2), np.float32) for _ in range(5)))
+    assert timestep.due[0].slot.tolist() == [0, 2]  # environment 1 has played its two
+    assert env.spec.determinism == "vector"
+
+
+def test_spaces_that_differ() -> None:
+    env = made("simple_tag", teams="prefix")
+    assert [len(env.spec.agents_of(p)) for p in (0, 1)] == [3, 1]
+    assert env.spec.agents_of(0)[0].observation.shape == (16,)
+    one = made("simple_tag", teams="one")
+    timestep = one.reset(SEEDS)
+    assert timestep.due[0].observation.shape == (12, 16)
+    assert timestep.due[0].observation[3::4, 14:].tolist() == [[0, 0]] * 3  # the fourth agent sees 14 numbers
+    assert timestep.due[0].mask is None
+    talk = made("simple_speaker_listener", teams="one", continuous_actions=False)
+    mask = talk.reset(SEEDS).due[0].mask
+    assert mask is not None
+    assert mask.sum(axis=1).tolist() == [27, 9] * 3  # nine moves; the speaker's with three words each
+    joint = made("balance", continuous_actions=False, multidiscrete_actions=True)
+    assert joint.spec.agents[0].action.shape == (2,)
+    joint.reset(SEEDS)
+    joint.step(tuple(np.ones((3, 2), np.int64) for _ in range(3)))
+
+
+def test_faults_are_clear_errors() -> None:
+    env = made("simple_spread")
+    idle = tuple(np.zeros((3, 2), np.float32) for _ in range(3))
+    with pytest.raises(EnvError, match="before reset"):
+        env.step(idle)
+    env.reset(SEEDS)
+    with pytest.raises(EnvError, match=r"actions of shape \(\); its action space"):
+        env.step((np.zeros(3, np.float32), *idle[1:]))
+    with pytest.raises(EnvError, match="2 actions for 3 due"):
+        env.step((idle[0][:2], *idle[1:]))
+    env.step(tuple(np.full((3, 2), 9, np.float32) for _ in range(3)))  # brought into their range
+    reward = env._batch.scenario.reward
+    env._batch.scenario.reward = lambda agent: reward(agent) * torch.tensor([1, float("nan"), 1])
+    with pytest.raises(EnvError, match=rf"gave agent 'agent_0' the reward nan.*environment 1 of 3, seed {SEEDS[1]}"):
+        env.step(idle)
+    env.reset(SEEDS)
+    env._batch.scenario.reward = lambda agent: 1 / 0
+    with pytest.raises(EnvError, match="raised ZeroDivisionError in step: division by zero; 3 environments"):
+        env.step(idle)
+    assert env.snapshot() is None
+    with pytest.raises(EnvError, match="no snapshot"):
+        env.restore(b"")
+    env.close()
+
+
+def test_options_and_names_are_checked() -> None:
+    assert {"vmas/balance", "vmas/simple_tag"} <= set(list_envs("vmas"))
+    with pytest.raises(UnknownName, match="did you mean 'balance'"):
+        made("balanse")
+    with pytest.raises(ConfigError, match=r"n_agent.* passed but not used"):
+        made("balance", n_agent=2)
+    with pytest.raises(ConfigError, match="option 'device' of vmas/balance is set by Ludus"):
+        made("balance", device="cuda")
+    with pytest.raises(ConfigError, match="no common state"):
+        made("balance", state=True)
+    assert len(made("balance", n_agents=2).spec.agents) == 2
