@@ -20,16 +20,24 @@ from ludus.errors import EnvError
 class AecEnv:
     """One AEC environment; whoever is `agent_selection` is due.
 
-    with_state: whether to read `env.state()`. prepare: called before each reset and step, where an environment needs it.
+    with_state: whether to read `env.state()`. prepare: called with the environment before each reset and step, forget:
+    before each reset, where it keeps something that it should not.
     """
 
     def __init__(
-        self, env: Any, seats: Seats, *, with_state: bool = False, prepare: Callable[[Any], None] | None = None
+        self,
+        env: Any,
+        seats: Seats,
+        *,
+        with_state: bool = False,
+        prepare: Callable[[Any], None] | None = None,
+        forget: Callable[[Any], None] | None = None,
     ) -> None:
         self._env = env
         self._seats = seats
         self._with_state = with_state
         self._prepare = prepare
+        self._forget = forget
         self._there: list[Any] = []  # the agents after the last step
         self._left: set[Any] = set()  # of these, the dead whose end has been told
 
@@ -38,6 +46,8 @@ class AecEnv:
         env = self._env
         if self._prepare is not None:
             self._prepare(env)
+        if self._forget is not None:
+            self._forget(env)
         env.reset(seed=seed)
         self._there = list(env.agents)
         self._left.clear()

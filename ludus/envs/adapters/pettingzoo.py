@@ -19,14 +19,17 @@ _WIN_OR_LOSE: Mapping[str, Any] = {"zero_sum": True, "utility_range": (-1, 1)}
 _SIDES: Mapping[
     str, Mapping[str, Any]
 ] = {  # of games with two players, each its own agent; checked in tests by playing
+    "atari/boxing": {
+        "zero_sum": True
+    },  # Atari's as their documentation says; most others punish stalling, and pay nobody for it
+    "atari/combat_plane": {"zero_sum": True},
+    "atari/combat_tank": {"zero_sum": True},
+    "atari/space_war": {"zero_sum": True},
     "classic/chess": _WIN_OR_LOSE,
     "classic/connect_four": _WIN_OR_LOSE,
     "classic/go": _WIN_OR_LOSE,
     "classic/leduc_holdem": {"zero_sum": True, "utility_range": (-7, 7)},  # 2 + 2 × 2 + 2 × 4 chips, in big blinds of 2
-    "classic/texas_holdem": {
-        "zero_sum": True,
-        "utility_range": (-24, 24),
-    },  # 16 + 2 × 16 chips at most, in big blinds of 2
+    "classic/texas_holdem": {"zero_sum": True, "utility_range": (-25, 25)},  # 10 + 8 + 16 + 16 chips, likewise
     "classic/texas_holdem_no_limit": {"zero_sum": True, "utility_range": (-100, 100)},  # the stack
     "classic/tictactoe": _WIN_OR_LOSE,
 }
@@ -61,6 +64,7 @@ def make(
         sides=sides,
         restarts=restarts,
         prepare=_own_board if found.startswith("classic/go-") else None,
+        forget=_forget_zombies if found.startswith("butterfly/knights_archers_zombies-") else None,
     )
 
 
@@ -125,3 +129,9 @@ def _own_board(env: Any) -> None:
 
     if env._N != go_base.N:
         env._overwrite_go_global_variables(board_size=env._N)
+
+
+def _forget_zombies(env: Any) -> None:
+    """A reset leaves alone when the next zombie comes, and who is about to be removed."""
+    env.zombie_spawn_interval.reset()
+    env.kill_list.clear()

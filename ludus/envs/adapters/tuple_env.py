@@ -36,6 +36,10 @@ def tuple_vector(
     seen, acts = first.observation_space, first.action_space
     if not isinstance(seen, spaces.Tuple) or not isinstance(acts, spaces.Tuple) or len(seen) != len(acts):
         raise EnvError(f"{id} has the spaces {seen} and {acts}; expected two tuples with a space for each agent.")
+    try:
+        first.reset(seed=0)
+    except Exception as error:
+        raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
     if sides.state:
         raise ConfigError(f"{id} has no state; leave out state=true.")
     agents = [f"agent_{i}" for i in range(len(acts))]

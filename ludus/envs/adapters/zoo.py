@@ -32,11 +32,12 @@ def zoo_vector(
     sides: Sides,
     restarts: int = 0,
     prepare: Callable[[Any], None] | None = None,
+    forget: Callable[[Any], None] | None = None,
 ) -> PythonVectorEnv:
     """A vector of `num_envs` environments that `make` makes, each with PettingZoo's AEC or parallel interface.
 
-    id: what to call it in messages. prepare: called with a bare AEC environment before each reset and step. restarts: see
-    `PythonVectorEnv`. PettingZoo's own wrappers around an environment are taken off: Ludus checks actions and order itself.
+    id: what to call it in messages. restarts: see `PythonVectorEnv`. prepare, forget: see `AecEnv`. PettingZoo's own
+    wrappers around an environment are taken off: Ludus checks actions and order itself.
     Raises EnvError for one without `possible_agents`, or with spaces that policies cannot play; ConfigError for teams that do not fit.
     """
     first = make()
@@ -61,7 +62,7 @@ def zoo_vector(
         if not hasattr(env, "agent_selection") and not hasattr(env, "observe"):
             return ParallelEnv(env, Seats(seats), with_state=sides.state)
         kind = CycleEnv if cycle else AecEnv
-        return kind(env, Seats(seats), with_state=sides.state, prepare=prepare)
+        return kind(env, Seats(seats), with_state=sides.state, prepare=prepare, forget=forget)
 
     return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 

@@ -1,0 +1,215 @@
+"""`pettingzoo/…`: the contract, agreement with plain PettingZoo loops, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from pettingzoo import make as pettingzoo_make
+from zoo_replay import all_at_once, one_by_one, play, returns_of
+
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+FAST: dict[str, dict[str, Any]] = {
+    "connect_four_v3": {},
+    "classic/tictactoe_v3": {},
+    "leduc_holdem_v4": {},
+    "texas_holdem_v4": {},
+    "texas_holdem_no_limit_v6": {},
+    "rps_v2": {},
+    "go_v5": {"board_size": 5},
+    "knights_archers_zombies_v11": {"max_cycles": 15, "teams": "prefix"},
+    "multiwalker_v9": {"max_cycles": 12, "teams": "one"},
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_contract(name: str) -> None:
+    check_env(
+        lambda n: make_env(f"pettingzoo/{name}", num_envs=n, **FAST[name]),
+        num_envs=2,
+        steps=30,
+        team="split",
+        early_rewards=True,
+    )
+
+
+def test_contract_one_after_the_other() -> None:
+    check_env(
+        lambda n: make_env("pettingzoo/rps_v2", num_envs=n, api="aec", max_cycles=4),
+        num_envs=2,
+        steps=30,
+        early_rewards=True,
+    )
+
+
+@pytest.mark.parametrize("game", ["connect_four", "tictactoe", "leduc_holdem", "texas_holdem", "texas_holdem_no_limit"])
+def test_turns_agree_with_a_plain_loop(game: str) -> None:
+    (name,) = (id for id in list_envs("pettingzoo") if id.rpartition("_v")[0] == f"pettingzoo/{game}")
+    env = make_env(name, num_envs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about its spaces
+        reference = pettingzoo_make("aec", "classic/" + name.rpartition("/")[2].replace("_v", "-v"))
+    for seed, played in play(env, episodes=8):
+        totals = one_by_one(reference, seed, played)
+        assert returns_of(env, totals) == pytest.approx(played.returns)
+        assert sum(played.returns) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("classic/rps-v2", {}),
+        ("butterfly/knights_archers_zombies-v11", {"max_cycles": 150, "spawn_delay": 2}),
+        ("sisl/multiwalker-v9", {"max_cycles": 40}),
+    ],
+)
+def test_simultaneous_moves_agree_with_a_plain_loop(name: str, options: dict[str, Any]) -> None:
+    env = make_env(f"pettingzoo/{name}", num_envs=1, **options)
+    reference = pettingzoo_make("parallel", name, **options)
+    lengths = set()
+    for seed, played in play(env, episodes=3):
+        totals = all_at_once(reference, seed, played)
+        assert returns_of(env, totals) == pytest.approx(played.returns)
+        lengths.add(len(played.steps[-1]))
+    assert lengths if name.startswith("classic") else lengths != {0}
+
+
+def test_who_plays_and_for_what() -> None:
+    four = make_env("pettingzoo/connect_four_v3", num_envs=1).spec
+    assert [(a.name, a.player, a.role) for a in four.agents] == [("player_0", 0, "player"), ("player_1", 1, "player")]
+    assert (four.zero_sum, four.utility_range, four.symmetry) == (True, ((-1, 1), (-1, 1)), ((0,), (1,)))
+    assert four.agents[0].observation.shape == (6, 7, 2)
+    rounds = make_env("pettingzoo/rps_v2", num_envs=1, max_cycles=5).spec
+    assert (rounds.zero_sum, rounds.utility_range, rounds.symmetry) == (True, ((-5, 5), (-5, 5)), ((0, 1),))
+    three = make_env("pettingzoo/texas_holdem_v4", num_envs=1, num_players=3).spec
+    assert (three.num_players, three.zero_sum, three.utility_range[0]) == (3, False, (-np.inf, np.inf))
+    mine = make_env("pettingzoo/connect_four_v3", num_envs=1, zero_sum=False, utility_range=[-2, 2]).spec
+    assert (mine.zero_sum, mine.utility_range) == (False, ((-2, 2), (-2, 2)))
+
+
+def test_the_most_that_poker_pays() -> None:
+    """Both raise as long as they may; nobody can lose more."""
+    for name, prefer, most in [("leduc_holdem_v4", [1, 0, 3], 7), ("texas_holdem_v4", [1, 0, 3], 25)]:
+        env = make_env(f"pettingzoo/{name}", num_envs=1)
+        timestep = env.reset(keys(1, "poker", count=1))
+        seen = set()
+        for _ in range(120):
+            masks = [due.mask for due in timestep.due]
+            actions = tuple(
+                np.array([next(a for a in prefer if row[a]) for row in mask], np.int64)  # type: ignore[union-attr]
+                for mask in masks
+            )
+            timestep = env.step(actions)
+            seen |= set(np.abs(timestep.finished.returns).ravel().tolist())
+        assert max(seen) == most == env.spec.utility_range[0][1]
+
+
+def test_what_is_hidden_stays_hidden() -> None:
+    """Leduc: before the public card, an observation (36 bits) holds exactly one card of the hand, none on the table."""
+    env = make_env("pettingzoo/leduc_holdem_v4", num_envs=16)
+    timestep = env.reset(keys(2, "leduc", count=16))
+    for due in timestep.due:
+        assert (due.observation[:, :3].sum(axis=1) == 1).all()
+        assert not due.observation[:, 3:6].any()
+
+
+def test_boards_of_two_sizes_in_one_process() -> None:
+    """PettingZoo's Go keeps its board's size in a global variable."""
+
+    def first_moves(size: int, other: int | None) -> Any:
+        env = make_env("pettingzoo/go_v5", num_envs=1, board_size=size)
+        timestep = env.reset(keys(1, "go", count=1))
+        if other is not None:
+            make_env("pettingzoo/go_v5", num_envs=1, board_size=other)
+        for move in range(4):
+            p = move % 2
+            actions = [np.empty(0, np.int64), np.empty(0, np.int64)]
+            actions[p] = np.array([7 + move])
+            timestep = env.step(tuple(actions))
+        return timestep.due[0].observation.copy(), timestep.due[0].mask
+
+    for left, right in zip(first_moves(5, None), first_moves(5, 9), strict=True):
+        assert np.array_equal(left, right)
+
+
+def test_rendered_environments_are_rendered() -> None:
+    env = make_env("pettingzoo/cooperative_pong_v6", num_envs=1, max_cycles=20)
+    timestep = env.reset(keys(1, "pong", count=1))
+    first = timestep.due[0].observation.copy()
+    timestep = env.step((np.ones(1, np.int64), np.ones(1, np.int64)))
+    assert first.any()
+    assert (first != timestep.due[0].observation).any()
+    board = make_env("pettingzoo/tictactoe_v3", num_envs=1, render=True)
+    board.reset(keys(1, "board", count=1))
+    assert board.render(0).shape[2] == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("connect_fore_v3", {}, UnknownName, "did you mean 'connect_four_v3'"),
+        ("connect_four_v2", {}, UnknownName, "did you mean 'connect_four_v3'"),
+        ("gin_rummy_v4", {}, UnknownName, "openspiel/gin_rummy"),
+        ("simple_spread_v3", {}, UnknownName, "mpe2/simple_spread_v3"),
+        ("connect_four_v3", {"api": "parallel"}, ConfigError, "no such interface"),
+        ("connect_four_v3", {"api": "turns"}, ConfigError, "allowed: auto, aec, parallel"),
+        ("rps_v2", {"max_cycle": 3}, ConfigError, "no option 'max_cycle'; did you mean 'max_cycles'"),
+        ("rps_v2", {"teems": "one"}, ConfigError, "did you mean 'teams'"),
+        ("rps_v2", {"num_actions": 4}, EnvError, "must be an odd number"),
+        ("rps_v2", {"state": True}, EnvError, "has no state"),
+        ("rps_v2", {"zero_sum": "yes"}, ConfigError, "expected true or false"),
+        ("rps_v2", {"determinism": "some"}, ConfigError, "allowed: environment, vector, none"),
+    ],
+)
+def test_refusals(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_env(f"pettingzoo/{name}", num_envs=1, **options)
+
+
+NEEDS = {"hanabi_v5": "shimmy", "pong_v3": "multi_agent_ale_py"}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, NEEDS[name], None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=f"needs {NEEDS[name]}.*`pip install {NEEDS[name].replace('_', '-')}`"):
+        make_env(f"pettingzoo/{name}", num_envs=1)
+
+
+def needs(name: str) -> str | None:
+    """The package that an environment lacks here."""
+    spec_of = {"shimmy": ["hanabi_v5"], "multi_agent_ale_py": ATARI}
+    for package, names in spec_of.items():
+        if name in names and importlib.util.find_spec(package) is None:
+            return package
+    return None
+
+
+def _atari() -> list[str]:
+    from pettingzoo import aec_registry
+
+    return [id.removeprefix("atari/").replace("-v", "_v") for id in aec_registry if id.startswith("atari/")]
+
+
+ATARI = _atari()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", list_envs("pettingzoo"))
+def test_all_of_them(id: str) -> None:
+    """Each plays through the contract, or says which package it lacks."""
+    name = id.rpartition("/")[2]
+    if (package := needs(name)) is not None:
+        with pytest.raises(ConfigError, match=f"needs {package}"):
+            make_env(id, num_envs=1)
+        return
+    options: dict[str, Any] = {"obs_type": "ram"} if name in ATARI else {}
+    steps = 25 if name in ("pursuit_v5", "pistonball_v6") else 120
+    check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=2, steps=steps, team="split", early_rewards=True)
