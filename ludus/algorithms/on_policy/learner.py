@@ -133,7 +133,7 @@ class OnPolicyLearner:
                     f"{type(self.config).__name__} update {self._updates + 1}: the loss ({value}), its gradient or a weight became NaN or "
                     f"infinite in epoch {epoch + 1}. The weights from before this update are kept; a smaller learning_rate may help."
                 )
-            nn.utils.vector_to_parameters(torch.from_numpy(flat), self._parameters)
+            _assign(flat, self._parameters)
         return value, norm
 
     def weights(self) -> Weights:
@@ -155,6 +155,16 @@ class OnPolicyLearner:
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
         self._updates, self._waiting = int(state["updates"]), int(state["waiting"])
+
+
+@torch.no_grad()
+def _assign(flat: NDArray[np.float32], parameters: Sequence[nn.Parameter]) -> None:
+    """What `_flat` put one after the other, back into its places. (torch's `vector_to_parameters` makes the parameters views of the vector
+    instead; their addresses, and on some processors the last bit of a product with them, would then depend on how often that was done.)"""
+    at = 0
+    for parameter in parameters:
+        parameter.copy_(torch.from_numpy(flat[at : at + parameter.numel()]).view_as(parameter))
+        at += parameter.numel()
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float32]:
