@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
@@ -13,7 +13,7 @@ class CartPoleVector(CartPoleVectorEnv):
     """As it comes, but without its automatic reset one step later: `reset(ids)`, as EnvPool has it, and Gymnasium's
     `reset(options={"reset_mask": mask})` reset some environments."""
 
-    metadata = {**CartPoleVectorEnv.metadata, "autoreset_mode": AutoresetMode.DISABLED}
+    metadata: ClassVar = {**CartPoleVectorEnv.metadata, "autoreset_mode": AutoresetMode.DISABLED}
     autoreset_mode = AutoresetMode.DISABLED
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:

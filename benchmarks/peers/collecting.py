@@ -31,7 +31,7 @@ def work(
 ) -> int:
     """A worker's command: for each `--case` builds `cases[case](seed)`, collects once to warm up, then `--orders` times."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", action="append", choices=sorted(cases), required=True)
+    parser.add_argument("--case", nargs="+", choices=sorted(cases), required=True)
     parser.add_argument("--orders", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)

@@ -194,10 +194,20 @@ def test_a_peer_without_environment_stops_the_whole_measurement(
     assert capsys.readouterr().out.splitlines()[-1] == "bar leduc/0.2: 10x (wanted >= 5x) met"
 
 
+PEERS = {
+    "psro_v2_dqn": "open-spiel",
+    "psro_v2_exact": "open-spiel",
+    "pyspiel_loop": "open-spiel",
+    "sample_factory_rollout": "sample-factory",
+    "sb3_rollout": "stable-baselines3",
+    "tianshou_rollout": "tianshou",
+    "torchrl_rollout": "torchrl",
+}
+
+
 def test_every_peer_can_be_set_up() -> None:
-    folders = sorted(path.parent.name for path in harness.PEERS.glob("*/run.py"))
-    assert folders == ["psro_v2_dqn", "psro_v2_exact", "pyspiel_loop"]
-    for folder in folders:
+    assert sorted(path.parent.name for path in harness.PEERS.glob("*/run.py")) == sorted(PEERS)
+    for folder, package in PEERS.items():
         pins = (harness.PEERS / folder / "requirements.txt").read_text().splitlines()
         assert all("==" in pin for pin in pins)
-        assert any(pin.startswith("open-spiel==") for pin in pins)
+        assert any(pin.startswith(f"{package}==") for pin in pins)
