@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -33,7 +34,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         raise ConfigError("state=true was given; scenarios of VMAS have no common state. Leave it out.")
     if set_by_us := sorted(set(given) & set(_OURS)):
         raise ConfigError(f"option {set_by_us[0]!r} of vmas/{name} is set by Ludus; leave it out.")
-    batch = _made(name, num_envs, {"max_steps": _MAX_STEPS, "clamp_actions": True, **given})
+    make_batch = partial(_made, name, num_envs, {"max_steps": _MAX_STEPS, "clamp_actions": True, **given})
+    batch = make_batch()
     agents = [agent.name for agent in batch.agents]
     spaces_of = {
         agent: (_space(seen, agent, name), _space(acts, agent, name))
@@ -46,7 +48,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         np.stack([_legal(seats[agent.name].legal, agent.action) for agent in spec.agents_of(p)]) if some else None
         for p, some in enumerate(masked)
     ]
-    return VmasVectorEnv(batch, spec, order=[agents.index(agent.name) for agent in spec.agents], masks=masks)
+    order = [agents.index(agent.name) for agent in spec.agents]
+    return VmasVectorEnv(make_batch, batch, spec, order=order, masks=masks)
 
 
 def names() -> list[str]:

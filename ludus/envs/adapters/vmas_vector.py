@@ -6,7 +6,7 @@ actions -> step the batch -> final observations -> `reset_at` of those that are 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,15 +22,26 @@ from ludus.types import Array, EnvSpec, Timestep
 
 
 class VmasVectorEnv:
-    """`VectorEnv` over a `vmas.Environment` made with `terminated_truncated`. order: VMAS's number of each agent of the spec.
+    """`VectorEnv` over a `vmas.Environment` that `make()` makes with `terminated_truncated`, anew for each reset, since some scenarios
+    remember things. batch: the first. order: VMAS's number of each agent of the spec. masks[p]: bool[agents, A], or None.
 
     All environments draw from one stream of random numbers, which the seeds begin together: equal vectors play equal episodes.
     """
 
-    def __init__(self, batch: Any, spec: EnvSpec, *, order: Sequence[int], masks: Sequence[NDArray[np.bool_] | None]):
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        batch: Any,
+        spec: EnvSpec,
+        *,
+        order: Sequence[int],
+        masks: Sequence[NDArray[np.bool_] | None],
+    ) -> None:
         self.spec = spec
         self.num_envs = int(batch.num_envs)
+        self._make = make
         self._batch = batch
+        self._played = False
         self._order = order
         self._pub = Publisher(spec, self.num_envs, masked=[mask is not None for mask in masks])
         self._masks = masks
@@ -48,6 +59,10 @@ class VmasVectorEnv:
         begins = pub.reset(seeds, episodes)
         digest = hashlib.blake2b(np.ascontiguousarray(seeds, np.uint64).tobytes(), digest_size=4).digest()
         with self._guarded("reset"):
+            if self._played:
+                self.close()
+                self._batch = self._make()
+            self._played = True
             seen = self._batch.reset(seed=int.from_bytes(digest, "little") & 0x7FFFFFFF)
         self._show(seen)
         self._begin(begins)
