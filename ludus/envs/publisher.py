@@ -60,6 +60,13 @@ class Publisher:
         self.idle = np.zeros(num_envs, np.bool_)
         self.seeds = np.zeros(num_envs, np.uint64)
         self._quota = np.full(num_envs, -1, np.int64)
+        self._columns = [
+            (due, reward, gone, self.over, pending, is_open, seen, decided, self._returns, self._stamp, self.length)
+            for due, reward, gone, pending, is_open, seen, decided in zip(
+                self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True
+            )
+        ]  # what `kernels.settle` works on, and `kernels.finish`
+        self._episodes = (self._stamp, self._returns, self.over, self.episode, self.length)
 
     # ------------------------------------------------------------------------------------------ what an adapter fills
 
@@ -132,18 +139,11 @@ class Publisher:
         side, ended = self._sides[self._now], self._ended
         due, closed = [], []
         for p, agents in enumerate(self.agents):
-            rows, ends = kernels.settle(
-                agents, self._tick, self._now, p, self.due[p], self.reward[p], self.gone[p], self.over, self._pending[p], self._open[p],
-                self._seen[p], self._decided[p], self._returns, self._stamp, self.length,
-                side.slot[p], side.reward[p], side.first[p], side.end_slot[p], side.end_reward[p], side.end_terminated[p],
-            )  # fmt: skip
+            rows, ends = kernels.settle(agents, self._tick, self._now, p, *self._columns[p], *side.columns[p])
             due.append(side.due(p, rows))
             closed.append(side.ended(p, ends))
         if len(ended):
-            kernels.finish(
-                ended, self._tick, self._stamp, self._returns, self.over, self.episode, self.length,
-                side.over_environment, side.over_returns, side.over_terminated, side.over_length,
-            )  # fmt: skip
+            kernels.finish(ended, self._tick, *self._episodes, *side.over)
         final_state = None if side.final_state is None else side.final_state[ended]
         self._tick += 1
         self._now ^= 1
@@ -157,27 +157,22 @@ class Publisher:
         about it; None if all is well."""
         side = self._sides[self._now]
         for p, agents in enumerate(self.agents):
-            slot = kernels.first_not_finite(self.reward[p])
-            if slot >= 0:
-                return (
-                    slot // agents,
-                    f"gave {self._who(p, slot)} the reward {self.reward[p][slot]}; expected a finite number",
-                )
             mask = side.mask[p]
             if mask is not None and (slot := kernels.first_without(mask, self.due[p])) >= 0:
                 return slot // agents, f"gave {self._who(p, slot)} a mask without a legal action; expected at least one"
-            if self._checked[p] and (slot := self._not_a_number(p, side)) >= 0:
+            reward, gone = self.reward[p], self.gone[p]
+            if self._checked[p]:
+                seen, final = _rows(side.observation[p]), _rows(side.final[p])
+                slot = kernels.first_not_finite(
+                    reward, seen, self.due[p], final, agents, gone, self.over, self._open[p]
+                )
+            else:
+                slot = kernels.first_reward_not_finite(reward)
+            if slot >= 0 and not np.isfinite(reward[slot]):
+                return slot // agents, f"gave {self._who(p, slot)} the reward {reward[slot]}; expected a finite number"
+            if slot >= 0:
                 return slot // agents, f"gave {self._who(p, slot)} an observation that is not finite; expected numbers"
         return None
-
-    def _not_a_number(self, player: int, side: Side) -> int:
-        """The first slot whose observation or final observation is not finite, or -1."""
-        gone, seen, final = self.gone[player], side.observation[player], side.final[player]
-        n, agents = len(gone), self.agents[player]
-        slot: int = kernels.first_observation_not_finite(
-            seen.reshape(n, -1), self.due[player], final.reshape(n, -1), agents, gone, self.over, self._open[player]
-        )
-        return slot
 
     def truncate(self, environment: int) -> None:
         """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the
@@ -226,3 +221,8 @@ class Publisher:
     def _who(self, player: int, slot: int) -> str:
         agents = self.spec.agents_of(player)
         return f"agent {agents[slot % len(agents)].name!r}"
+
+
+def _rows(array: Array) -> Array:
+    """[S, …] -> [S, n]."""
+    return array if array.ndim == 2 else array.reshape(len(array), -1)

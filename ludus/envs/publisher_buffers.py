@@ -37,6 +37,10 @@ class Side:
         self.end_slot = [np.zeros(n, np.int32) for n in slots]
         self.end_reward = [np.zeros(n, np.float32) for n in slots]
         self.end_terminated = [np.zeros(n, np.bool_) for n in slots]
+        self.columns = [
+            (self.slot[p], self.reward[p], self.first[p], self.end_slot[p], self.end_reward[p], self.end_terminated[p])
+            for p in players
+        ]
         self._rows: list[Array | None] = [None for _ in slots]  # compact observations, made when first wanted
         self._row_masks = [None if mask is None else mask.copy() for mask in self.mask]
         self._end_rows: list[Array | None] = [None for _ in slots]
@@ -44,10 +48,12 @@ class Side:
         state = spec.state
         self.state = None if state is None else np.zeros((num_envs, *(state.shape or ())), state.dtype)
         self.final_state = None if self.state is None else self.state.copy()
-        self.over_environment = np.zeros(num_envs, np.int32)
-        self.over_returns = np.zeros((num_envs, len(slots)))
-        self.over_terminated = np.zeros(num_envs, np.bool_)
-        self.over_length = np.zeros(num_envs, np.int32)
+        self.over = (
+            np.zeros(num_envs, np.int32),
+            np.zeros((num_envs, len(slots))),
+            np.zeros(num_envs, np.bool_),
+            np.zeros(num_envs, np.int32),
+        )  # environment, returns, terminated, length of what is finished
         self._all_due = [
             Due(self.slot[p], self.observation[p], self.mask[p], self.reward[p], self.first[p]) for p in players
         ]
@@ -87,9 +93,8 @@ class Side:
         """The first n finished episodes."""
         record = self._finished.get(n)
         if record is None:
-            record = Finished(
-                self.over_environment[:n], self.over_returns[:n], self.over_terminated[:n], self.over_length[:n]
-            )
+            environment, returns, terminated, length = self.over
+            record = Finished(environment[:n], returns[:n], terminated[:n], length[:n])
             _keep(self._finished, n, record)
         return record
 

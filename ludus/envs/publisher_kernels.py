@@ -26,7 +26,7 @@ def all_finite(values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def first_not_finite(reward):  # type: ignore[no-untyped-def]
+def first_reward_not_finite(reward):  # type: ignore[no-untyped-def]
     """The first slot with such a reward, or -1."""
     for s in range(len(reward)):
         if not np.isfinite(reward[s]):
@@ -44,9 +44,12 @@ def first_without(mask, due):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def first_observation_not_finite(seen, due, final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
-    """The first slot that is due with an observation that is not finite, or that closes now with such a final one, or -1; both are
-    float[S, n]."""
+def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # type: ignore[no-untyped-def]
+    """The first slot with a reward that is not finite, or that is due with such an observation, or that closes now with such a final one,
+    or -1. seen, final: float[S, n]."""
+    slot = first_reward_not_finite(reward)
+    if slot >= 0:
+        return slot
     if not all_finite(seen.ravel()):
         for s in range(len(due)):
             if due[s] and not np.isfinite(seen[s]).all():

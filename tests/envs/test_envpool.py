@@ -58,15 +58,15 @@ def test_contract_of_heavy_ones(name: str, options: dict[str, Any]) -> None:
 
 def test_agrees_with_a_plain_loop() -> None:
     """Rewards, observations and ends of three CartPoles are those of the pool with these seeds, stepped by hand."""
-    env = vector("CartPole-v1", 3, max_episode_steps=12)
+    env = vector("CartPole-v1", 3, max_episode_steps=20)
     timestep = env.reset(SEEDS)
     bare = envpool.make(
-        "CartPole-v1", env_type="gymnasium", num_envs=3, seed=[int(s % 2**31) for s in SEEDS], max_episode_steps=12
+        "CartPole-v1", env_type="gymnasium", num_envs=3, seed=[int(s % 2**31) for s in SEEDS], max_episode_steps=20
     )
     with quiet():
         seen, _ = bare.reset()
     rng, resting, kinds = np.random.default_rng(0), np.zeros(3, bool), set()
-    for _ in range(80):
+    for _ in range(200):
         playing = np.flatnonzero(~resting)
         assert timestep.due[0].slot.tolist() == playing.tolist()
         np.testing.assert_array_equal(timestep.due[0].observation, seen[playing])

@@ -94,7 +94,9 @@ class NativeVectorEnv(NativeBase):
             seen, reward, terminated, truncated, info = self._vector.step(self._actions)
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
-        reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
+        shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
+        if shapes != self._fits:
+            reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
         acting, ended = kernels.play(
             reward, terminated, truncated, self._rest, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )

@@ -73,6 +73,7 @@ class NativeBase:
         self._shape = self._pub.observation[0].shape
         self._boxes = isinstance(native.observation, Box)
         self._keeps = native.fresh and self._boxes
+        self._fits = ((native.num_envs,),) * 3
         self._done = np.zeros(native.num_envs, np.bool_)
         self._shown = self._pub.observation[0]
         self._last: Timestep | None = None
