@@ -16,6 +16,7 @@ from ludus import errors
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.cli.main import COMMANDS
 from ludus.data.table import TABLES
+from ludus.envs.families import FAMILIES
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
@@ -157,10 +158,19 @@ def test_readme_presets_say_what_the_files_say() -> None:
     rows = [row.split("|")[1:-1] for row in pages.text("README.md").splitlines() if row.startswith("| `")]
     for cell, _, oracle, _, ends in rows:
         scenario = load_scenario(cell.strip().strip("`"))
-        assert f"{scenario.generations} generations" in ends or f"{scenario.generations} generations" in ends.strip()
+        assert f"{scenario.generations} generation" in ends
         assert ("exact" in oracle) == (type(scenario.oracle).__name__ == "ExactBestResponse")
         if scenario.stop is not None:
             assert f"NashConv {scenario.stop.at_most:g}".replace("1e-06", "1e-6") in ends
+
+
+def test_every_family_of_environments_has_a_page() -> None:
+    table = pages.text("docs/concepts/environments.md")
+    for name, family in FAMILIES.items():
+        page = pages.text(f"docs/envs/{name}.md")
+        assert f"`{name}`](../envs/{name}.md)" in table
+        assert family.example in page
+        assert not family.extra or f"ludus[{family.extra}]" in page
 
 
 def test_architecture_names_every_package() -> None:
