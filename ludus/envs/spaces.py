@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,17 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
     assert isinstance(flat, spaces.Box)
     with np.errstate(over="ignore"):
         box = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
+    if isinstance(space, spaces.Discrete):
+        return box, partial(_one_hot, int(space.n), int(space.start))
     return box, lambda value: np.asarray(spaces.flatten(space, value), np.float32)
+
+
+def _one_hot(n: int, start: int, value: int) -> Array:
+    out = np.zeros(n, np.float32)
+    if not start <= value < start + n:
+        raise ValueError(f"the observation {value} is not in {start} … {start + n - 1}")
+    out[value - start] = 1
+    return out
 
 
 def action_space(space: Space[Any], *, what: str) -> Space[Any]:

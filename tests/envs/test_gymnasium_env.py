@@ -102,6 +102,9 @@ def test_agrees_with_a_plain_loop(name: str) -> None:
         ended, finished = timestep.ended[0], timestep.finished
         np.testing.assert_allclose(ended.observation[0], encode(seen), rtol=1e-6)
         assert (ended.reward[0], ended.terminated[0]) == (np.float32(reward), terminated)
+        if truncated and "action_mask" in info:
+            assert ended.mask is not None
+            assert ended.mask[0].tolist() == info["action_mask"].astype(bool).tolist()
         assert (finished.returns[0, 0], finished.length[0]) == (pytest.approx(total), length)
         episodes, total, length = episodes + 1, 0.0, 0.0
         seen, info = bare.reset(seed=made[0].seeds[-1])

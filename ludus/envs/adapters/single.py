@@ -97,7 +97,9 @@ class Single:
         seen, paid = self._seen(seen), [(0, float(reward))]
         if terminated or truncated:
             how = TERMINATED if terminated else TRUNCATED
-            return Happened(reward=paid, gone=[(0, seen, how)], over=how)
+            mask = info.get(MASK) if how == TRUNCATED else None  # what was cut off is bootstrapped
+            final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
+            return Happened(reward=paid, gone=[(0, seen, how)], final_mask=final_mask, over=how)
         return Happened(due=[(0, seen, info.get(MASK))], reward=paid)
 
     def render(self) -> NDArray[np.uint8] | str:
