@@ -1,0 +1,101 @@
+"""`ludus record` on runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ludus.cli import record as command
+from ludus.cli.main import main
+
+CARTPOLE = """
+scenario: psro
+env: {id: gymnasium/CartPole-v1, num_envs: 8, wrappers: [{kind: frame_stack, k: 2}, flatten_observation]}
+oracle: {kind: ppo, batch: 200}
+meta_solver: uniform
+generations: 1
+response: {episodes: 20}
+evaluation: {episodes: 20}
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run `k`: Kuhn poker, exactly solved."""
+    folder = tmp_path_factory.mktemp("record")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "kuhn", "generations=2", "--name", "k"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+
+
+def test_a_run_s_meta_strategies_are_recorded_beside_it(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "k"]) == 0
+    out = capsys.readouterr().out
+    assert "  file       runs/k/episode.txt\n" in out
+    text = (runs / "runs/k/episode.txt").read_text()
+    assert text.startswith("kuhn_poker, seed ")
+    assert main(["record", "k"]) == 0
+    assert (runs / "runs/k/episode.txt").read_text() == text  # the same seed, the same episode
+
+
+def test_policies_episodes_and_file_can_be_chosen(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "k", "--policies", "0-1", "meta", "--episodes", "3", "--seed", "7", "--out", "x.txt"]) == 0
+    assert (runs / "x.txt").read_text().count("returns: ") == 3
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["episode", "1"],
+        ["episode", "2"],
+        ["episode", "3"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["--policies", "0-9", "meta"], "has no policy '0-9'; did you mean"),
+        (["--policies", "meta"], "1 policies were given; one for each of 2 players is needed"),
+        (["--policies", "1-0", "meta"], "policy '1-0' cannot play as player 0; 0-0 to 0-2 can"),
+        (["--out", "x.avi"], "a name that ends in .gif, .mp4 or .txt is needed"),
+        (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
+        (["--out", "x.gif"], "given for text, which this environment shows itself as; name a .txt file"),
+        (["--episodes", "0"], "argument --episodes: 0 was given"),
+    ],
+)
+def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(runs.iterdir())
+    assert main(["record", "k", *line]) == 2
+    out, err = capsys.readouterr()
+    assert words in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert sorted(runs.iterdir()) == before
+
+
+def test_progress_is_told_once_it_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: clock[0])
+    tell = command._Progress(2)
+    for step, now in enumerate([1.0, 2.1, 2.9, 3.2]):
+        clock[0] = now
+        tell(1, step)
+    assert capsys.readouterr().err == "episode 2 of 2, step 1\nepisode 2 of 2, step 3\n"
+
+
+@pytest.mark.slow
+def test_a_run_of_gymnasium_is_filmed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pygame")
+    imageio = pytest.importorskip("imageio.v3")
+    (runs / "cart.yaml").write_text(CARTPOLE)
+    assert main(["train", "cart.yaml", "--name", "c"]) == 0
+    capsys.readouterr()
+    assert main(["record", "c", "--steps", "40"]) == 0
+    assert " of 600 × 400" in capsys.readouterr().out
+    assert imageio.imread(runs / "runs/c/episode.gif").shape[1:] == (400, 600, 3)
