@@ -51,13 +51,14 @@ class Perceptrons:
             np.array(layout.widths),
             code(layout.activation),
         )
-        self._flats = np.stack([network.flat for network in networks])
+        self._flat, self._count = np.concatenate([network.flat for network in networks]), len(networks)
 
     def outputs(self, observation: Array, index: NDArray[np.int32]) -> NDArray[np.float32]:
         """Observations [n, *shape], index int32[n] in 0 … K - 1 -> float32[n, outputs]. Raises PolicyError for an index outside."""
         rows = float_rows(observation, self._inputs)
-        order, start = by_policy(index, len(self._flats))
-        out: NDArray[np.float32] = _many(self._flats, self._widths, self._activation, rows, order, start)
+        order, start = by_policy(index, self._count)
+        size = len(self._flat) // self._count
+        out: NDArray[np.float32] = _many(self._flat, size, self._widths, self._activation, rows, order, start)
         return out
 
 
@@ -124,58 +125,60 @@ def tanh(x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
 def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
-    """x[n, m] = activation(x + bias); -1: none."""
-    n, m = x.shape
+    """x[m] = activation(x + bias); -1: none."""
     if activation == 0:
-        for i in range(n):
-            for j in range(m):
-                x[i, j] = tanh(x[i, j] + bias[j])
+        for j in range(len(x)):
+            x[j] = tanh(x[j] + bias[j])
     elif activation == 1:
-        for i in range(n):
-            for j in range(m):
-                v = x[i, j] + bias[j]
-                x[i, j] = np.float32(0.0) if v < np.float32(0.0) else v  # a NaN stays
+        for j in range(len(x)):
+            v = x[j] + bias[j]
+            x[j] = np.float32(0.0) if v < np.float32(0.0) else v  # a NaN stays
     else:
-        for i in range(n):
-            for j in range(m):
-                x[i, j] += bias[j]
+        for j in range(len(x)):
+            x[j] += bias[j]
 
 
 @njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
-def _row(x, weight, out):  # type: ignore[no-untyped-def]
-    """out[m] = x[k] @ weight[k, m], eight inputs at a time; inputs that are 0 (most of a board's planes) are passed over."""
+def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
+    """out[m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
     m = len(out)
-    place = np.empty(len(x), np.int64)
-    used = 0
-    for k in range(len(x)):
-        if x[k] != 0.0:
-            place[used] = k
-            used += 1
-    out[:] = 0.0
-    at = 0
-    while at + 8 <= used:
-        k0, k1, k2, k3, k4, k5, k6, k7 = (
-            place[at],
-            place[at + 1],
-            place[at + 2],
-            place[at + 3],
-            place[at + 4],
-            place[at + 5],
-            place[at + 6],
-            place[at + 7],
-        )
+    for j in range(m):
+        out[j] = 0.0
+    u = 0
+    while u + 8 <= used:
+        k0, k1, k2, k3 = place[u], place[u + 1], place[u + 2], place[u + 3]
+        k4, k5, k6, k7 = place[u + 4], place[u + 5], place[u + 6], place[u + 7]
         a0, a1, a2, a3, a4, a5, a6, a7 = x[k0], x[k1], x[k2], x[k3], x[k4], x[k5], x[k6], x[k7]
         for j in range(m):
             low = a0 * weight[k0, j] + a1 * weight[k1, j] + a2 * weight[k2, j] + a3 * weight[k3, j]
             high = a4 * weight[k4, j] + a5 * weight[k5, j] + a6 * weight[k6, j] + a7 * weight[k7, j]
             out[j] += low + high
-        at += 8
-    while at < used:
-        k = place[at]
+        u += 8
+    while u < used:
+        k = place[u]
         a = x[k]
         for j in range(m):
             out[j] += a * weight[k, j]
-        at += 1
+        u += 1
+
+
+@njit(cache=True)
+def _through(flat, at, widths, activation, x, work, place, every, out):  # type: ignore[no-untyped-def]
+    """One row x[inputs] through all layers of the network at flat[at], row by row of the weights, into out[outputs]. Inputs that are 0
+    (most of a board's planes) are passed over. work [2, widest]; place and every = 0, 1 … int64[widest] of scratch."""
+    used = 0
+    for k in range(widths[0]):
+        place[used] = k
+        used += x[k] != 0.0
+    last = len(widths) - 2
+    source, places = x, place
+    for k in range(last + 1):
+        i, o = widths[k], widths[k + 1]
+        target = out if k == last else work[k % 2][:o]
+        _row(source, places, used, flat[at : at + i * o].reshape(i, o), target)
+        _activate(target, flat[at + i * o : at + (i + 1) * o], -1 if k == last else activation)
+        at += (i + 1) * o
+        source, places, used = target, every, o
 
 
 @njit(cache=True)
@@ -184,25 +187,22 @@ def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     activation: a place in `ACTIVATIONS`, or -1."""
     k, m = x.shape[1], out.shape[1]
     end = at + k * m
-    weight = flat[at:end].reshape(k, m)
-    if len(x) <= _FEW:
-        for i in range(len(x)):
-            _row(x[i], weight, out[i])
-    else:
-        np.dot(x, weight, out)
-    _activate(out, flat[end : end + m], activation)
+    np.dot(x, flat[at:end].reshape(k, m), out)
+    bias = flat[end : end + m]
+    for i in range(len(out)):
+        _activate(out[i], bias, activation)
     return end + m
 
 
 @njit(cache=True)
-def _layers(flat, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
-    """x[n, inputs] through all layers into out[n, outputs]; work [2, n × widest]."""
+def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
+    """Rows x[n, inputs] through all layers of the network at flat[at] into out[n, outputs]; work [2, n × widest]."""
     n, last = len(x), len(widths) - 2
     if last == 0:
-        dense_from(flat, 0, x, -1, out)
+        dense_from(flat, at, x, -1, out)
         return
     source = work[0, : n * widths[1]].reshape(n, widths[1])
-    at = dense_from(flat, 0, x, activation, source)
+    at = dense_from(flat, at, x, activation, source)
     for k in range(1, last):
         target = work[k % 2, : n * widths[k + 1]].reshape(n, widths[k + 1])
         at = dense_from(flat, at, source, activation, target)
@@ -212,29 +212,38 @@ def _layers(flat, widths, activation, x, work, out):  # type: ignore[no-untyped-
 
 @njit(cache=True)
 def _one(flat, widths, activation, x):  # type: ignore[no-untyped-def]
-    n = len(x)
+    n, widest = len(x), widths.max()
     out = np.empty((n, widths[-1]), np.float32)
-    work = np.empty((2, min(n, _TILE) * widths.max()), np.float32)
+    if n <= _FEW:
+        work, place, every = np.empty((2, widest), np.float32), np.empty(widest, np.int64), np.arange(widest)
+        for i in range(n):
+            _through(flat, 0, widths, activation, x[i], work, place, every, out[i])
+        return out
+    work = np.empty((2, min(n, _TILE) * widest), np.float32)
     for begin in range(0, n, _TILE):
         end = min(begin + _TILE, n)
-        _layers(flat, widths, activation, x[begin:end], work, out[begin:end])
+        _layers(flat, 0, widths, activation, x[begin:end], work, out[begin:end])
     return out
 
 
 @njit(cache=True)
-def _many(flats, widths, activation, x, order, start):  # type: ignore[no-untyped-def]
-    n, tile = len(x), min(len(x), _TILE)
+def _many(flat, size, widths, activation, x, order, start):  # type: ignore[no-untyped-def]
+    """The network of policy k is flat[k × size : (k + 1) × size]; its rows are order[start[k] : start[k + 1]]."""
+    n, tile, widest = len(x), min(len(x), _TILE), widths.max()
     out = np.empty((n, widths[-1]), np.float32)
-    work = np.empty((2, tile * widths.max()), np.float32)
-    given = np.empty((tile, widths[0]), np.float32)
-    answer = np.empty((tile, widths[-1]), np.float32)
-    for k in range(len(flats)):
+    one, place, every = np.empty((2, widest), np.float32), np.empty(widest, np.int64), np.arange(widest)
+    work = np.empty((2, tile * widest), np.float32)
+    given, answer = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
+    for k in range(len(start) - 1):
+        if start[k + 1] - start[k] <= _FEW:
+            for i in order[start[k] : start[k + 1]]:
+                _through(flat, k * size, widths, activation, x[i], one, place, every, out[i])
+            continue
         for begin in range(start[k], start[k + 1], _TILE):
-            end = min(begin + _TILE, start[k + 1])
-            rows = end - begin
-            for r in range(rows):
-                given[r] = x[order[begin + r]]
-            _layers(flats[k], widths, activation, given[:rows], work, answer[:rows])
-            for r in range(rows):
-                out[order[begin + r]] = answer[r]
+            rows = order[begin : min(begin + _TILE, start[k + 1])]
+            for r in range(len(rows)):
+                given[r] = x[rows[r]]
+            _layers(flat, k * size, widths, activation, given[: len(rows)], work, answer[: len(rows)])
+            for r in range(len(rows)):
+                out[rows[r]] = answer[r]
     return out
