@@ -10,6 +10,7 @@ from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import write
 
 if TYPE_CHECKING:  # these imports take a second, which only a check should pay
+    from ludus.envs.base import VectorEnv
     from ludus.testing.env import Check
     from ludus.testing.env_plays import Make
 
@@ -61,7 +62,12 @@ def _maker(id: str, assignments: list[str]) -> Make:
     settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
     settings["options"] = {**given, **settings.get("options", {})}
     environment = Environment(**{**settings, "id": id})
-    return lambda num_envs: environment.make(num_envs=num_envs)
+
+    def make(num_envs: int) -> VectorEnv:  # some checks take fewer environments than there are workers
+        fewer = environment.model_copy(update={"workers": min(environment.workers, num_envs)})
+        return fewer.make(num_envs=num_envs)
+
+    return make
 
 
 def _show(check: Check) -> None:

@@ -23,7 +23,7 @@ def _envs(family: str | None = None, word: str = "") -> None:
     from ludus.envs.families import FAMILIES
 
     rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in FAMILIES.items()]
-    own = ("", "module:Class", "one of your own, as it is", "", "docs/how-to/own-environment.md")
+    own = ("", "module:Class", "one of your own, as it is", "", "docs/envs/own.md")
     table(("family", "example", "what it is", "installed", "page"), [*rows, own], left=range(5), spare=(4, 2))
     write(
         "`ludus list envs openspiel` lists a family, `ludus list envs gymnasium cart` those with that in their names."
