@@ -66,6 +66,10 @@ class Publisher:
                 self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True
             )
         ]  # what `kernels.settle` works on, and `kernels.finish`
+        self._alone = (
+            self._quota, self.idle, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self._stamp,
+            self.length,
+        )  # fmt: skip
         self._episodes = (self._stamp, self._returns, self.over, self.episode, self.length)
 
     # ------------------------------------------------------------------------------------------ what an adapter fills
@@ -149,6 +153,26 @@ class Publisher:
         self._now ^= 1
         self._ended = _NONE
         return Timestep(tuple(due), tuple(closed), side.finished(len(ended)), side.state, final_state)
+
+    def publish_one(
+        self, reward: Array, terminated: Array, truncated: Array, resting: NDArray[np.bool_]
+    ) -> Timestep | None:
+        """`publish`, in one go, for vectors with one agent, flat observations and no masks whose environments rest for a step after each
+        episode: of observation[0], rewards [E] and how episodes ended, instead of the other arrays. resting: bool[E], kept by this.
+
+        None, with nothing done, if it must go the long way: nobody would be due, or something is not finite.
+        """
+        side = self._sides[self._now]
+        rows, ends = kernels.settle_one(
+            reward, terminated, truncated, resting, side.observation[0], side.rows(0), side.end_rows(0), self._tick, self._now,
+            *self._alone, *side.columns[0], *side.over,
+        )  # fmt: skip
+        if rows < 0:
+            return None
+        self._tick += 1
+        self._now ^= 1
+        due, ended = side.due(0, rows, gathered=True), side.ended(0, ends, gathered=True)
+        return Timestep((due,), (ended,), side.finished(ends))
 
     # ------------------------------------------------------------------------------------------ faults
 

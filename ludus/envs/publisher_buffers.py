@@ -61,8 +61,8 @@ class Side:
         self._ended: list[dict[int, Ended]] = [{} for _ in slots]
         self._finished: dict[int, Finished] = {}
 
-    def due(self, player: int, n: int) -> Due:
-        """The first n due rows; dense arrays as they are where every slot is due."""
+    def due(self, player: int, n: int, *, gathered: bool = False) -> Due:
+        """The first n due rows; dense arrays as they are where every slot is due. gathered: the rows are in `rows(player)` already."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
             whole = self._all_due[player]
@@ -72,22 +72,37 @@ class Side:
         record = self._due[player].get(n)
         if record is None:
             record = self._due_record(player, n)
-        observation.take(record.slot, axis=0, out=record.observation, mode="clip")
-        if mask is not None:
-            mask.take(record.slot, axis=0, out=record.mask, mode="clip")
+        if not gathered:
+            observation.take(record.slot, axis=0, out=record.observation, mode="clip")
+            if mask is not None:
+                mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
 
-    def ended(self, player: int, n: int) -> Ended:
-        """The first n closed rows, copied out of the dense arrays."""
+    def ended(self, player: int, n: int, *, gathered: bool = False) -> Ended:
+        """The first n closed rows, copied out of the dense arrays. gathered: they are in `end_rows(player)` already."""
         record = self._ended[player].get(n)
         if record is None:
             record = self._ended_record(player, n)
-        if n:
+        if n and not gathered:
             self.final[player].take(record.slot, axis=0, out=record.observation, mode="clip")
             mask = self.final_mask[player]
             if mask is not None:
                 mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
+
+    def rows(self, player: int) -> Array:
+        """Where observations of due rows are gathered, made when first wanted."""
+        rows = self._rows[player]
+        if rows is None:
+            rows = self._rows[player] = np.empty_like(self.observation[player], order="C")
+        return rows
+
+    def end_rows(self, player: int) -> Array:
+        """Where final observations of closed rows are gathered, made when first wanted."""
+        rows = self._end_rows[player]
+        if rows is None:
+            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
+        return rows
 
     def finished(self, n: int) -> Finished:
         """The first n finished episodes."""
@@ -99,10 +114,7 @@ class Side:
         return record
 
     def _due_record(self, player: int, n: int) -> Due:
-        rows = self._rows[player]
-        if rows is None:
-            rows = self._rows[player] = np.empty_like(self.observation[player], order="C")
-        mask = self._row_masks[player]
+        rows, mask = self.rows(player), self._row_masks[player]
         record = Due(
             self.slot[player][:n],
             rows[:n],
@@ -114,10 +126,7 @@ class Side:
         return record
 
     def _ended_record(self, player: int, n: int) -> Ended:
-        rows = self._end_rows[player]
-        if rows is None:
-            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
-        mask = self._end_masks[player]
+        rows, mask = self.end_rows(player), self._end_masks[player]
         record = Ended(
             self.end_slot[player][:n],
             self.end_reward[player][:n],

@@ -139,3 +139,65 @@ def settle(  # type: ignore[no-untyped-def]
                 stamp[e] = tick
                 length[e] += 1
     return rows, closed
+
+
+@njit(cache=True)
+def _goes_on(given, terminated, truncated, resting, idle):  # type: ignore[no-untyped-def]
+    """Whether somebody acts next, and every reward is finite."""
+    acting = 0
+    for e in range(len(idle)):
+        if not idle[e]:
+            if not np.isfinite(given[e]):
+                return False
+            acting += resting[e] or not (terminated[e] or truncated[e])
+    return acting > 0
+
+
+@njit(cache=True)  # fmt: skip
+def settle_one(  # type: ignore[no-untyped-def]
+    given, terminated, truncated, resting, seen, rows, end_rows, tick, now,
+    quota, idle, episode, due, is_open, known, decided, returns, stamp, length,
+    slot, paid, first, end_slot, end_reward, end_terminated, over_environment, over_returns, over_terminated, over_length,
+):  # fmt: skip
+    """`begin`, `settle`, `finish` and both gatherings of rows at once, for one agent that is due in each step of its episodes, in
+    environments that rest for a step after each. Returns (due rows, closed rows), or -1 and does nothing if nobody would be due, or if
+    a number is not finite."""
+    if not _goes_on(given, terminated, truncated, resting, idle) or not all_finite(seen.ravel()):
+        return -1, 0
+    count = 0
+    closed = 0
+    for e in range(len(idle)):
+        due[e] = False
+        if idle[e]:
+            continue
+        first[count] = resting[e]
+        paid[count] = 0.0
+        if not resting[e]:
+            returns[e, 0] += given[e]
+            paid[count] = given[e]
+            if terminated[e] or truncated[e]:
+                end_slot[closed] = over_environment[closed] = e
+                end_reward[closed] = given[e]
+                end_terminated[closed] = over_terminated[closed] = terminated[e]
+                end_rows[closed] = seen[e]
+                over_returns[closed] = returns[e]
+                over_length[closed] = length[e]
+                closed += 1
+                returns[e, 0] = 0.0
+                length[e] = 0
+                episode[e] += 1
+                idle[e] = episode[e] == quota[e]
+                is_open[e] = known[e] = False
+                resting[e] = True
+                continue
+        resting[e] = False
+        due[e] = is_open[e] = known[e] = True
+        decided[e] = now
+        stamp[e] = tick
+        length[e] += 1
+        slot[count] = e
+        count += 1
+    if count < len(idle):
+        for i in range(count):
+            rows[i] = seen[slot[i]]
+    return count, closed

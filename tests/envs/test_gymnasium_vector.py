@@ -171,7 +171,7 @@ def test_agrees_with_a_plain_loop() -> None:
 # ------------------------------------------------------------------------------------------ faults
 
 
-def spoiled(spoil: Callable[[list[Any]], None]) -> VectorEnv:
+def spoiled(spoil: Callable[[list[Any]], None], mode: AutoresetMode) -> VectorEnv:
     """Its second step gives what `spoil` makes of observations, reward, terminated, truncated and info."""
 
     class Spoiled(Counting):
@@ -184,7 +184,7 @@ def spoiled(spoil: Callable[[list[Any]], None]) -> VectorEnv:
                 spoil(reply)
             return tuple(reply)
 
-    return native_env(Spoiled((2, 3), SAME), id="spoiled")
+    return native_env(Spoiled((2, 3), mode), id="spoiled")
 
 
 def put(index: int, value: Any) -> Callable[[list[Any]], None]:
@@ -219,10 +219,12 @@ FAULTS: dict[str, tuple[Callable[[list[Any]], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_clear_error(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "mode"), [(fault, mode) for fault in FAULTS for mode in MODES if mode is SAME or "final" not in fault]
+)
+def test_a_fault_is_one_clear_error(fault: str, mode: AutoresetMode) -> None:
     spoil, sentence = FAULTS[fault]
-    env = spoiled(spoil)
+    env = spoiled(spoil, mode)
     timestep = do(env, env.reset(SEEDS))
     with pytest.raises(EnvError, match=sentence):
         do(env, timestep)

@@ -74,36 +74,46 @@ class NativeVectorEnv(NativeBase):
     def step(self, actions: tuple[Array, ...]) -> Timestep:
         """See `VectorEnv.step`. Raises EnvError for illegal actions and for whatever the vector raises or breaks."""
         self._hand_out(actions)
-        acting, ended, info = self._advance()
+        reward, terminated, truncated, info = self._reply()
+        if self._plain:
+            timestep = self._pub.publish_one(reward, terminated, truncated, self._resting)
+            if timestep is not None:
+                self._last = timestep
+                return timestep
+        acting, ended = self._play(reward, terminated, truncated)
         if ended:
             more = self._pub.begin_next()
             if self._rest:
                 self._keep_finals(shared=acting > 0 or not len(more))
                 if not acting and len(more):  # somebody must have something due
-                    self._advance()
+                    self._play(*self._reply()[:3])
             else:
                 self._restart(more, info)
         elif self._disabled and self._done.any():  # those that have played their quota go on unseen
             self._reset_done()
         return self._publish()
 
-    def _advance(self) -> tuple[int, int, Mapping[str, Any]]:
-        """One step of the vector. How many are due, how many ended, its info."""
-        pub, n = self._pub, self.num_envs
+    def _reply(self) -> tuple[Array, Array, Array, Mapping[str, Any]]:
+        """One step of the vector, its observations put where they belong: rewards, terminated, truncated, info."""
         try:
             seen, reward, terminated, truncated, info = self._vector.step(self._actions)
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
         if shapes != self._fits:
-            reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
-        acting, ended = kernels.play(
-            reward, terminated, truncated, self._rest, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
-        )
+            reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
+        self._see(seen, info)
+        return reward, terminated, truncated, info
+
+    def _play(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, int]:
+        """What a step means for each environment. How many are due, how many ended."""
+        pub = self._pub
         if self._disabled:
             self._done = terminated | truncated
-        self._see(seen, info)
-        return acting, ended, info
+        counts: tuple[int, int] = kernels.play(
+            reward, terminated, truncated, self._rest, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
+        )
+        return counts
 
     def _keep_finals(self, *, shared: bool) -> None:
         """The observations of this step are the final ones of whoever ended; shared: nobody overwrites them before they are published."""

@@ -73,6 +73,8 @@ class NativeBase:
         self._shape = self._pub.observation[0].shape
         self._boxes = isinstance(native.observation, Box)
         self._keeps = native.fresh and self._boxes
+        flat = len(self._shape) == 2 and np.issubdtype(self._dtype, np.floating)
+        self._plain = self._rest and flat and native.mask is None  # what `Publisher.publish_one` does
         self._fits = ((native.num_envs,),) * 3
         self._done = np.zeros(native.num_envs, np.bool_)
         self._shown = self._pub.observation[0]
