@@ -1,0 +1,122 @@
+"""What the adapters of native vectors and of Gymnasium's single environments cost above the bare calls.
+
+    python -m benchmarks.adapters
+
+Both play the same random actions in the same process with one thread; times are process times per step of the vector in microseconds, the
+least of several repetitions.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from ludus.envs.registry import make_env
+from ludus.seeding import keys
+
+Step = Callable[[], None]
+
+
+def least(step: Step, calls: int, *, repetitions: int = 7) -> float:
+    """Microseconds per call."""
+    step()
+    best = float("inf")
+    for _ in range(repetitions):
+        start = time.process_time()
+        for _ in range(calls):
+            step()
+        best = min(best, time.process_time() - start)
+    return best / calls * 1e6
+
+
+def ours(id: str, num_envs: int, **options: Any) -> tuple[Step, list[Any]]:
+    """A step of the adapter, and the action batches that it repeats."""
+    env = make_env(id, num_envs=num_envs, **options)
+    last = [env.reset(keys(0, "adapters", count=num_envs))]
+    space = env.spec.agents[0].action
+    space.seed(0)
+    batches = [np.stack([space.sample() for _ in range(num_envs)]) for _ in range(16)]
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        last[0] = env.step((batches[count[0] % 16][: len(last[0].due[0].slot)],))
+
+    return step, batches
+
+
+def bare(vector: Any, batches: list[Any]) -> Step:
+    """A step of the vector itself."""
+    vector.reset()
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        vector.step(batches[count[0] % 16])
+
+    return step
+
+
+def singles(id: str, num_envs: int, batches: list[Any]) -> Step:
+    """A loop over single environments, with resets, as anybody would write it."""
+    envs = [gymnasium.make(id, disable_env_checker=True) for _ in range(num_envs)]
+    count = [0]
+    for k, env in enumerate(envs):
+        env.reset(seed=k)
+
+    def step() -> None:
+        count[0] += 1
+        for env, action in zip(envs, batches[count[0] % 16].tolist(), strict=True):
+            _, _, terminated, truncated, _ = env.step(np.asarray(action) if isinstance(action, list) else action)
+            if terminated or truncated:
+                env.reset(seed=count[0])
+
+    return step
+
+
+def main() -> None:
+    """Print a table."""
+    import envpool
+    from ale_py.vector_env import AtariVectorEnv
+
+    warnings.simplefilter("ignore")
+    pool = dict(env_type="gymnasium", num_threads=1)
+    cases: list[tuple[str, int, int, dict[str, Any], Callable[[list[Any]], Step]]] = [
+        (
+            "gymnasium/CartPole-v1",
+            64,
+            1000,
+            {},
+            lambda b: bare(gymnasium.make_vec("CartPole-v1", 64, "vector_entry_point"), b),
+        ),
+        (
+            "envpool/CartPole-v1",
+            64,
+            1000,
+            {"threads": 1},
+            lambda b: bare(envpool.make("CartPole-v1", num_envs=64, **pool), b),
+        ),
+        ("envpool/Pong-v5", 8, 20, {"threads": 1}, lambda b: bare(envpool.make("Pong-v5", num_envs=8, **pool), b)),
+        ("envpool/Ant-v5", 8, 100, {"threads": 1}, lambda b: bare(envpool.make("Ant-v5", num_envs=8, **pool), b)),
+        ("ale/pong", 8, 20, {"threads": 1}, lambda b: bare(AtariVectorEnv("pong", 8, num_threads=1), b)),
+    ]
+    for name in ("CartPole-v1", "FrozenLake-v1", "Pendulum-v1", "Acrobot-v1"):
+        cases.append((f"gymnasium/{name}", 8, 300, {"vector": "python"}, lambda b, name=name: singles(name, 8, b)))  # type: ignore[misc]
+    print(f"{'id':34}{'of':>4}{'bare µs':>10}{'adapter µs':>12}{'above µs':>10}{'steps/s':>12}")
+    for id, num_envs, calls, options, other in cases:
+        step, batches = ours(id, num_envs, **options)
+        plain = other(batches)
+        mine, theirs = least(step, calls), least(plain, calls)
+        label = id + (" (python)" if options.get("vector") else "")
+        print(
+            f"{label:34}{num_envs:>4}{theirs:>10.1f}{mine:>12.1f}{mine - theirs:>10.1f}{num_envs / mine * 1e6:>12,.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
