@@ -5,11 +5,13 @@ message -> make | map | reset | step | render | close -> answer: ("done", value)
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import pickle
 import select
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -44,6 +46,10 @@ def serve(descriptor: int) -> None:
         pass  # the parent is gone
     finally:
         worker.close()
+    atexit._run_exitfuncs()  # what environments left to be cleaned up, but no waiting for their threads, nor for the interpreter
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _answer(connection: Connection, worker: _Worker) -> bool:
