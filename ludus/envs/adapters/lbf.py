@@ -14,7 +14,7 @@ __all__ = ["make", "names"]
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is `Foraging-8x8-2p-3f-v3` or such; `Foraging-grid-…` shows grids.
+    """`name` is `Foraging-8x8-2p-3f-v3` or such.
 
     restarts: see `PythonVectorEnv`. Options of `Sides` say who plays whom; the others (sight, max_episode_steps, penalty, …) go to the
     environment. Episodes that end with food left have run out of time: they are truncated.
@@ -30,7 +30,7 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
 
 
 def names() -> list[str]:
-    """The ids that the package registers, sorted; those of grids, thousands more, are registered when one is made."""
+    """The ids that the package registers, sorted."""
     import gymnasium
     import lbforaging  # noqa: F401  registers them
 
@@ -39,11 +39,8 @@ def names() -> list[str]:
 
 def _registered(name: str) -> Any:
     import gymnasium
-    import lbforaging
 
-    if name.startswith("Foraging-grid") and name not in gymnasium.registry:
-        lbforaging.register_grid_envs()
-    if name not in gymnasium.registry or not name.startswith("Foraging"):
+    if name not in names():
         raise UnknownName("environment of level-based foraging", name, names())
     return gymnasium.registry[name]
 

@@ -29,7 +29,7 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
 
 
 def names() -> list[str]:
-    """The ids that the package registers, sorted; those of images and of other column heights are registered when one is made."""
+    """The ids that the package registers, sorted; those of images are registered when one is made."""
     import gymnasium
     import rware  # noqa: F401  registers them
 
@@ -43,12 +43,11 @@ def _registered(name: str) -> Any:
     import gymnasium
     import rware
 
-    if name.startswith("rware-") and name not in gymnasium.registry:
+    if name.startswith("rware-img") and "rware-img-tiny-1ag-v2" not in gymnasium.registry:
         rware.image_registration()
-        if name not in gymnasium.registry and "h-" in name:
-            rware.full_registration()
     if name not in gymnasium.registry or not name.startswith("rware-"):
-        raise UnknownName("environment of the warehouse", name, names())
+        hint = "Other warehouses are options: column_height, sensor_range, …"
+        raise UnknownName("environment of the warehouse", name, names(), hint=hint)
     return gymnasium.registry[name]
 
 

@@ -1,0 +1,77 @@
+"""`lbf/…`: the contract, agreement with a plain loop, ends, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium import registry
+from gymnasium.envs.registration import load_env_creator
+from zoo_replay import play, returns_of
+
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+ID = "lbf/Foraging-5x5-2p-1f-v3"
+
+
+@pytest.mark.parametrize("teams", [None, "one"])
+def test_contract(teams: str | None) -> None:
+    check_env(lambda n: make_env(ID, num_envs=n, teams=teams), num_envs=2, steps=120, team="split")
+
+
+def test_a_plain_loop_is_paid_the_same() -> None:
+    env = make_env("lbf/Foraging-8x8-3p-2f-v3", num_envs=1)
+    spec = registry["Foraging-8x8-3p-2f-v3"]
+    for seed, played in play(env, episodes=10):
+        plain = load_env_creator(spec.entry_point)(**spec.kwargs)
+        shown, _ = plain.reset(seed=seed)
+        totals = {agent.name: 0.0 for agent in env.spec.agents}
+        for step in played.steps:
+            assert all(np.array_equal(seen, own) for (_, seen, _), own in zip(step, shown, strict=True))
+            shown, rewards, _, _, _ = plain.step([action for _, _, action in step])
+            for name, reward in zip(totals, rewards, strict=True):
+                totals[name] += reward
+        assert returns_of(env, totals) == pytest.approx(played.returns)
+
+
+def test_food_that_is_left_means_that_time_ran_out() -> None:
+    """Random players collect the food of some episodes, and not of others."""
+    env = make_env(ID, num_envs=8, teams="one", max_episode_steps=30)
+    timestep = env.reset(keys(1, "food", count=8))
+    rng = np.random.default_rng(0)
+    ends = set()
+    for _ in range(200):
+        timestep = env.step((rng.integers(6, size=16),))
+        for terminated, length, paid in zip(
+            timestep.finished.terminated, timestep.finished.length, timestep.finished.returns[:, 0], strict=True
+        ):
+            ends.add(bool(terminated))
+            assert terminated == (abs(paid - 1) < 1e-9)  # all of the food: 1 together
+            assert terminated or length == 30
+    assert ends == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "error", "message"),
+    [
+        ("lbf/Foraging-8x8-2p-9f-v3", {}, UnknownName, "did you mean 'Foraging-8x8-2p-"),
+        ("lbf/CartPole-v1", {}, UnknownName, "unknown environment of level-based foraging"),
+        (ID, {"sihgt": 2}, ConfigError, "no option 'sihgt'; did you mean 'sight'"),
+        (ID, {"state": True}, ConfigError, "has no state"),
+        (ID, {"min_player_level": 9}, EnvError, "cannot be made: AssertionError"),
+    ],
+)
+def test_refusals(id: str, options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_env(id, num_envs=1, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", range(5, 20))
+def test_all_of_them(size: int) -> None:
+    ids = [id for id in list_envs("lbf") if f"-{size}x{size}-" in id]
+    assert len(ids) == 8 * 4 * 4  # players, food, cooperation and sight
+    for id in ids:
+        check_env(lambda n, id=id: make_env(id, num_envs=n), num_envs=2, steps=6)  # type: ignore[misc]

@@ -1,0 +1,134 @@
+"""Agents grouped into players: names, lists, padding, and what does not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from ludus.envs.adapters.teams import Sides, players_of, role_of, seat_agents, split_options
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, EnvError
+
+WOLVES = ["wolf_0", "wolf_1", "sheep_0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("adversary_12", "adversary"),
+        ("first_0", "first"),
+        ("robot3", "robot"),
+        ("a-1", "a"),
+        (7, "default"),
+        ("x", "x"),
+    ],
+)
+def test_roles(name: Any, role: str) -> None:
+    assert role_of(name) == role
+
+
+@pytest.mark.parametrize(
+    ("teams", "players"),
+    [
+        (None, [["wolf_0"], ["wolf_1"], ["sheep_0"]]),
+        ("prefix", [["wolf_0", "wolf_1"], ["sheep_0"]]),
+        ("one", [WOLVES]),
+        ({"prey": ["sheep_0"], "pack": ["wolf_1", "wolf_0"]}, [["sheep_0"], ["wolf_1", "wolf_0"]]),
+        ({0: ["wolf_0", "sheep_0"], 1: ["wolf_1"]}, [["wolf_0", "sheep_0"], ["wolf_1"]]),
+    ],
+)
+def test_players(teams: Any, players: list[list[str]]) -> None:
+    assert players_of(WOLVES, teams) == players
+
+
+@pytest.mark.parametrize(
+    ("teams", "message"),
+    [
+        ("all", 'expected "prefix", "one", or a mapping'),
+        ({"pack": ["wolf_0", "wolf_1"]}, "nobody plays sheep_0"),
+        ({"pack": WOLVES, "prey": ["sheep_0"]}, "'sheep_0' is listed twice"),
+        ({"pack": ["wolf_9"]}, "unknown agent 'wolf_9'; did you mean 'wolf_"),
+        ({"pack": "wolf_0"}, "expected a list of its agents"),
+        ({"pack": []}, "expected a list of its agents"),
+    ],
+)
+def test_teams_that_are_none(teams: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        players_of(WOLVES, teams)
+
+
+def seats(spaces: Any, **sides: Any) -> Any:
+    return seat_agents(
+        "tests/flock",
+        list(spaces),
+        spaces,
+        sides=Sides(**{"teams": "one", **sides}),
+        masked=False,
+        clip=False,
+        state=None,
+    )
+
+
+def box(*shape: int, low: float = -1, dtype: Any = np.float32) -> Box:
+    return Box(low, 1, shape, dtype)
+
+
+def test_observations_are_padded_and_actions_counted_to_the_most() -> None:
+    spec, seat, masked = seats({"a_0": (box(3, low=-2), Discrete(2)), "b_0": (box(2, low=1), Discrete(4, start=1))})
+    assert [agent.player for agent in spec.agents] == [0, 0]
+    assert [agent.role for agent in spec.agents] == ["a", "b"]
+    observation = spec.agents[0].observation
+    assert observation.low.tolist() == [-2, -2, -2]
+    assert observation.high.tolist() == [1, 1, 1]
+    assert spec.agents[1].action == Discrete(4)
+    assert masked == [True]
+    seen, mask = seat["b_0"].see(np.array([1, 1], np.float32), {})
+    assert seen.tolist() == [1, 1, 0]
+    assert mask is None
+    assert seat["b_0"].act(3) == 4
+    assert seat["a_0"].see(np.zeros(3, np.float32), {})[1].tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ((box(2, 2), Discrete(2)), (box(4), Discrete(2)), "only float32 vectors can be padded"),
+        ((box(2, dtype=np.int8), Discrete(2)), (box(3, dtype=np.int8), Discrete(2)), "only float32 vectors"),
+        ((box(2), Discrete(2)), (box(2), box(2)), "only Discrete ones"),
+        ((box(2), box(3)), (box(2), box(2)), "only Discrete ones"),
+        ((box(2), MultiDiscrete([2, 2])), (box(2), MultiDiscrete([2, 3])), "only Discrete ones"),
+    ],
+)
+def test_what_does_not_go_together(one: Any, other: Any, message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        seats({"a_0": one, "b_0": other})
+    assert seats({"a_0": one, "b_0": other}, teams=None)[0].num_players == 2
+
+
+def test_options_about_sides() -> None:
+    sides, rest = split_options({"teams": "one", "N": 3, "zero_sum": None}, defaults={"zero_sum": True})
+    assert sides == Sides(teams="one", zero_sum=True)
+    assert rest == {"N": 3}
+    spec = seats({name: (box(2), Discrete(2)) for name in WOLVES}, teams=None, symmetry=[[0, 1], [2]])[0]
+    assert spec.symmetry == ((0, 1), (2,))
+    for wrong in ({"symmetry": [[0, 1]]}, {"utility_range": [1, -1]}, {"utility_range": [[0, 1]] * 2}):
+        with pytest.raises(ConfigError, match="was given; expected"):
+            seats({name: (box(2), Discrete(2)) for name in WOLVES}, teams=None, **wrong)
+
+
+def test_a_team_with_a_leader_who_may_say_more() -> None:
+    pack = [f"adversary_{i}" for i in range(3)]
+    env = make_env(
+        "mpe2/simple_world_comm_v3",
+        num_envs=1,
+        teams={"wolves": ["leadadversary_0", *pack], "sheep": ["agent_0", "agent_1"]},
+    )
+    wolves = env.spec.agents_of(0)
+    assert [agent.role for agent in wolves] == ["leadadversary", "adversary", "adversary", "adversary"]
+    assert wolves[0].action == Discrete(20)
+    mask = env.reset(np.array([1], np.uint64)).due[0].mask
+    assert mask is not None
+    assert mask.sum(axis=1).tolist() == [20, 5, 5, 5]

@@ -1,0 +1,89 @@
+"""`rware/…`: the contract, agreement with a plain loop, ends, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import registry
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.spaces import MultiDiscrete
+from zoo_replay import play, returns_of
+
+from ludus.envs.registry import list_envs, make_env
+from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.testing.env import check_env
+
+ID = "rware/rware-tiny-2ag-v2"
+
+
+@pytest.mark.parametrize("options", [{}, {"teams": "one", "reward_type": "global"}])
+def test_contract(options: dict[str, Any]) -> None:
+    check_env(lambda n: make_env(ID, num_envs=n, max_steps=12, **options), num_envs=2, steps=40, team="split")
+
+
+def test_a_plain_loop_is_paid_the_same() -> None:
+    options = {"max_steps": 300, "layout": ".xx.\n.gg.\n....", "request_queue_size": 1}
+    env = make_env(ID, num_envs=1, **options)
+    spec = registry["rware-tiny-2ag-v2"]
+    paid = 0.0
+    for seed, played in play(env, episodes=4):
+        plain = load_env_creator(spec.entry_point)(**{**spec.kwargs, **options})
+        shown, _ = plain.reset(seed=seed)
+        totals = {agent.name: 0.0 for agent in env.spec.agents}
+        for step in played.steps:
+            assert all(np.array_equal(seen, own) for (_, seen, _), own in zip(step, shown, strict=True))
+            shown, rewards, _, _, _ = plain.step([int(action) for _, _, action in step])
+            for name, reward in zip(totals, rewards, strict=True):
+                totals[name] += reward
+        assert returns_of(env, totals) == pytest.approx(played.returns)
+        assert len(played.steps) == 300
+        paid += sum(played.returns)
+    assert paid > 0
+
+
+def test_a_warehouse_never_ends_by_itself() -> None:
+    env = make_env(ID, num_envs=1, max_steps=2)
+    timestep = env.reset(np.array([1], np.uint64))
+    for _ in range(2):
+        timestep = env.step((np.zeros(1, np.int64), np.zeros(1, np.int64)))
+    assert timestep.finished.terminated.tolist() == [False]
+    assert timestep.ended[0].terminated.tolist() == [False]
+
+
+def test_messages_and_images() -> None:
+    talking = make_env(ID, num_envs=1, msg_bits=2)
+    assert talking.spec.agents[0].action == MultiDiscrete([5, 2, 2])
+    timestep = talking.reset(np.array([1], np.uint64))
+    talking.step((np.array([[1, 0, 1]]), np.array([[0, 1, 1]])))
+    assert timestep.due[0].slot.tolist() == [0]
+    seeing = make_env("rware/rware-img-tiny-2ag-v2", num_envs=1)
+    assert seeing.spec.agents[0].observation.shape == (5, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "error", "message"),
+    [
+        ("rware/rware-tiny-99ag-v2", {}, UnknownName, "did you mean 'rware-tiny-9ag-v2'"),
+        (ID, {"reward_type": "shared"}, ConfigError, "reward_type='shared' was given"),
+        (ID, {"max_stepps": 3}, ConfigError, "no option 'max_stepps'; did you mean 'max_steps'"),
+        ("rware/rware-tiny-19ag-easy-v2", {}, EnvError, "Cannot take a larger sample"),  # 38 requests, 32 shelves
+    ],
+)
+def test_refusals(id: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_env(id, num_envs=1, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["tiny", "small", "medium", "large"])
+def test_all_of_them(size: str) -> None:
+    ids = [id for id in list_envs("rware") if f"-{size}-" in id]
+    assert len(ids) == 19 * 3
+    for id in ids:
+        if any(f"-tiny-{n}ag-easy" in id for n in (17, 18, 19)):  # more requests than shelves
+            with pytest.raises(EnvError, match="Cannot take a larger sample"):
+                make_env(id, num_envs=1)
+            continue
+        check_env(lambda n, id=id: make_env(id, num_envs=n, max_steps=5), num_envs=2, steps=12)  # type: ignore[misc]
