@@ -124,7 +124,7 @@ def record(
     wrappers: Sequence[Mapping[str, object]] = (),
     tell: Tell | None = None,
 ) -> Recording:
-    """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it.
+    """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it in the end.
 
     players: one policy per player, or a mixture from which each episode's are drawn, with `policy` to find them by their refs.
     steps: of an episode at most; a longer one is cut, and the last. wrappers: put around the filmed environment, for policies that were

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from wrapped_games import SEEDS, Screen, Wrap, acts, goofspiel, poker, screens, 
 
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, EnvError
 from ludus.testing.env import check_env
@@ -184,6 +184,32 @@ def test_a_time_limit_truncates_with_the_true_final_observation() -> None:
     assert timestep.due[0].observation.tolist() == [[0, 0]] * 2
     assert env.spec.max_decisions == 3
     assert w.time_limit(turns(1), 9).reset(SEEDS[:1]).due[0].first.all()
+
+
+class Counted(Turns):
+    """The state is the number of the step."""
+
+    def reset(self, seed: int) -> Happened:
+        return self.with_state(super().reset(seed))
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        return self.with_state(super().step(actions))
+
+    def with_state(self, happened: Happened) -> Happened:
+        happened.state = np.full(1, self.t, np.float32)
+        return happened
+
+
+def test_a_time_limit_keeps_the_state_at_the_end() -> None:
+    watched = replace(spec([0, 1]), state=Box(0, 5, (1,), np.float32))
+    env = w.time_limit(PythonVectorEnv(Counted, 2, spec=watched, masked=(True, True)), 3)
+    timestep = env.reset(SEEDS)
+    for _ in range(3):
+        timestep = acts(env, timestep)
+    assert timestep.state is not None
+    assert timestep.final_state is not None
+    assert timestep.final_state.tolist() == [[3], [3]]
+    assert timestep.state.tolist() == [[0], [0]]
 
 
 def test_an_episode_that_ends_at_its_limit_is_terminated() -> None:

@@ -105,3 +105,12 @@ def no_vector(env: VectorEnv) -> int:
 def test_unknown_names_are_unknown_names() -> None:
     with pytest.raises(UnknownName):
         make_env("openspiel/kuhn_poker", num_envs=1, wrappers=[{"kind": "framestack"}])
+
+
+def test_a_vector_that_cannot_be_wrapped_is_closed() -> None:
+    env = turns(1)
+    env.reset(SEEDS[:1])
+    with pytest.raises(ConfigError):
+        w.wrap(env, ["flatten_observation", {"kind": "frame_stack", "k": -1}])
+    with pytest.raises(EnvError, match="has not been reset yet"):
+        env.render(0)
