@@ -71,7 +71,7 @@ def test_an_own_environment():
         ("openspiel/leduc_poker(players=2", ConfigError, "not a game string"),
         ("no_such_module:Env", ConfigError, "could not be imported"),
         (f"{__name__}:Missing", ConfigError, "has no 'Missing'"),
-        (f"{__name__}:NoEnv", EnvError, "lacks num_envs, reset, step"),
+        (f"{__name__}:NoEnv", EnvError, "none of the interfaces that Ludus plays"),
         ("openspiel/mfg_garnet", EnvError, "mean-field"),
     ],
 )

@@ -1,0 +1,128 @@
+"""`module:Class`: each interface is used as it is; what has none, or misbehaves, is refused in a sentence."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, EnvError
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+SEEDS = keys(1, "own", count=2)
+
+
+def own(name: str, num_envs: int = 2, **options: Any) -> VectorEnv:
+    return make_env(f"own_games:{name}", num_envs=num_envs, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Corridor", {}),
+        ("corridor", {"length": 4}),
+        ("Corridors", {}),
+        ("Couple", {}),
+        ("Couple", {"teams": "one"}),
+        ("Turns", {"masks": "info"}),
+        ("Together", {"teams": "one"}),
+        ("Duck", {}),
+    ],
+)
+def test_contract(name: str, options: dict[str, Any]) -> None:
+    check_env(lambda n: own(name, n, **options), num_envs=2, steps=30, team="split", early_rewards=True)
+
+
+def test_a_vector_of_ludus_is_used_as_it_is() -> None:
+    env = own("Mine", 3, speed=7)
+    assert isinstance(env, importlib.import_module("own_games").Mine)
+    assert (env.num_envs, env.speed) == (3, 7)  # type: ignore[attr-defined]
+
+
+def test_the_seat_of_each_agent() -> None:
+    assert own("Couple").spec.num_players == 2
+    assert own("Couple", teams="one").spec.num_players == 1
+    team = own("Together", teams={"a": ["worker_2"], "b": ["worker_0", "worker_1"]}, zero_sum=True).spec
+    assert [(agent.name, agent.player) for agent in team.agents] == [("worker_2", 0), ("worker_0", 1), ("worker_1", 1)]
+    assert team.zero_sum
+    assert own("Turns").spec.determinism == "environment"
+    assert own("Turns", determinism="none").spec.determinism == "none"
+
+
+def test_rewards_of_a_couple() -> None:
+    env = own("Couple", 1)
+    timestep = env.reset(SEEDS[:1])
+    for _ in range(3):
+        timestep = env.step((np.array([1]), np.array([0])))
+    assert timestep.finished.returns.tolist() == [[0, 3]]  # each is paid what the other chose
+    assert timestep.finished.terminated.tolist() == [True]
+    assert timestep.ended[0].observation.tolist() == [[3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        (
+            "NoEnv",
+            {},
+            EnvError,
+            r"none of the interfaces.*Ludus's VectorEnv \(lacks num_envs, reset, step, close, snapshot",
+        ),
+        ("NoEnv", {}, EnvError, r"Gymnasium \(lacks observation_space, action_space, reset, step, close\)\."),
+        ("NoEnv", {}, EnvError, r"PettingZoo AEC \(lacks possible_agents"),
+        ("Nameless", {}, EnvError, "has no possible_agents"),
+        ("Unsized", {}, EnvError, "takes num_envs and made a single environment"),
+        ("Broken", {}, EnvError, "raised RuntimeError: no fuel"),
+        ("BOX", {}, ConfigError, "expected a class, or a function"),
+        ("Corridor", {"lenght": 4}, ConfigError, "cannot be made with the options {'lenght': 4}"),
+        ("Corridor", {"teams": "one"}, ConfigError, "does not take teams"),
+        ("Corridors", {"restarts": 1}, ConfigError, "looks after itself"),
+        ("Together", {"teams": "prefix", "utility_range": "wide"}, ConfigError, "expected \\[least, largest\\]"),
+        ("Couple", {"state": True}, ConfigError, "has no state"),
+    ],
+)
+def test_refusals(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        own(name, **options)
+
+
+FAULTS = {
+    "vanished": "removed the agent 'worker_1', which was neither terminated nor truncated",
+    "unseen": "gave no observation for the agent 'worker_1'",
+    "stranger": "named the agent 'worker_9', which is not among its possible_agents \\(worker_0, worker_1, worker_2\\)",
+    "mask": "gave agent 'worker_1' an action mask, and none after its first reset",
+    "nan": "gave agent 'worker_2' the reward nan",
+    "hidden": "gave agent 'worker_2' an observation that is not finite",
+    "shape": r"gave agent 'worker_2' an observation of shape \(5,\); its space has \(2,\)",
+}
+
+
+def play(env: VectorEnv, steps: int) -> Any:
+    timestep = env.reset(SEEDS[: env.num_envs])
+    for _ in range(steps):
+        timestep = env.step(tuple(np.zeros(len(due.slot), np.int64) for due in timestep.due))
+    return timestep
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_clear_error(fault: str) -> None:
+    with pytest.raises(EnvError, match=FAULTS[fault]) as caught:
+        play(own("Forgetful", fault=fault), 4)
+    assert f"environment 0 of 2, seed {SEEDS[0]}, episode 0, step 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_may_be_repaired(fault: str) -> None:
+    timestep = play(own("Forgetful", fault=fault, restarts=2), 3)
+    assert timestep.finished.environment.tolist() == [0, 1]
+    assert not timestep.finished.terminated.any()
+
+
+def test_the_dead_must_leave() -> None:
+    with pytest.raises(EnvError, match="did not remove the dead agent 'scout_0' when it stepped with None"):
+        play(own("Undead"), 6)
