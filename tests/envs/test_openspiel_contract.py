@@ -82,16 +82,16 @@ class Broken(ScriptedEnv):
 
 def _due(timestep: Timestep, **columns) -> Timestep:
     def spoil(due: Due) -> Due:
-        return dataclasses.replace(due, **{name: change(getattr(due, name)) for name, change in columns.items()})
+        return due._replace(**{name: change(getattr(due, name)) for name, change in columns.items()})
 
-    return dataclasses.replace(timestep, due=tuple(spoil(due) for due in timestep.due))
+    return timestep._replace(due=tuple(spoil(due) for due in timestep.due))
 
 
 def _ended(timestep: Timestep, **columns) -> Timestep:
     def spoil(ended: Ended) -> Ended:
-        return dataclasses.replace(ended, **{name: change(getattr(ended, name)) for name, change in columns.items()})
+        return ended._replace(**{name: change(getattr(ended, name)) for name, change in columns.items()})
 
-    return dataclasses.replace(timestep, ended=tuple(spoil(ended) for ended in timestep.ended))
+    return timestep._replace(ended=tuple(spoil(ended) for ended in timestep.ended))
 
 
 def _forget_player_0(timestep: Timestep) -> Timestep:
@@ -101,12 +101,12 @@ def _forget_player_0(timestep: Timestep) -> Timestep:
         np.empty(0, np.bool_),
         np.empty((0, 1), np.float32),
     )
-    return dataclasses.replace(timestep, ended=(empty, timestep.ended[1]))
+    return timestep._replace(ended=(empty, timestep.ended[1]))
 
 
 def _length(timestep: Timestep) -> Timestep:
-    finished = dataclasses.replace(timestep.finished, length=timestep.finished.length + 1)
-    return dataclasses.replace(timestep, finished=finished)
+    finished = timestep.finished._replace(length=timestep.finished.length + 1)
+    return timestep._replace(finished=finished)
 
 
 @pytest.mark.parametrize(

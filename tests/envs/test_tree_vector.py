@@ -34,7 +34,7 @@ def frozen(timestep: Timestep) -> Timestep:
 def assert_equal(a: Timestep, b: Timestep) -> None:
     for ours, theirs in ((a.due, b.due), (a.ended, b.ended), ((a.finished,), (b.finished,))):
         for x, y in zip(ours, theirs, strict=True):
-            for name in x.__dataclass_fields__:
+            for name in x._fields:
                 np.testing.assert_array_equal(getattr(x, name), getattr(y, name), err_msg=name)
 
 
