@@ -1,0 +1,163 @@
+"""The measurements of `benchmarks.rollout`, one per process.
+
+python -m benchmarks.rollout_worker share cartpole
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from benchmarks.lines import Lines
+from benchmarks.rollout_setups import SETUPS, Clock, Player, Setup
+
+PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "pettingzoo", "mpe2", "envpool", "magent2")
+POLICIES = ("ludus.policies.network:MLPPolicy", "ludus.policies.convolutional:CNNPolicy")
+MEGABYTE = 1 << 20
+
+
+def share(kind: str, *, orders: int) -> dict[str, float]:
+    """What is neither the environment's step nor the policy call, of the wall time."""
+    setup = SETUPS[kind]
+    environment, policy = Clock(), Clock()
+    setup.clock_environment(environment)
+    policy.around_named(POLICIES[kind == "pong"], "act")
+    player = Player(setup.make(), decisions=setup.decisions)
+    per_decision = _bare_seconds(setup) if setup.openspiel else 0.0
+    shares, rates, env_parts, policy_parts = [], [], [], []
+    for number in range(orders + 1):
+        environment.clear()
+        policy.clear()
+        begun = time.perf_counter()
+        rollout = player.play()
+        wall = time.perf_counter() - begun - environment.cost - policy.cost
+        decisions = rollout.counters["decisions"]
+        outside = environment.seconds + per_decision * decisions
+        if number:  # the first one compiles, and grows the buffers
+            shares.append((wall - outside - policy.seconds) / wall)
+            env_parts.append(outside / wall)
+            policy_parts.append(policy.seconds / wall)
+            rates.append(decisions / wall)
+    player.worker.close()
+    return {
+        "share": median(shares),
+        "environment": median(env_parts),
+        "policy": median(policy_parts),
+        "decisions per second": median(rates),
+    }
+
+
+def _bare_seconds(setup: Setup) -> float:
+    """Seconds per decision of a bare loop over OpenSpiel with tensors."""
+    from benchmarks.rollout_openspiel import bare
+
+    play = bare(setup.openspiel)
+    play(100)
+    found = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        found.append(play(500))
+        found[-1] = (time.perf_counter() - begun) / found[-1]
+    return median(found)
+
+
+def general(game: str, *, orders: int) -> dict[str, float]:
+    """Decisions per second of the general path without the policies' time, beside loops over OpenSpiel's API."""
+    from benchmarks.rollout_openspiel import bare, calls, rl_environment
+
+    policy = Clock()
+    policy.around_named(POLICIES[0], "act")
+    setup = Setup(f"openspiel/{game}", 1024, 100_000, options=(("tree", "off"),))
+    player = Player(setup.make(), decisions=setup.decisions)
+    rates = []
+    for number in range(orders + 1):
+        policy.clear()
+        begun = time.perf_counter()
+        decisions = player.play().counters["decisions"]
+        if number:
+            rates.append(decisions / (time.perf_counter() - begun - policy.cost - policy.seconds))
+    out = {"decisions per second": median(rates)}
+    for name, loop in (("bare loop per second", bare(game)), ("rl_environment per second", rl_environment(game))):
+        loop(50)
+        out[name] = median(_rate(loop) for _ in range(orders))
+    out["calls alone per second"] = 1 / median(calls(game, 1024)(30) for _ in range(3))
+    return out
+
+
+def _rate(loop: Callable[[int], int]) -> float:
+    begun = time.perf_counter()
+    decisions = loop(1000)
+    return decisions / (time.perf_counter() - begun)
+
+
+def fifty(kind: str, *, orders: int) -> dict[str, float]:
+    """Decisions per second against fifty opponents of one architecture, drawn uniformly per episode, and against one."""
+    setup = {
+        "leduc": Setup("openspiel/leduc_poker", 512, 100_000),
+        "connect_four": Setup("openspiel/connect_four", 64, 30_000, options=(("tree", "off"),)),
+    }[kind]
+    players = {
+        count: Player(setup.make(), decisions=setup.decisions, opponents=count, tabulate=False) for count in (1, 50)
+    }
+    rates: dict[int, list[float]] = {1: [], 50: []}
+    for number in range(orders + 1):
+        for count, player in players.items():
+            begun = time.perf_counter()
+            decisions = player.play().counters["decisions"]
+            if number:
+                rates[count].append(decisions / (time.perf_counter() - begun))
+    one, many = median(rates[1]), median(rates[50])
+    return {"relative": many / one, "one, decisions per second": one, "fifty, decisions per second": many}
+
+
+def memory(*, quick: bool) -> dict[str, float]:
+    """Resident megabytes after a million decisions and after ten million, on CartPole."""
+    setup = SETUPS["cartpole"]
+    player = Player(setup.make(), decisions=setup.decisions)
+    first, last = (100_000, 1_000_000) if quick else (1_000_000, 10_000_000)
+    decisions, sizes = 0, []
+    for limit in (first, last):
+        while decisions < limit:
+            decisions += player.play().counters["decisions"]
+        sizes.append(_resident())
+    return {"relative": sizes[1] / sizes[0], "MB after a tenth": sizes[0], "MB after all": sizes[1]}
+
+
+def _resident() -> float:
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("share", "general", "fifty", "sampling", "battle", "memory"))
+    parser.add_argument("kind", nargs="?", default="")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_intermixed_args(argv)
+    torch.set_num_threads(1)
+    orders = 3 if args.quick else 9
+    lines = Lines(PACKAGES)
+    if args.what == "sampling":
+        from benchmarks.rollout_sampling import figures
+
+        lines.figures(figures())
+    elif args.what == "battle":
+        from benchmarks.rollout_battle import figures as battle_figures
+
+        lines.figures(battle_figures(orders))
+    elif args.what == "memory":
+        lines.figures(memory(quick=args.quick))
+    else:
+        lines.figures({"share": share, "general": general, "fifty": fifty}[args.what](args.kind, orders=orders))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
