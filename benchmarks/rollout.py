@@ -7,7 +7,8 @@ log-probability, value), with a learner whose trajectories are written and an op
 environment's methods and around `Policy.act`; for OpenSpiel, whose calls are too short for that, the environment's time is that of a bare
 Python loop over OpenSpiel with tensors, per decision, in the same process. `general`: decisions per second of OpenSpiel's general path
 without the policies' time. `fifty`: throughput against fifty opponents relative to one. `memory`: resident size after ten times as many
-decisions. Everything runs on one core; figures are medians over the orders of a process.
+decisions. `timers`: what reading the clock for the profile costs. Everything runs on one core; figures are medians over the orders
+of a process.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ BENCHMARK = Benchmark(
         _contestant("sampling"),
         _contestant("battle"),
         _contestant("memory", seeds=(0,)),
+        _contestant("timers"),
     ),
     bars=(
         *(
@@ -86,6 +88,7 @@ BENCHMARK = Benchmark(
             lambda medians: medians("memory", "relative"),
             quick=False,
         ),
+        Bar("the profile's timers, of the wall time", "<= 0.02", lambda medians: medians("timers", "share")),
     ),
 )
 

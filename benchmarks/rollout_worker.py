@@ -129,6 +129,39 @@ def memory(*, quick: bool) -> dict[str, float]:
     return {"relative": sizes[1] / sizes[0], "MB after a tenth": sizes[0], "MB after all": sizes[1]}
 
 
+def timers(*, orders: int) -> dict[str, float]:
+    """What the timers of a profile cost, of the wall time: readings of the clock on CartPole, times what one of them takes."""
+    from ludus.rollout import worker
+
+    setup = SETUPS["cartpole"]
+    player = Player(setup.make(), decisions=setup.decisions)
+    walls, read = [], worker.perf_counter
+    for _ in range(orders + 1):
+        begun = time.perf_counter()
+        player.play()
+        walls.append(time.perf_counter() - begun)
+    cost, calls = _reading_cost(), 0
+
+    def counting() -> float:
+        nonlocal calls
+        calls += 1
+        return read()
+
+    worker.perf_counter = counting
+    player.play()
+    worker.perf_counter = read
+    wall = median(walls[1:])
+    return {"share": calls * cost / wall, "readings": calls, "nanoseconds each": cost * 1e9, "milliseconds": wall * 1e3}
+
+
+def _reading_cost(readings: int = 200_000) -> float:
+    """Seconds of one reading of the clock with the addition that goes with it."""
+    total, begun = 0.0, time.perf_counter()
+    for _ in range(readings):
+        total += time.perf_counter() - begun
+    return (time.perf_counter() - begun) / readings
+
+
 def _resident() -> float:
     with open("/proc/self/statm") as stream:
         return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
@@ -136,7 +169,7 @@ def _resident() -> float:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("share", "general", "fifty", "sampling", "battle", "memory"))
+    parser.add_argument("what", choices=("share", "general", "fifty", "sampling", "battle", "memory", "timers"))
     parser.add_argument("kind", nargs="?", default="")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
@@ -154,6 +187,8 @@ def main(argv: list[str] | None = None) -> int:
         lines.figures(battle_figures(orders))
     elif args.what == "memory":
         lines.figures(memory(quick=args.quick))
+    elif args.what == "timers":
+        lines.figures(timers(orders=orders))
     else:
         lines.figures({"share": share, "general": general, "fifty": fifty}[args.what](args.kind, orders=orders))
     return 0
