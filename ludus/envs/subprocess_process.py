@@ -69,7 +69,7 @@ class Process:
         ours, theirs = socket.socketpair()
         with theirs:
             code = (
-                f"import sys; sys.path[:] = {sys.path!r}; from ludus.envs.subprocess_worker import serve; "
+                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.envs.subprocess_worker import serve; "
                 f"serve({theirs.fileno()})"
             )
             self._popen = subprocess.Popen(
@@ -77,7 +77,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env={**_ONE_THREAD, **os.environ},
-                process_group=0,  # Ctrl-C goes to the parent alone
+                process_group=0,  # Ctrl-C goes to the parent alone, which then ends it
             )
         self._connection = Connection(ours.detach())
 

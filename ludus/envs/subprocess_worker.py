@@ -10,7 +10,6 @@ import gc
 import os
 import pickle
 import select
-import signal
 import sys
 import threading
 import traceback
@@ -35,7 +34,6 @@ Written: TypeAlias = tuple[tuple[Rows, ...], int]
 
 def serve(descriptor: int) -> None:
     """Answer messages that come through a socket until it is told to end, or its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent says when to end
     threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
     connection = Connection(descriptor)
     worker = _Worker(connection)
