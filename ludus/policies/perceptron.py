@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba import njit
 from numpy.typing import NDArray
 
@@ -18,7 +19,10 @@ from ludus.policies.mlp import ACTIVATIONS, Layout
 from ludus.types import Array
 
 _TILE = 256  # rows that are taken through all layers at once: their activations stay in the second-level cache
-_FEW = 8  # up to so many rows, a product row by row is faster than BLAS, which packs the weights first
+_FEW = 8  # up to so many rows, a product row by row is faster than BLAS, where it packs the weights first
+_UNPACKED = (
+    10**6 if get_host_cpu_features().get("avx512f") else 0
+)  # OpenBLAS does not for up to so many multiplications, with AVX-512
 _LIMIT = np.float32(7.90531110763549805)  # where tanh rounds to 1
 
 
@@ -27,17 +31,13 @@ class Perceptron:
 
     def __init__(self, layout: Layout, flat: NDArray[np.float32]) -> None:
         self.layout, self.flat = layout, np.ascontiguousarray(flat, np.float32)
-        self._inputs, self._widths, self._activation = (
-            layout.widths[0],
-            np.array(layout.widths),
-            code(layout.activation),
-        )
+        self._inputs, self._widths = layout.widths[0], np.array(layout.widths)
+        self._activation, self._small = code(layout.activation), _small(layout)
 
     def outputs(self, observation: Array) -> NDArray[np.float32]:
         """Observations [n, *shape] -> float32[n, outputs]."""
-        out: NDArray[np.float32] = _one(
-            self.flat, self._widths, self._activation, float_rows(observation, self._inputs)
-        )
+        rows = float_rows(observation, self._inputs)
+        out: NDArray[np.float32] = _one(self.flat, self._widths, self._activation, self._small, rows)
         return out
 
 
@@ -46,11 +46,8 @@ class Perceptrons:
 
     def __init__(self, networks: Sequence[Perceptron]) -> None:
         layout = networks[0].layout
-        self._inputs, self._widths, self._activation = (
-            layout.widths[0],
-            np.array(layout.widths),
-            code(layout.activation),
-        )
+        self._inputs, self._widths = layout.widths[0], np.array(layout.widths)
+        self._activation, self._small = code(layout.activation), _small(layout)
         self._flat, self._count = np.concatenate([network.flat for network in networks]), len(networks)
 
     def outputs(self, observation: Array, index: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -58,13 +55,20 @@ class Perceptrons:
         rows = float_rows(observation, self._inputs)
         order, start = by_policy(index, self._count)
         size = len(self._flat) // self._count
-        out: NDArray[np.float32] = _many(self._flat, size, self._widths, self._activation, rows, order, start)
+        out: NDArray[np.float32] = _many(
+            self._flat, size, self._widths, self._activation, self._small, rows, order, start
+        )
         return out
 
 
 def code(activation: str) -> int:
     """How kernels know an activation: its place in `ACTIVATIONS`."""
     return ACTIVATIONS.index(activation)
+
+
+def _small(layout: Layout) -> int:
+    """Up to so many rows, BLAS takes the weights as they are."""
+    return _UNPACKED // max(i * o for i, o in zip(layout.widths, layout.widths[1:], strict=False))
 
 
 def float_rows(observation: Array, inputs: int) -> NDArray[np.float32]:
@@ -211,10 +215,16 @@ def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-unty
 
 
 @njit(cache=True)
-def _one(flat, widths, activation, x):  # type: ignore[no-untyped-def]
+def _one_by_one(n, small):  # type: ignore[no-untyped-def]
+    """Whether n rows are taken one by one, which passes over inputs that are 0, and not by BLAS."""
+    return n == 1 or small < n <= _FEW
+
+
+@njit(cache=True)
+def _one(flat, widths, activation, small, x):  # type: ignore[no-untyped-def]
     n, widest = len(x), widths.max()
     out = np.empty((n, widths[-1]), np.float32)
-    if n <= _FEW:
+    if _one_by_one(n, small):
         work, place, every = np.empty((2, widest), np.float32), np.empty(widest, np.int64), np.arange(widest)
         for i in range(n):
             _through(flat, 0, widths, activation, x[i], work, place, every, out[i])
@@ -227,7 +237,7 @@ def _one(flat, widths, activation, x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _many(flat, size, widths, activation, x, order, start):  # type: ignore[no-untyped-def]
+def _many(flat, size, widths, activation, small, x, order, start):  # type: ignore[no-untyped-def]
     """The network of policy k is flat[k × size : (k + 1) × size]; its rows are order[start[k] : start[k + 1]]."""
     n, tile, widest = len(x), min(len(x), _TILE), widths.max()
     out = np.empty((n, widths[-1]), np.float32)
@@ -235,7 +245,7 @@ def _many(flat, size, widths, activation, x, order, start):  # type: ignore[no-u
     work = np.empty((2, tile * widest), np.float32)
     given, answer = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
     for k in range(len(start) - 1):
-        if start[k + 1] - start[k] <= _FEW:
+        if _one_by_one(start[k + 1] - start[k], small):
             for i in order[start[k] : start[k + 1]]:
                 _through(flat, k * size, widths, activation, x[i], one, place, every, out[i])
             continue
