@@ -148,9 +148,8 @@ class PythonVectorEnv:
         envs, self._envs, self._last = self._envs, [None] * self.num_envs, None
         errors = [error for env in envs if env is not None and (error := _closed(env)) is not None]
         if errors:
-            raise EnvError(f"{self.spec.id} could not be closed: {type(errors[0]).__name__}: {errors[0]}.") from errors[
-                0
-            ]
+            error = errors[0]
+            raise EnvError(f"{self.spec.id} could not be closed: {type(error).__name__}: {error}.") from error
 
     # ------------------------------------------------------------------------------------------ one environment
 
@@ -178,7 +177,7 @@ class PythonVectorEnv:
         pub, player, stride, offset = self._pub, self._player, self._stride, self._offset
         for i, value in happened.reward:
             if not isfinite(value):
-                raise Flaw(f"gave agent {self.spec.agents[i].name!r} the reward {value}; expected a finite number")
+                raise self._flaw(i, f"the reward {value}; expected a finite number")
             pub.reward[player[i]][e * stride[i] + offset[i]] += value
         for i, seen, how in happened.gone:
             p, slot = player[i], e * stride[i] + offset[i]
@@ -216,12 +215,9 @@ class PythonVectorEnv:
         """The observation as an array, if it has the shape that was announced and holds numbers."""
         array: Array = np.asarray(seen)
         if array.shape != self._shape[agent]:
-            name = self.spec.agents[agent].name
-            raise Flaw(f"gave agent {name!r} an observation of shape {array.shape}; its space has {self._shape[agent]}")
+            raise self._flaw(agent, f"an observation of shape {array.shape}; its space has {self._shape[agent]}")
         if array.dtype.kind == "f" and not all_finite(array.ravel()) and not np.isfinite(array).all():
-            raise Flaw(
-                f"gave agent {self.spec.agents[agent].name!r} an observation that is not finite; expected numbers"
-            )
+            raise self._flaw(agent, "an observation that is not finite; expected numbers")
         return array
 
     def _checked_mask(self, agent: int, mask: Any) -> Any:
@@ -230,12 +226,13 @@ class PythonVectorEnv:
         array: Array = np.asarray(mask)
         most = self._legal[agent]
         if array.shape != (most,):
-            name = self.spec.agents[agent].name
-            raise Flaw(f"gave agent {name!r} a mask of shape {array.shape}; it has {most} actions")
+            raise self._flaw(agent, f"a mask of shape {array.shape}; it has {most} actions")
         if not array.any():
-            name = self.spec.agents[agent].name
-            raise Flaw(f"gave agent {name!r} a mask without a legal action; expected at least one")
+            raise self._flaw(agent, "a mask without a legal action; expected at least one")
         return array
+
+    def _flaw(self, agent: int, given: str) -> Flaw:
+        return Flaw(f"gave agent {self.spec.agents[agent].name!r} {given}")
 
     # ------------------------------------------------------------------------------------------ faults
 
@@ -264,12 +261,10 @@ class PythonVectorEnv:
                 raise EnvError(
                     f"player {p} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
                 )
-            agents = self.spec.agents_of(p)
-            check_actions(agents[0].action, given, mask=due.mask, what=f"player {p} of {self.spec.id}")
             first, count = self._starts[p], self._pub.agents[p]
-            for slot, action in zip(
-                due.slot.tolist(), given.tolist() if given.ndim == 1 else given.copy(), strict=True
-            ):
+            check_actions(self.spec.agents[first].action, given, mask=due.mask, what=f"player {p} of {self.spec.id}")
+            rows = given.tolist() if given.ndim == 1 else given.copy()
+            for slot, action in zip(due.slot.tolist(), rows, strict=True):
                 e, k = divmod(slot, count)
                 self._actions[e][first + k] = action
                 acting.add(e)
