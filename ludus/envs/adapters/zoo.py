@@ -84,15 +84,18 @@ def shown_as(render: bool) -> dict[str, str]:
     return {"render_mode": "rgb_array"} if render else {}
 
 
-_PACKAGES = {  # what to install where the package's name is not the module's
-    "Box2D": "box2d",
+_PACKAGES = {  # what to install for a module, where that is not its name
+    "Box2D": "'ludus[butterfly]'",
+    "chess": "'ludus[classic]'",
     "multi_agent_ale_py": "multi-agent-ale-py",
-    "pygame": "pygame-ce",
+    "pygame": "'ludus[classic]'",
+    "pymunk": "'ludus[butterfly]'",
+    "rlcard": "'ludus[classic]'",
 }
 
 
 def missing_package(id: str, error: ImportError) -> ConfigError:
-    """A sentence that says what to install."""
+    """A sentence that says what to install. PettingZoo raises ImportErrors of its own: the first that names a module counts."""
     cause: BaseException | None = error
     module = ""
     while cause is not None and not module:
