@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.addresses import addresses
 from ludus.envs import publisher_kernels as kernels
 from ludus.envs.publisher_buffers import Side
 from ludus.errors import EnvError
@@ -66,10 +67,7 @@ class Publisher:
                 self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True
             )
         ]  # what `kernels.settle` works on, and `kernels.finish`
-        self._alone = (
-            self._quota, self.idle, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self._stamp,
-            self.length,
-        )  # fmt: skip
+        self._alone: list[NDArray[np.int64]] = []  # per side, the table of `kernels.settle_one`
         self._episodes = (self._stamp, self._returns, self.over, self.episode, self.length)
 
     # ------------------------------------------------------------------------------------------ what an adapter fills
@@ -155,24 +153,29 @@ class Publisher:
         return Timestep(tuple(due), tuple(closed), side.finished(len(ended)), side.state, final_state)
 
     def publish_one(
-        self, reward: Array, terminated: Array, truncated: Array, resting: NDArray[np.bool_]
+        self, seen: Array, reward: Array, terminated: Array, truncated: Array, resting: NDArray[np.bool_]
     ) -> Timestep | None:
         """`publish`, in one go, for vectors with one agent, flat observations and no masks whose environments rest for a step after each
-        episode: of observation[0], rewards [E] and how episodes ended, instead of the other arrays. resting: bool[E], kept by this.
+        episode: of observations [E, n] of the spec's dtype, rewards [E] and how episodes ended, instead of the arrays that an adapter
+        fills. resting: bool[E], kept by this.
 
         None, with nothing done, if it must go the long way: nobody would be due, or something is not finite.
         """
+        if not self._alone:
+            self._alone = [self._table_of_one(side) for side in self._sides]
         side = self._sides[self._now]
-        rows, ends = kernels.settle_one(
-            reward, terminated, truncated, resting, side.observation[0], side.rows(0), side.end_rows(0), self._tick, self._now,
-            *self._alone, *side.columns[0], *side.over,
-        )  # fmt: skip
+        rows, ends = kernels.settle_one(seen, reward, terminated, truncated, resting, self._now, self._alone[self._now])
         if rows < 0:
             return None
         self._tick += 1
         self._now ^= 1
-        due, ended = side.due(0, rows, gathered=True), side.ended(0, ends, gathered=True)
-        return Timestep((due,), (ended,), side.finished(ends))
+        return side.timestep_of_one(rows, ends)
+
+    def _table_of_one(self, side: Side) -> NDArray[np.int64]:
+        held = (
+            self.idle, self._quota, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self.length,
+        )  # fmt: skip
+        return addresses(*held, *side.columns[0], *side.over, *side.gathered(0))
 
     # ------------------------------------------------------------------------------------------ faults
 

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.types import Array, Due, Ended, EnvSpec, Finished
+from ludus.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 
 _KEPT = 4096  # records of so many lengths are kept
 
@@ -60,9 +60,10 @@ class Side:
         self._due: list[dict[int, Due]] = [{} for _ in slots]
         self._ended: list[dict[int, Ended]] = [{} for _ in slots]
         self._finished: dict[int, Finished] = {}
+        self._timesteps: dict[tuple[int, int], Timestep] = {}
 
-    def due(self, player: int, n: int, *, gathered: bool = False) -> Due:
-        """The first n due rows; dense arrays as they are where every slot is due. gathered: the rows are in `rows(player)` already."""
+    def due(self, player: int, n: int) -> Due:
+        """The first n due rows; dense arrays as they are where every slot is due."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
             whole = self._all_due[player]
@@ -72,37 +73,22 @@ class Side:
         record = self._due[player].get(n)
         if record is None:
             record = self._due_record(player, n)
-        if not gathered:
-            observation.take(record.slot, axis=0, out=record.observation, mode="clip")
-            if mask is not None:
-                mask.take(record.slot, axis=0, out=record.mask, mode="clip")
+        observation.take(record.slot, axis=0, out=record.observation, mode="clip")
+        if mask is not None:
+            mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
 
-    def ended(self, player: int, n: int, *, gathered: bool = False) -> Ended:
-        """The first n closed rows, copied out of the dense arrays. gathered: they are in `end_rows(player)` already."""
+    def ended(self, player: int, n: int) -> Ended:
+        """The first n closed rows, copied out of the dense arrays."""
         record = self._ended[player].get(n)
         if record is None:
             record = self._ended_record(player, n)
-        if n and not gathered:
+        if n:
             self.final[player].take(record.slot, axis=0, out=record.observation, mode="clip")
             mask = self.final_mask[player]
             if mask is not None:
                 mask.take(record.slot, axis=0, out=record.mask, mode="clip")
         return record
-
-    def rows(self, player: int) -> Array:
-        """Where observations of due rows are gathered, made when first wanted."""
-        rows = self._rows[player]
-        if rows is None:
-            rows = self._rows[player] = np.empty_like(self.observation[player], order="C")
-        return rows
-
-    def end_rows(self, player: int) -> Array:
-        """Where final observations of closed rows are gathered, made when first wanted."""
-        rows = self._end_rows[player]
-        if rows is None:
-            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
-        return rows
 
     def finished(self, n: int) -> Finished:
         """The first n finished episodes."""
@@ -113,8 +99,34 @@ class Side:
             _keep(self._finished, n, record)
         return record
 
+    def gathered(self, player: int) -> tuple[Array, Array]:
+        """Where rows that are due are gathered, and closed ones."""
+        return self._rows_of(player), self._end_rows_of(player)
+
+    def timestep_of_one(self, due: int, ended: int) -> Timestep:
+        """The timestep of a vector with one agent and so many rows, all of them gathered. Made once: it is views of the same buffers."""
+        record = self._timesteps.get((due, ended))
+        if record is None:
+            now = self._due[0].get(due) or self._due_record(0, due)
+            closed = self._ended[0].get(ended) or self._ended_record(0, ended)
+            record = Timestep((now,), (closed,), self.finished(ended))
+            _keep(self._timesteps, (due, ended), record)
+        return record
+
+    def _rows_of(self, player: int) -> Array:
+        rows = self._rows[player]
+        if rows is None:
+            rows = self._rows[player] = np.empty_like(self.observation[player], order="C")
+        return rows
+
+    def _end_rows_of(self, player: int) -> Array:
+        rows = self._end_rows[player]
+        if rows is None:
+            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
+        return rows
+
     def _due_record(self, player: int, n: int) -> Due:
-        rows, mask = self.rows(player), self._row_masks[player]
+        rows, mask = self._rows_of(player), self._row_masks[player]
         record = Due(
             self.slot[player][:n],
             rows[:n],
@@ -126,7 +138,7 @@ class Side:
         return record
 
     def _ended_record(self, player: int, n: int) -> Ended:
-        rows, mask = self.end_rows(player), self._end_masks[player]
+        rows, mask = self._end_rows_of(player), self._end_masks[player]
         record = Ended(
             self.end_slot[player][:n],
             self.end_reward[player][:n],
@@ -138,7 +150,7 @@ class Side:
         return record
 
 
-def _keep(records: dict[int, Any], n: int, record: object) -> None:
+def _keep(records: dict[Any, Any], n: Any, record: object) -> None:
     """Records of the same length are views of the same buffers: they are made once."""
     if len(records) < _KEPT:
         records[n] = record

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from ludus import seeding
+from ludus.addresses import array_at
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -142,62 +143,80 @@ def settle(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _goes_on(given, terminated, truncated, resting, idle):  # type: ignore[no-untyped-def]
-    """Whether somebody acts next, and every reward is finite."""
-    acting = 0
-    for e in range(len(idle)):
-        if not idle[e]:
-            if not np.isfinite(given[e]):
-                return False
-            acting += resting[e] or not (terminated[e] or truncated[e])
-    return acting > 0
-
-
-@njit(cache=True)  # fmt: skip
-def settle_one(  # type: ignore[no-untyped-def]
-    given, terminated, truncated, resting, seen, rows, end_rows, tick, now,
-    quota, idle, episode, due, is_open, known, decided, returns, stamp, length,
-    slot, paid, first, end_slot, end_reward, end_terminated, over_environment, over_returns, over_terminated, over_length,
-):  # fmt: skip
+def settle_one(seen, given, terminated, truncated, resting, now, table):  # type: ignore[no-untyped-def]
     """`begin`, `settle`, `finish` and both gatherings of rows at once, for one agent that is due in each step of its episodes, in
-    environments that rest for a step after each. Returns (due rows, closed rows), or -1 and does nothing if nobody would be due, or if
-    a number is not finite."""
-    if not _goes_on(given, terminated, truncated, resting, idle) or not all_finite(seen.ravel()):
-        return -1, 0
-    count = 0
-    closed = 0
-    for e in range(len(idle)):
-        due[e] = False
+    environments that rest for a step after each. Returns (due rows, closed rows), or -1 and leaves the state as it is if nobody would be
+    due, or if a number is not finite. seen: [E, n]. table: addresses, of what is read off it here, and of seen's dtype."""
+    n, width, count, closed, fine = len(resting), seen.shape[1], 0, 0, True
+    idle, end_rows = array_at(table[0], n, np.bool_), array_at(table[20], (n, width), seen.dtype)
+    slot, paid, first = (
+        array_at(table[9], n, np.int32),
+        array_at(table[10], n, np.float32),
+        array_at(table[11], n, np.bool_),
+    )
+    end_slot, end_reward, rows = (
+        array_at(table[12], n, np.int32),
+        array_at(table[13], n, np.float32),
+        array_at(table[19], (n, width), seen.dtype),
+    )
+    for e in range(n):
         if idle[e]:
             continue
-        first[count] = resting[e]
-        paid[count] = 0.0
-        if not resting[e]:
-            returns[e, 0] += given[e]
-            paid[count] = given[e]
-            if terminated[e] or truncated[e]:
-                end_slot[closed] = over_environment[closed] = e
-                end_reward[closed] = given[e]
-                end_terminated[closed] = over_terminated[closed] = terminated[e]
-                end_rows[closed] = seen[e]
-                over_returns[closed] = returns[e]
-                over_length[closed] = length[e]
-                closed += 1
-                returns[e, 0] = 0.0
-                length[e] = 0
-                episode[e] += 1
-                idle[e] = episode[e] == quota[e]
-                is_open[e] = known[e] = False
-                resting[e] = True
-                continue
-        resting[e] = False
-        due[e] = is_open[e] = known[e] = True
-        decided[e] = now
-        stamp[e] = tick
-        length[e] += 1
-        slot[count] = e
-        count += 1
-    if count < len(idle):
-        for i in range(count):
-            rows[i] = seen[slot[i]]
+        if resting[e] or not (terminated[e] or truncated[e]):
+            slot[count], first[count], paid[count] = e, resting[e], 0.0 if resting[e] else given[e]
+            fine &= np.isfinite(paid[count])
+            for j in range(width):
+                rows[count, j] = seen[e, j]
+                fine &= np.isfinite(seen[e, j])
+            count += 1
+        else:
+            end_slot[closed], end_reward[closed] = e, given[e]
+            fine &= np.isfinite(end_reward[closed])
+            for j in range(width):
+                end_rows[closed, j] = seen[e, j]
+                fine &= np.isfinite(seen[e, j])
+            closed += 1
+    if count == 0 or not fine:
+        return -1, 0
+    _settle_state(slot[:count], first, end_slot[:closed], given, terminated, resting, now, table)
     return count, closed
+
+
+@njit(cache=True)
+def _settle_state(acting, first, ending, given, terminated, resting, now, table):  # type: ignore[no-untyped-def]
+    n = len(resting)
+    idle, quota, episode = (
+        array_at(table[0], n, np.bool_),
+        array_at(table[1], n, np.int64),
+        array_at(table[2], n, np.int64),
+    )
+    due, is_open, known = (
+        array_at(table[3], n, np.bool_),
+        array_at(table[4], n, np.bool_),
+        array_at(table[5], n, np.bool_),
+    )
+    decided, returns, length = (
+        array_at(table[6], n, np.int8),
+        array_at(table[7], n, np.float64),
+        array_at(table[8], n, np.int32),
+    )
+    for i in range(len(acting)):
+        e = acting[i]
+        due[e] = is_open[e] = known[e] = True
+        resting[e] = False
+        decided[e] = now
+        returns[e] += given[e] if not first[i] else 0.0
+        length[e] += 1
+    end_terminated, over_environment = array_at(table[14], n, np.bool_), array_at(table[15], n, np.int32)
+    over_returns, over_terminated = array_at(table[16], n, np.float64), array_at(table[17], n, np.bool_)
+    over_length = array_at(table[18], n, np.int32)
+    for i in range(len(ending)):
+        e = ending[i]
+        over_environment[i], over_returns[i], over_length[i] = e, returns[e] + given[e], length[e]
+        end_terminated[i] = over_terminated[i] = terminated[e]
+        due[e] = is_open[e] = known[e] = False
+        resting[e] = True
+        returns[e] = 0.0
+        length[e] = 0
+        episode[e] += 1
+        idle[e] = episode[e] == quota[e]

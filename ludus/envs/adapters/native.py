@@ -74,27 +74,30 @@ class NativeVectorEnv(NativeBase):
     def step(self, actions: tuple[Array, ...]) -> Timestep:
         """See `VectorEnv.step`. Raises EnvError for illegal actions and for whatever the vector raises or breaks."""
         self._hand_out(actions)
-        reward, terminated, truncated, info = self._reply()
-        if self._plain:
-            timestep = self._pub.publish_one(reward, terminated, truncated, self._resting)
+        seen, reward, terminated, truncated, info = self._reply()
+        if self._plain and type(seen) is np.ndarray and seen.shape == self._shape and seen.dtype == self._dtype:
+            timestep = self._pub.publish_one(seen, reward, terminated, truncated, self._resting)
             if timestep is not None:
-                self._last = timestep
+                self._last, self._shown = timestep, seen
                 return timestep
+        self._see(seen, info)
         acting, ended = self._play(reward, terminated, truncated)
         if ended:
             more = self._pub.begin_next()
             if self._rest:
                 self._keep_finals(shared=acting > 0 or not len(more))
                 if not acting and len(more):  # somebody must have something due
-                    self._play(*self._reply()[:3])
+                    seen, reward, terminated, truncated, info = self._reply()
+                    self._see(seen, info)
+                    self._play(reward, terminated, truncated)
             else:
                 self._restart(more, info)
         elif self._disabled and self._done.any():  # those that have played their quota go on unseen
             self._reset_done()
         return self._publish()
 
-    def _reply(self) -> tuple[Array, Array, Array, Mapping[str, Any]]:
-        """One step of the vector, its observations put where they belong: rewards, terminated, truncated, info."""
+    def _reply(self) -> tuple[Any, Array, Array, Array, Mapping[str, Any]]:
+        """One step of the vector: observations, rewards, terminated, truncated, info."""
         try:
             seen, reward, terminated, truncated, info = self._vector.step(self._actions)
         except Exception as error:
@@ -102,8 +105,7 @@ class NativeVectorEnv(NativeBase):
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
         if shapes != self._fits:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
-        self._see(seen, info)
-        return reward, terminated, truncated, info
+        return seen, reward, terminated, truncated, info
 
     def _play(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, int]:
         """What a step means for each environment. How many are due, how many ended."""
