@@ -104,10 +104,24 @@ def test_asynchronous_episodes_are_those_of_their_seeds() -> None:
     assert together == returns(batch_size=2) == returns(batch_size=1)
 
 
-def test_names_leave_out_several_agents() -> None:
+def test_names_leave_out_agents_that_act_at_once() -> None:
     names = set(list_envs("envpool"))
     assert {"envpool/CartPole-v1", "envpool/Pong-v5", "envpool/Ant-v5", "envpool/Play2048-v1"} <= names
-    assert not {"envpool/TicTacToe-v1", "envpool/intersection-multi-agent-v0"} & names
+    assert not {"envpool/IntersectionMultiAgent-v0", "envpool/intersection-multi-agent-v0"} & names
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "most"),
+    [
+        ("CartPole-v1", {}, 500),
+        ("CartPole-v1", {"max_episode_steps": 7}, 7),
+        ("Game2048-v1", {}, None),
+        ("Catch-v0", {}, None),
+    ],
+)
+def test_longest_episodes(name: str, options: dict[str, Any], most: int | None) -> None:
+    """Told only where EnvPool keeps to it."""
+    assert vector(name, 1, **options).spec.max_decisions == most
 
 
 def test_render() -> None:
@@ -125,10 +139,28 @@ def test_render() -> None:
 WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
     "option": ("CartPole-v1", {"max_episode_step": 3}, ConfigError, "did you mean 'max_episode_steps'"),
-    "value": ("CartPole-v1", {"max_episode_steps": "x"}, ConfigError, "cannot be made with the options"),
+    "value": (
+        "CartPole-v1",
+        {"max_episode_steps": "x"},
+        ConfigError,
+        "max_episode_steps='x' .* expected int, such as 500",
+    ),
+    "flag": ("Pong-v5", {"reward_clip": 1}, ConfigError, "reward_clip=1 .* expected bool, such as False"),
+    "none": ("Pong-v5", {"stack_num": -1}, ConfigError, "stack_num=-1 .* at least 1"),  # ends the process in EnvPool
+    "large": ("CartPole-v1", {"max_episode_steps": 10**12}, ConfigError, "cannot be made with the options"),
+    "no limit": ("Jumanji/Maze-v0", {"max_episode_steps": 9}, ConfigError, "Jumanji/Maze-v0; EnvPool ignores it there"),
+    "endless": ("CliffWalking-v1", {"max_episode_steps": 9}, ConfigError, "EnvPool ignores it there"),
+    "crash": ("Cig-v1", {}, EnvError, "several players over a network"),  # ends the process in EnvPool
+    "custom": ("VizdoomCustom-v1", {}, ConfigError, "cannot be made with the options"),
+    "half a thread": ("CartPole-v1", {"threads": 1.5}, ConfigError, "threads=1.5 .* expected a whole number"),
     "batch": ("CartPole-v1", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
     "threads": ("CartPole-v1", {"threads": 0}, ConfigError, "threads=0 .* at least 1"),
-    "agents": ("intersection-multi-agent-v0", {}, EnvError, "intersection-multi-agent-v0 has 2 agents"),
+    "agents": (
+        "intersection-multi-agent-v0",
+        {},
+        EnvError,
+        "intersection-multi-agent-v0 has 2 agents that act at once",
+    ),
     "workers": ("CartPole-v1", {"workers": 1}, ConfigError, "threads of its own"),
     "restarts": ("CartPole-v1", {"restarts": 1}, ConfigError, "cannot be restarted one by one"),
 }

@@ -10,9 +10,10 @@ import envpool
 import numpy as np
 from envpool.registration import registry
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
+from ludus.envs.adapters.envpool_boards import BoardVectorEnv, board_spec
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
 from ludus.envs.adapters.native_base import Native, Seeds
@@ -23,8 +24,21 @@ from ludus.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.types import Array, Determinism
 
 _OURS = ("num_envs", "num_threads", "seed", "env_seed", "base_path", "gym_reset_return_info", "max_num_players")
+_OPTIONS = ("threads", "batch_size", "render")
 _THEIRS = ("from_pixels", "render_width", "render_height", "render_camera_id")  # of `envpool.make`, in no configuration
 _LEGAL = "legal_action_mask"  # of its board games, in info
+_LIMITED = (
+    "atari",
+    "box2d",
+    "classic_control",
+    "minigrid",
+    "mujoco",
+    "toy_text",
+    "vizdoom",
+)  # heed `max_episode_steps`
+_COUNTS = ("stack_num", "frame_stack", "frame_skip", "img_height", "img_width", "max_episode_steps")
+_ENDLESS = 2**31 - 1
+_CRASHING = ("Cig-v1", "MultiDuel-v1")  # ViZDoom's for several players end the process
 
 
 def make(
@@ -36,7 +50,7 @@ def make(
     render: bool = False,
     **options: Any,
 ) -> VectorEnv:
-    """`name` is an id of `envpool.list_all_envs()` with one agent.
+    """`name` is an id of `envpool.list_all_envs()` with one agent, or a game of players who move in turn.
 
     threads, batch_size: see `ludus.envs.adapters.pools`. render: make it able to show itself. options: of the environment's
     configuration. Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
@@ -44,30 +58,39 @@ def make(
     id = f"envpool/{name}"
     if name not in _ids():
         raise UnknownName("EnvPool environment", name, _ids())
+    if name in _CRASHING:
+        raise EnvError(
+            f"{id} needs several players over a network; EnvPool's crashes without them. Ludus does not play it."
+        )
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     with quiet():
         spec = _spec(id, name, options)
         seen, action = _bounded(spec.gymnasium_observation_space), _counted(spec.gymnasium_action_space)
     players = spec.config.max_num_players
-    if players > 1:
+    if players > 1 and f"info:{_LEGAL}" not in spec._state_keys:
         raise EnvError(
-            f"{id} has {players} agents; Ludus plays EnvPool's environments with one. See `openspiel/…`, `pettingzoo/…`."
+            f"{id} has {players} agents that act at once; of EnvPool's, Ludus plays those that move in turn."
+        )
+    if players > 1 and batch < num_envs:
+        raise ConfigError(
+            f"batch_size={batch} was given for {id}; games of several players are stepped together. Leave it out."
         )
     shown = {"render_mode": "rgb_array"} if render else {}
     build = partial(
         envpool.make, name, env_type="gymnasium", num_envs=num_envs, batch_size=batch,
         num_threads=workers, **shown, **options,
     )  # fmt: skip
-    native = _native(
-        id, spec, seen, action, num_envs=num_envs, batch=batch, start=partial(_start, build, batch < num_envs)
-    )
+    start = partial(_start, build, batch < num_envs)
+    if players > 1:
+        assert isinstance(action, Discrete)
+        return BoardVectorEnv(board_spec(id, seen, action, players), num_envs, observation=seen, start=start)
+    native = _native(id, name, spec, seen, action, num_envs=num_envs, batch=batch, start=start)
     return AsyncNativeVectorEnv(native, send=_send) if batch < num_envs else NativeVectorEnv(native)
 
 
 def names() -> list[str]:
-    """Ids of environments with one agent, sorted; told by their names, since asking every environment takes long."""
-    boards = {id for id in _ids() if registry.specs[id][0] == "envpool.pgx"} - {"Play2048-v1"}
-    return sorted(id for id in _ids() - boards if "multiagent" not in id.lower().replace("-", ""))
+    """Ids of environments that can be played, sorted: all but those with several agents that act at once, told by their names."""
+    return sorted(id for id in _ids() if "multiagent" not in id.lower().replace("-", "") and id not in _CRASHING)
 
 
 @lru_cache(maxsize=1)
@@ -78,10 +101,10 @@ def _ids() -> frozenset[str]:
 def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
     """EnvPool's description of an environment."""
     try:
-        known = {*envpool.make_spec(name)._config_keys, *_THEIRS} - {*_OURS}
-        for option in options:
-            if option not in known:
-                raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*known, 'threads', 'render'})}")
+        usual = envpool.make_spec(name)
+        _check(id, usual, options)
+        if "max_episode_steps" in options and not _heeds_limits(name, usual):
+            raise ConfigError(f"max_episode_steps was given for {id}; EnvPool ignores it there. Leave it out.")
         return envpool.make_spec(name, **options)
     except ImportError as error:
         raise EnvError(f"{id} needs something that is not installed: {error}") from error
@@ -89,12 +112,36 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
         raise ConfigError(f"{id} cannot be made with the options {dict(options)}: {_line(error)}.") from error
 
 
+def _check(id: str, usual: Any, options: Mapping[str, Any]) -> None:
+    """EnvPool's messages about types are long, and some numbers end the process."""
+    known = {*usual._config_keys, *_THEIRS} - {*_OURS}
+    for option, given in options.items():
+        if option not in known:
+            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*known, *_OPTIONS})}")
+        default = getattr(usual.config, option, None)
+        allowed: Any = (int, float) if type(default) is float else type(default)
+        if isinstance(default, bool | int | float | str) and (
+            not isinstance(given, allowed) or isinstance(given, bool) != isinstance(default, bool)
+        ):
+            raise ConfigError(
+                f"{option}={given!r} was given for {id}; expected {type(default).__name__}, such as {default!r}."
+            )
+        if option in _COUNTS and given < 1:
+            raise ConfigError(f"{option}={given} was given for {id}; at least 1 is needed.")
+
+
+def _heeds_limits(name: str, spec: Any) -> bool:
+    """Whether `max_episode_steps` is how long an episode can be; elsewhere it is ignored or counted differently."""
+    return registry.specs[name][0].split(".")[1] in _LIMITED and spec.config.max_episode_steps != _ENDLESS
+
+
 def _native(
-    id: str, spec: Any, seen: Space[Any], action: Space[Any], *, num_envs: int, batch: int, start: Any
+    id: str, name: str, spec: Any, seen: Space[Any], action: Space[Any], *, num_envs: int, batch: int, start: Any
 ) -> Native:
     determinism: Determinism = "environment" if batch == num_envs else "none"
+    limit = spec.config.max_episode_steps if _heeds_limits(name, spec) else 0
     return Native(
-        spec=one_agent(id, seen, action, determinism=determinism, max_decisions=_limit(spec)),
+        spec=one_agent(id, seen, action, determinism=determinism, max_decisions=limit or None),
         num_envs=num_envs,
         observation=seen,
         action=action,
@@ -136,13 +183,10 @@ def _mask(spec: Any, seen: Space[Any], action: Space[Any]) -> Any:
     return None
 
 
-def _limit(spec: Any) -> int | None:
-    limit = getattr(spec.config, "max_episode_steps", None)
-    return int(limit) if limit and limit < 2**31 - 1 else None
-
-
 def _bounded(space: Space[Any]) -> Space[Any]:
-    """EnvPool writes C++'s least positive and largest numbers where a Box has no bounds."""
+    """EnvPool writes C++'s least positive and largest numbers where a Box has no bounds. Planes of bits keep their shape."""
+    if isinstance(space, MultiBinary):
+        return Box(0, 1, space.shape, np.float32)
     if isinstance(space, Dict):
         return Dict({key: _bounded(part) for key, part in space.spaces.items()})
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
@@ -155,7 +199,7 @@ def _bounded(space: Space[Any]) -> Space[Any]:
 
 def _counted(space: Space[Any]) -> Space[Any]:
     """Boxes of integers are choices."""
-    space = _bounded(space)
+    space = space if isinstance(space, MultiBinary) else _bounded(space)
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.integer):
         return MultiDiscrete(space.high.astype(np.int64) - space.low + 1, start=space.low.astype(np.int64))
     return space
