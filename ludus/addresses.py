@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from ludus.types import Array
 
 
 def addresses(*arrays: Array) -> NDArray[np.int64]:
-    """int64[k]: where these arrays begin. They must be C-contiguous."""
+    """int64[k, 2]: where each of these arrays begins, and how many entries it has. They must be C-contiguous."""
     assert all(array.flags.c_contiguous for array in arrays)
-    return np.array([array.ctypes.data for array in arrays], np.int64)
+    return np.array([(array.ctypes.data, array.size) for array in arrays], np.int64)
 
 
 @intrinsic
@@ -32,6 +32,6 @@ def _pointer(context: Any, address: Any) -> Any:  # noqa: ARG001  numba passes b
 
 
 @njit(cache=True)
-def array_at(address, shape, dtype):  # type: ignore[no-untyped-def]
-    """The array of this shape and dtype that begins at an address. In compiled code only; nothing is checked."""
-    return carray(_pointer(address), shape, dtype)  # type: ignore[call-arg]
+def flat_at(table, k, dtype):  # type: ignore[no-untyped-def]
+    """The k-th array of a table, [its size]. In compiled code only; that the dtype is the array's is not checked."""
+    return carray(_pointer(table[k, 0]), table[k, 1], dtype)  # type: ignore[call-arg]

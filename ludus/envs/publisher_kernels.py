@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from ludus import seeding
-from ludus.addresses import array_at
+from ludus.addresses import flat_at
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -148,16 +148,12 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
     environments that rest for a step after each. Returns (due rows, closed rows), or -1 and leaves the state as it is if nobody would be
     due, or if a number is not finite. seen: [E, n]. table: addresses, of what is read off it here, and of seen's dtype."""
     n, width, count, closed, fine = len(resting), seen.shape[1], 0, 0, True
-    idle, end_rows = array_at(table[0], n, np.bool_), array_at(table[20], (n, width), seen.dtype)
-    slot, paid, first = (
-        array_at(table[9], n, np.int32),
-        array_at(table[10], n, np.float32),
-        array_at(table[11], n, np.bool_),
-    )
+    idle, end_rows = flat_at(table, 0, np.bool_), flat_at(table, 20, seen.dtype).reshape(n, width)
+    slot, paid, first = flat_at(table, 9, np.int32), flat_at(table, 10, np.float32), flat_at(table, 11, np.bool_)
     end_slot, end_reward, rows = (
-        array_at(table[12], n, np.int32),
-        array_at(table[13], n, np.float32),
-        array_at(table[19], (n, width), seen.dtype),
+        flat_at(table, 12, np.int32),
+        flat_at(table, 13, np.float32),
+        flat_at(table, 19, seen.dtype).reshape(n, width),
     )
     for e in range(n):
         if idle[e]:
@@ -185,21 +181,9 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
 @njit(cache=True)
 def _settle_state(acting, first, ending, given, terminated, resting, now, table):  # type: ignore[no-untyped-def]
     n = len(resting)
-    idle, quota, episode = (
-        array_at(table[0], n, np.bool_),
-        array_at(table[1], n, np.int64),
-        array_at(table[2], n, np.int64),
-    )
-    due, is_open, known = (
-        array_at(table[3], n, np.bool_),
-        array_at(table[4], n, np.bool_),
-        array_at(table[5], n, np.bool_),
-    )
-    decided, returns, length = (
-        array_at(table[6], n, np.int8),
-        array_at(table[7], n, np.float64),
-        array_at(table[8], n, np.int32),
-    )
+    idle, quota, episode = flat_at(table, 0, np.bool_), flat_at(table, 1, np.int64), flat_at(table, 2, np.int64)
+    due, is_open, known = flat_at(table, 3, np.bool_), flat_at(table, 4, np.bool_), flat_at(table, 5, np.bool_)
+    decided, returns, length = flat_at(table, 6, np.int8), flat_at(table, 7, np.float64), flat_at(table, 8, np.int32)
     for i in range(len(acting)):
         e = acting[i]
         due[e] = is_open[e] = known[e] = True
@@ -207,9 +191,9 @@ def _settle_state(acting, first, ending, given, terminated, resting, now, table)
         decided[e] = now
         returns[e] += given[e] if not first[i] else 0.0
         length[e] += 1
-    end_terminated, over_environment = array_at(table[14], n, np.bool_), array_at(table[15], n, np.int32)
-    over_returns, over_terminated = array_at(table[16], n, np.float64), array_at(table[17], n, np.bool_)
-    over_length = array_at(table[18], n, np.int32)
+    end_terminated, over_environment = flat_at(table, 14, np.bool_), flat_at(table, 15, np.int32)
+    over_returns, over_terminated = flat_at(table, 16, np.float64), flat_at(table, 17, np.bool_)
+    over_length = flat_at(table, 18, np.int32)
     for i in range(len(ending)):
         e = ending[i]
         over_environment[i], over_returns[i], over_length[i] = e, returns[e] + given[e], length[e]
