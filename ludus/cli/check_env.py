@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import write
+from ludus.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:  # these imports take a second, which only a check should pay
     from ludus.envs.base import VectorEnv
@@ -35,7 +37,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.testing.env import checks
 
     make = _maker(options.id, options.options)
-    make(options.num_envs).close()  # what cannot be made at all is one error
+    _make_once(make, options)
     write(
         f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n"
     )
@@ -51,6 +53,20 @@ def _execute(options: argparse.Namespace) -> int:
         _show_speed(make, options.num_envs, options.seed)
     write("\n" + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in ("passed", "left out", "failed")))
     return 2 if failed else 0
+
+
+def _make_once(make: Make, options: argparse.Namespace) -> None:
+    """What cannot be made at all is one error; it may be a setting with a typo."""
+    from ludus.scenario import Environment
+
+    try:
+        make(options.num_envs).close()
+    except ConfigError as error:
+        for key in (text.partition("=")[0] for text in options.options):
+            meant = get_close_matches(key, Environment.model_fields, n=1)
+            if meant and meant[0] != key:
+                raise ConfigError(f"{error} Did you mean {meant[0]!r} by {key!r}?") from error
+        raise
 
 
 def _maker(id: str, assignments: list[str]) -> Make:
@@ -90,7 +106,11 @@ def _show_speed(make: Make, num_envs: int, seed: int) -> None:
     from ludus.testing.speed import measure_speed
 
     with closing(make(num_envs)) as env:
-        speed = measure_speed(env, seeding.keys(seed, "speed", count=num_envs))
+        try:
+            speed = measure_speed(env, seeding.keys(seed, "speed", count=num_envs))
+        except EnvError as error:  # it plays longer than the checks do
+            write(f"\n{'speed':<{_WIDTH + 12}}not measured: {_line(str(error))}")
+            return
     write(
         f"\n{'speed':<{_WIDTH + 12}}{speed.steps:,.0f} steps/s, {speed.decisions:,.0f} decisions/s, in {num_envs} environments"
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ludus import seeding
+from ludus.errors import EnvError
 from ludus.testing.env_plays import LeftOut, Make, Plan
 from ludus.testing.ledger import Ledger, Team
 from ludus.types import Timestep
@@ -32,7 +33,7 @@ class Check:
 
 ADVICE = {
     "description": "Correct `spec`: players, agents in the order of their players, symmetry, ranges.",
-    "steps": "Run the environment by itself with the same actions and see where it raises.",
+    "steps": "Play the environment by itself, with that seed and some actions, and see what it does there.",
     "rows": "List slots as int32 in rising order, environment × agents of the player + agent, and one entry per row in every column.",
     "observations": "Give observations of the announced shape and dtype within the space's bounds, or announce a wider space.",
     "masks": "Give bool[n, actions] with at least one legal action in each row; end the episode of an agent that has none.",
@@ -95,7 +96,7 @@ def checks(
         return
     yield from _watched(plan, team, early_rewards)
     for name, check in plan.others.items():
-        yield _run(name, check)
+        yield _other(plan, name, check)
 
 
 # ---------------------------------------------------------------------------------------------- one check at a time
@@ -103,14 +104,25 @@ def checks(
 
 def _run(name: str, check: Callable[[], str]) -> Check:
     """`check` answers with a note and raises AssertionError, or whatever the environment raises."""
+    raised = "description" if name == "description" else "steps"  # the advice for what the environment itself raises
     try:
         return Check(name, note=check())
     except LeftOut as reason:
         return Check(name, note=str(reason), left_out=True)
     except AssertionError as error:
         return Check(name, str(error), advice=ADVICE[name], error=error)
+    except EnvError as error:  # says itself which environment, and when
+        return Check(name, str(error), advice=ADVICE[raised], error=error)
     except Exception as error:  # noqa: BLE001  whatever an environment raises is a failure of this check
-        return Check(name, f"raised {type(error).__name__}: {error}", advice=ADVICE[name], error=error)
+        return Check(name, f"raised {type(error).__name__}: {error}", advice=ADVICE[raised], error=error)
+
+
+def _other(plan: Plan, name: str, check: Callable[[], str]) -> Check:
+    """One of the later plays. What stopped the first one stops most of them; it is told once."""
+    found = _run(name, check)
+    if plan.stopped is None or found.error is None or isinstance(found.error, AssertionError):
+        return found
+    return Check(name, note="not checked: it was stopped as the first play was", left_out=True)
 
 
 def _watched(plan: Plan, team: Team, early: bool | None) -> Iterator[Check]:

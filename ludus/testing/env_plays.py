@@ -31,6 +31,7 @@ class Plan:
         self.seeds, self.steps = seeds, steps
         self.spec: EnvSpec | None = None
         self.masked = False
+        self.stopped: Exception | None = None  # by this, before the first play came to its end
         self._make = make
         self._trace: Trace | None = None
         self.others: dict[str, Callable[[], str]] = {
@@ -60,12 +61,17 @@ class Plan:
             self.masked |= env.spec.enumeration is not None or any(due.mask is not None for due in timestep.due)
 
         with self._vector() as env:
-            self._trace = play(env, self.seeds, self.steps, watch=see)
-        return ""
+            try:
+                self._trace = play(env, self.seeds, self.steps, watch=see)
+            except Exception as error:
+                self.stopped = error
+                raise
+            restarts = getattr(env, "restarts", 0)
+        return f"{restarts} times an environment was restarted after a fault" if restarts else ""
 
     def _first(self) -> Trace:
         if self._trace is None:
-            raise AssertionError("the first play did not come to its end, so there is nothing to compare with.")
+            raise LeftOut("not checked: the first play did not come to its end")
         return self._trace
 
     def _determinism(self) -> str:
@@ -85,10 +91,11 @@ class Plan:
         if self.spec.determinism != "environment":
             raise LeftOut(f"not promised (determinism={self.spec.determinism!r})")
         e = len(self.seeds) - 1
+        among = self._first()[e]
         with self._vector(1) as env:
             alone = play(env, self.seeds[e:], self.steps)
         what = f"environment {e} alone, with its seed and actions,"
-        same([self._first()[e]], alone, what, whole=False)  # one that restarts a step later does so only beside others
+        same([among], alone, what, whole=False)  # one that restarts a step later does so only beside others
         return ""
 
     def _buffers(self) -> str:
@@ -107,11 +114,12 @@ class Plan:
         return ""
 
     def _quotas(self) -> str:
-        note = ""
+        most, note = 20 * self.steps, ""
         with self._vector() as env:
             for quota in (1, np.arange(len(self.seeds), dtype=np.int64) % 3):
-                if not _play_quota(env, self.seeds, quota, most=20 * self.steps):
-                    note = f"episodes are longer than {20 * self.steps} steps, so no quota was played to its end"
+                if not _play_quota(env, self.seeds, quota, most=most):
+                    note = note or f"episodes are longer than {most} steps, so no quota was played to its end"
+                    most = self.steps  # the next would not end either
         return note
 
     def _snapshots(self) -> str:

@@ -62,12 +62,25 @@ def test_check_env_fails_and_says_what_to_do(
     assert out.endswith("14 passed, 0 left out, 1 failed\n")
 
 
+def test_a_fault_that_the_checks_did_not_meet_ends_the_measurement(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "testing"))
+    assert main(["check-env", "misbehaving:Tires", "--steps", "4", "--num-envs", "2"]) == 0
+    sys.modules.pop("misbehaving", None)
+    lines = capsys.readouterr().out.splitlines()
+    speed = next(line for line in lines if line.startswith("speed "))
+    assert "not measured: misbehaving:Tires raised RuntimeError: tired" in speed
+    assert lines[-1].endswith("0 failed")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         (["openspiel/kuhn_pokr"], "unknown OpenSpiel game 'kuhn_pokr'; did you mean 'kuhn_poker'"),
         (["openspiel/kuhn_poker", "tree=maybe"], "tree: "),
         (["openspiel/kuhn_poker", "size=3"], "unknown option 'size' for openspiel/kuhn_poker"),
+        (["openspiel/kuhn_poker", "wrokers=1"], "Did you mean 'workers' by 'wrokers'?"),
         (["openspiel/kuhn_poker", "size"], "'size' is not an override"),
     ],
 )

@@ -114,3 +114,9 @@ def test_a_vector_that_cannot_be_wrapped_is_closed() -> None:
         w.wrap(env, ["flatten_observation", {"kind": "frame_stack", "k": -1}])
     with pytest.raises(EnvError, match="has not been reset yet"):
         env.render(0)
+
+
+def test_resize_takes_no_frames_for_channels() -> None:
+    grey = w.frame_stack(w.grayscale(screens(1)), 2)
+    with pytest.raises(ConfigError, match=r"sees uint8\[2, 4, 6\], .* Put resize before frame_stack"):
+        w.wrap(grey, [{"kind": "resize", "height": 2, "width": 3}])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import Env
 from gymnasium.spaces import Box, Discrete
 
 from ludus.envs.openspiel import OpenSpielVectorEnv
@@ -76,6 +77,27 @@ class Breaks:
         return None
 
 
+class Tires(Env[np.ndarray, int]):
+    """Raises after a thousand steps, which is more than the checks play."""
+
+    observation_space = Box(-1, 1, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self) -> None:
+        self.t = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        if self.t == 1000:
+            raise RuntimeError("tired")
+        return np.zeros(1, np.float32), 0.0, self.t % 2 == 0, False, {}
+
+
 class Team(Breaks):
     """Two agents of one player, paid 1 each of the player's 2; over after two steps."""
 
@@ -95,7 +117,7 @@ class Team(Breaks):
         return Happened(due=[(i, seen, None) for i in range(2)], reward=paid)
 
 
-def python_vector(make: Callable[[], Any], num_envs: int, *, agents: int = 1) -> PythonVectorEnv:
+def python_vector(make: Callable[[], Any], num_envs: int, *, agents: int = 1, restarts: int = 0) -> PythonVectorEnv:
     """One player with so many agents, two actions each."""
     space = Box(-1, 1, (1,), np.float32)
     spec = EnvSpec(
@@ -104,4 +126,4 @@ def python_vector(make: Callable[[], Any], num_envs: int, *, agents: int = 1) ->
         ((-np.inf, np.inf),),
         ((0,),),
     )
-    return PythonVectorEnv(make, num_envs, spec=spec, masked=(False,))
+    return PythonVectorEnv(make, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts)

@@ -81,11 +81,28 @@ def test_a_breach_that_ends_the_play_is_told_as_the_breach() -> None:
 
 
 def test_an_environment_that_raises() -> None:
-    found = failures(run_checks(lambda n: python_vector(Breaks, n), steps=10))
-    assert "raised EnvError: tests/misbehaving raised RuntimeError: out of fuel" in found["steps"]
-    assert found.keys() == {"steps", "determinism", "neighbours", "buffers", "quotas", "snapshots"}
+    found = run_checks(lambda n: python_vector(Breaks, n), steps=10)
+    assert failures(found).keys() == {"steps"}  # told once, not by every play
+    assert failures(found)["steps"].startswith("tests/misbehaving raised RuntimeError: out of fuel; environment 0 of 4")
+    notes = {check.name: check.note for check in found if check.left_out}
+    assert notes["determinism"] == "not checked: the first play did not come to its end"
+    assert notes["buffers"] == "not checked: it was stopped as the first play was"
     with pytest.raises(AssertionError, match="out of fuel"):
         check_env(lambda n: python_vector(Breaks, n), steps=10)
+
+
+def test_what_only_a_later_play_meets_is_its_failure() -> None:
+    found = run_checks(lambda n: python_vector(Breaks, n), steps=3)  # its fourth step is met by longer plays alone
+    assert failures(found).keys() == {"quotas"}
+    assert next(check for check in found if check.name == "quotas").advice == ADVICE["steps"]
+
+
+def test_restarts_are_noted() -> None:
+    found = run_checks(lambda n: python_vector(Breaks, n, restarts=1000), num_envs=2, steps=5)
+    assert (
+        next(check for check in found if check.name == "steps").note
+        == "2 times an environment was restarted after a fault"
+    )
 
 
 def test_one_that_cannot_be_made_is_told_once() -> None:

@@ -36,7 +36,8 @@ def _grey(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Ar
 
 def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequence[int] | None = None) -> VectorEnv:
     """Images [h, w] or [h, w, channels] of uint8 or float32 become [height, width, …]: each pixel is the mean of the area that it covers
-    (OpenCV's INTER_AREA). Raises ConfigError for other observations, or if OpenCV is not installed."""
+    (OpenCV's INTER_AREA). Raises ConfigError for other observations, those with the channels or frames first included, or if OpenCV is not
+    installed."""
     whole(height, least=1, what="resize: height")
     whole(width, least=1, what="resize: width")
     old = boxes(env, players, "resize")
@@ -45,6 +46,11 @@ def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequen
             raise ConfigError(
                 f"resize takes images [height, width] or [height, width, channels] of uint8 or float32; player {p} of "
                 f"{env.spec.id} sees {_brief(box)}. Choose others with `players`."
+            )
+        if len(box.shape) == 3 and box.shape[2] > min(box.shape[:2]):
+            raise ConfigError(
+                f"resize takes channels last; player {p} of {env.spec.id} sees {_brief(box)}, which has something else there. "
+                "Put resize before frame_stack."
             )
     cv2 = _opencv()
 
