@@ -5,13 +5,16 @@ An interpreter of its own, started anew, with the parent's import path: nothing 
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -21,6 +24,7 @@ from ludus.envs.subprocess_memory import Layout
 from ludus.errors import ConfigError, EnvError
 
 _GRACE = 2.0  # seconds that a subprocess has to end by itself
+_LOOK = 1.0  # seconds of waiting after which it is looked whether a subprocess is there at all
 _LINGER = 0.5  # seconds that a subprocess whose socket closed needs to leave its exit code
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -62,24 +66,28 @@ def shares(num_envs: int, workers: int) -> list[Share]:
 
 
 class Process:
-    """A subprocess and the socket to it."""
+    """A subprocess, the socket to it, and a pipe that carries nothing: when its other end is closed, the parent is gone."""
 
     def __init__(self, share: Share) -> None:
         self.share = share
         ours, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
         with theirs:
             code = (
                 f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.envs.subprocess_worker import serve; "
-                f"serve({theirs.fileno()})"
+                f"serve({theirs.fileno()}, {lifeline})"
             )
             self._popen = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), lifeline),
                 env={**_ONE_THREAD, **os.environ},
-                process_group=0,  # Ctrl-C goes to the parent alone, which then ends it
+                process_group=0,  # Ctrl-C goes to the parent alone, which then ends it, with all that it started
             )
+        os.close(lifeline)
         self._connection = Connection(ours.detach())
+        self._answered = select.poll()
+        self._answered.register(self._connection.fileno(), select.POLLIN)
 
     @property
     def pid(self) -> int:
@@ -109,9 +117,7 @@ class Process:
         """The answer to the oldest message that is not answered yet. until: when, by `time.perf_counter`, it is taken for hung and
         killed; None: never. Raises Lost and Raised."""
         try:
-            if until is not None and not self._connection.poll(max(0.0, until - time.perf_counter())):
-                self.kill()
-                raise Lost("did not answer within the deadline and was killed")
+            self._wait(until)
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise Lost(self._gone()) from error
@@ -119,11 +125,27 @@ class Process:
             raise Raised(*answer[1:])
         return answer[1]
 
+    def _wait(self, until: float | None) -> None:
+        """Return when there is something to receive. Raises Lost."""
+        while True:
+            left = _LOOK if until is None else min(_LOOK, max(0.0, until - time.perf_counter()))
+            if self._answered.poll(math.ceil(left * 1000)):
+                return
+            if until is not None and time.perf_counter() >= until:
+                self.kill()
+                raise Lost("did not answer within the deadline and was killed")
+            if self._popen.poll() is not None and not self._answered.poll(0):
+                raise Lost(self._gone())  # what it started holds the socket open, so that there is no end of file
+
     def kill(self) -> None:
-        """End it at once."""
-        self._popen.kill()
+        """End it at once, with all that it started."""
+        if self._connection.closed:
+            return
+        with suppress(ProcessLookupError, PermissionError):  # its group is empty, or (on macOS) all in it have ended
+            os.killpg(self.pid, signal.SIGKILL)
         self._popen.wait()
         self._connection.close()
+        os.close(self._lifeline)
 
     def _gone(self) -> str:
         """How it ended."""
@@ -143,10 +165,8 @@ def end_all(processes: Iterable[Process]) -> None:
     """End every subprocess: ask first, kill those that do not listen. Returns when all are gone."""
     processes = list(processes)
     for process in processes:
-        try:
+        with suppress(OSError):  # it is gone
             process._connection.send(("close",))
-        except OSError:
-            continue  # it is gone
     until = time.perf_counter() + _GRACE
     for process in processes:
         try:

@@ -6,10 +6,12 @@ message -> make | map | reset | step | render | close -> answer: ("done", value)
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import os
 import pickle
 import select
+import signal
 import sys
 import threading
 import traceback
@@ -32,8 +34,14 @@ Written: TypeAlias = tuple[tuple[Rows, ...], int]
 """What a subprocess wrote into a side: rows of each player, finished episodes."""
 
 
-def serve(descriptor: int) -> None:
-    """Answer messages that come through a socket until it is told to end, or its parent is gone."""
+def serve(descriptor: int, lifeline: int) -> None:
+    """Answer messages that come through a socket until it is told to end, or its parent is gone: then the other end of `lifeline`, a pipe
+    that carries nothing, is closed too."""
+    for inherited in (descriptor, lifeline):
+        os.set_inheritable(inherited, False)  # programs that environments start must not hold them open
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)  # a SIGIO, which ends even
+    # one that hangs in compiled code and holds the interpreter's lock, where the thread below cannot run
     threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
     connection = Connection(descriptor)
     worker = _Worker(connection)
@@ -53,14 +61,20 @@ def serve(descriptor: int) -> None:
 def _answer(connection: Connection, worker: _Worker) -> bool:
     """Answer one message; False when told to end. Raises EOFError or ConnectionError when nobody is there."""
     try:
-        name, *arguments = connection.recv()  # also raises what goes wrong when a class is looked up
-        if name == "close":
-            return False
-        answer: tuple[Any, ...] = ("done", getattr(worker, name)(*arguments))
-    except EOFError:
+        name, *arguments = connection.recv()
+    except (EOFError, ConnectionError):
         raise
-    except Exception as error:  # noqa: BLE001  whatever an environment raises is told to the parent
+    except Exception as error:  # noqa: BLE001  a class cannot be looked up
+        connection.send(_told(error))
+        return True
+    if name == "close":
+        return False
+    try:
+        answer: tuple[Any, ...] = ("done", getattr(worker, name)(*arguments))
+    except BaseException as error:  # noqa: BLE001  whatever an environment raises, sys.exit included, is told to the parent
         answer = _told(error)
+    if os.getpid() != worker.pid:
+        os._exit(1)  # a copy that an environment forked and let go on: one answer is enough
     try:
         connection.send(answer)
     except (TypeError, AttributeError, pickle.PicklingError) as error:
@@ -69,15 +83,15 @@ def _answer(connection: Connection, worker: _Worker) -> bool:
 
 
 def _end_with_parent(descriptor: int, parent: int) -> None:
-    """End this process, even one that hangs, when the other end of the socket is closed."""
+    """End this process, even one that hangs, and all that it started, when the other end of the socket is closed."""
     poller = select.poll()
     poller.register(descriptor, 0)  # hang-ups are reported without asking
     while not poller.poll(1000) and os.getppid() == parent:
         pass
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
 
 
-def _told(error: Exception) -> tuple[str, str, str, str]:
+def _told(error: BaseException) -> tuple[str, str, str, str]:
     if isinstance(error, ConfigError):
         kind, sentence = "config", str(error)
     elif isinstance(error, EnvError):
@@ -91,6 +105,7 @@ class _Worker:
     """The messages, one method each."""
 
     def __init__(self, connection: Connection) -> None:
+        self.pid = os.getpid()
         self._connection = connection
         self._make: Callable[..., VectorEnv] | None = None
         self._num_envs = 0
