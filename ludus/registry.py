@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.errors import ConfigError, UnknownName, article
+from ludus.errors import ConfigError, UnknownName, article, nearest
 
 
 def load(what: str, name: str, table: Mapping[str, str]) -> Any:
@@ -21,10 +21,17 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
     if not module or not attribute:
         raise ConfigError(f"{what} {name!r} is no name; {article(what)} of your own is named module:Class.")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(
-            f"{what} {name!r} could not be imported: {error}. Is {module!r} on the Python path?"
-        ) from error
-    except AttributeError as error:
-        raise ConfigError(f"{what} {name!r}: module {module!r} has no {attribute!r}.") from error
+        hint = f"Is {module!r} on the Python path?"
+        if module.endswith(".py"):
+            hint = f"Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."
+        elif error.name and not f"{module}.".startswith(f"{error.name}."):
+            hint = f"{module!r} imports it; install it."
+        raise ConfigError(f"{what} {name!r} could not be imported: {error}. {hint}") from error
+    except Exception as error:
+        raise ConfigError(f"{what} {name!r}: importing {module!r} raised {type(error).__name__}: {error}.") from error
+    if not hasattr(imported, attribute):
+        known = [given for given in vars(imported) if not given.startswith("_")]
+        raise ConfigError(f"{what} {name!r}: module {module!r} has no {attribute!r}{nearest(attribute, known)}")
+    return getattr(imported, attribute)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
@@ -86,7 +87,8 @@ class PythonVectorEnv:
         self._stride = [counts[agent.player] for agent in spec.agents]
         self._offset = [i - self._starts[agent.player] for i, agent in enumerate(spec.agents)]
         self._shape = [agent.observation.shape for agent in spec.agents]
-        self._legal = [(-1 if (n := getattr(agent.action, "n", None)) is None else int(n)) for agent in spec.agents]
+        self._whole = [None if (d := np.dtype(agent.observation.dtype)).kind == "f" else d for agent in spec.agents]
+        self._legal = [int(a.action.n) if isinstance(a.action, Discrete) else -1 for a in spec.agents]
         self._actions: list[list[Any]] = [[None] * len(spec.agents) for _ in range(num_envs)]
         self._cut = np.empty(0, np.int64)
         self._last: Timestep | None = None
@@ -176,7 +178,7 @@ class PythonVectorEnv:
         """Write what happened into the publisher's rows of environment `e`."""
         pub, player, stride, offset = self._pub, self._player, self._stride, self._offset
         for i, value in happened.reward:
-            if not isfinite(value):
+            if not _is_number(value):
                 raise self._flaw(i, f"the reward {value}; expected a finite number")
             pub.reward[player[i]][e * stride[i] + offset[i]] += value
         for i, seen, how in happened.gone:
@@ -209,6 +211,8 @@ class PythonVectorEnv:
         elif not happened.due:
             raise Flaw("listed nobody as having to act, and its episode is not over; expected at least one agent")
         if pub.state is not None and pub.final_state is not None and happened.state is not None:
+            if not np.isfinite(happened.state).all():
+                raise Flaw("gave a state that is not finite; expected numbers")
             (pub.final_state if happened.over else pub.state)[e] = happened.state
 
     def _checked(self, agent: int, seen: Any) -> Array:
@@ -218,6 +222,9 @@ class PythonVectorEnv:
             raise self._flaw(agent, f"an observation of shape {array.shape}; its space has {self._shape[agent]}")
         if array.dtype.kind == "f" and not all_finite(array.ravel()) and not np.isfinite(array).all():
             raise self._flaw(agent, "an observation that is not finite; expected numbers")
+        whole = self._whole[agent]
+        if whole is not None and array.dtype is not whole and not _fits(array, whole):
+            raise self._flaw(agent, f"an observation with numbers that are no {whole}, as its space says")
         return array
 
     def _checked_mask(self, agent: int, mask: Any) -> Any:
@@ -275,6 +282,18 @@ class PythonVectorEnv:
     def _publish(self) -> Timestep:
         self._last = self._pub.publish()
         return self._last
+
+
+def _fits(array: Array, whole: np.dtype[Any]) -> bool:
+    with np.errstate(invalid="ignore"):
+        return np.array_equal(array.astype(whole), array)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isfinite(value)
+    except (TypeError, ValueError):  # None, text, several numbers
+        return False
 
 
 class Flaw(Exception):

@@ -66,7 +66,7 @@ class AecEnv:
         env = self._env
         if True in env.terminations.values() or True in env.truncations.values():
             self._bury(happened)
-        if len(env.agents) != len(self._there):
+        if env.agents != self._there:
             self._note_who_is_there()
         if not env.agents:
             happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
@@ -92,7 +92,7 @@ class AecEnv:
         seat = seats[env.agent_selection]
         env.step(seat.act(actions[seat.index]))
         for agent, reward in env.rewards.items():
-            if reward:
+            if reward != 0:
                 happened.reward.append((seats[agent].index, reward))
 
     def _list_due(self, happened: Happened) -> None:
@@ -154,7 +154,7 @@ class CycleEnv(AecEnv):
             seat = seats[agent]
             env.step(seat.act(actions[seat.index]))
             for other, reward in env.rewards.items():
-                if reward:
+                if reward != 0:
                     earned.append((seats[other].index, reward))
 
     def _list_due(self, happened: Happened) -> None:

@@ -104,6 +104,8 @@ def _build(name: str, target: Callable[..., Any], options: Mapping[str, Any]) ->
 
 def _interface(name: str, made: object) -> str:
     """Which of the interfaces an environment has, by what it offers. Raises EnvError, with what each lacks, if none."""
+    if made is None or isinstance(made, type):
+        raise EnvError(f"{name} made {made!r}, which is no environment; expected an object with reset and step.")
     lacks = {kind: [part for part in needs if not hasattr(made, part)] for kind, needs in _NEEDS.items()}
     for kind, missing in lacks.items():
         if not missing:

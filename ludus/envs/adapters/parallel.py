@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.envs.adapters.aec import close, rendered
+from ludus.envs.adapters.answers import RESET_ALL, STEP_ALL, check_mappings
 from ludus.envs.adapters.seats import Seats
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened
@@ -29,29 +30,23 @@ class ParallelEnv:
 
     def reset(self, seed: int) -> Happened:
         """See `PythonEnv.reset`."""
-        shown, infos = self._env.reset(seed=seed)
+        answer = self._env.reset(seed=seed)
+        check_mappings("reset", answer, RESET_ALL)
+        shown, infos = answer
         happened = Happened()
         self._list_due(happened, list(self._env.agents), shown, infos)
         return happened
 
     def step(self, actions: Sequence[Any]) -> Happened:
         """See `PythonEnv.step`."""
-        seats, happened = self._seats, Happened()
+        seats = self._seats
         taken = {agent: (seat := seats[agent]).act(actions[seat.index]) for agent in self._there}
-        shown, rewards, terminations, truncations, infos = self._env.step(taken)
-        for agent, reward in rewards.items():
-            if reward:
-                happened.reward.append((seats[agent].index, reward))
-        alive = list(self._env.agents)
-        if True in terminations.values() or True in truncations.values() or len(alive) < len(self._there):
-            alive = self._bury(happened, alive, shown, terminations, truncations, infos)
-        if not alive:
-            happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
-            if self._with_state:
-                happened.state = self._env.state()
-        else:
-            self._list_due(happened, alive, shown, infos)
-        return happened
+        answer = self._env.step(taken)
+        try:
+            return self._told(answer)
+        except (AttributeError, TypeError, ValueError):
+            check_mappings("step", answer, STEP_ALL)
+            raise
 
     def render(self) -> NDArray[np.uint8] | str:
         """See `PythonEnv.render`. Raises EnvError if the environment was made without a render_mode."""
@@ -60,6 +55,24 @@ class ParallelEnv:
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
+
+    def _told(self, answer: Any) -> Happened:
+        """What a step's answer says."""
+        shown, rewards, terminations, truncations, infos = answer
+        seats, happened = self._seats, Happened()
+        for agent, reward in rewards.items():
+            if reward != 0:  # None, say, is no reward and becomes a flaw
+                happened.reward.append((seats[agent].index, reward))
+        alive = list(self._env.agents)
+        if True in terminations.values() or True in truncations.values() or alive != self._there:
+            alive = self._bury(happened, alive, shown, terminations, truncations, infos)
+        if not alive:
+            happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
+            if self._with_state:
+                happened.state = self._env.state()
+        else:
+            self._list_due(happened, alive, shown, infos)
+        return happened
 
     def _bury(
         self,

@@ -41,8 +41,7 @@ class Seat:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
         mask = None
         if self.keyed:
-            mask = shown["action_mask"]
-            shown = shown[self.key] if self.key is not None else {k: v for k, v in shown.items() if k != "action_mask"}
+            mask, shown = self._taken_apart(shown)
         elif info and "action_mask" in info:
             mask = info["action_mask"]
             if not self.masked:
@@ -51,7 +50,10 @@ class Seat:
                     "with Discrete actions"
                 )
         if self.encode is not None:
-            shown = self.encode(shown)
+            try:
+                shown = self.encode(shown)
+            except Exception as error:
+                raise Flaw(f"gave agent {self.name!r} an observation that is not of its space: {error}") from error
         if self.pad_to:
             shown = self._padded(shown)
         if self.legal is not None:
@@ -65,6 +67,17 @@ class Seat:
         if isinstance(action, np.ndarray) and action.dtype != self.action.dtype:
             action = action.astype(self.action.dtype)
         return action if self.start is None else action + self.start
+
+    def _taken_apart(self, shown: Any) -> tuple[Any, Any]:
+        """(mask, observation)"""
+        try:
+            if self.key is not None:
+                return shown["action_mask"], shown[self.key]
+            return shown["action_mask"], {k: v for k, v in shown.items() if k != "action_mask"}
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            given = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
+            wanted = "action_mask" if self.key is None else f"action_mask and {self.key}"
+            raise Flaw(f"gave agent {self.name!r} an observation with {given}; expected {wanted}") from error
 
     def _padded(self, shown: Any) -> Array:
         own = np.asarray(shown)

@@ -13,9 +13,10 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
+from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_flags, check_mapping
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv
 from ludus.envs.spaces import action_space, action_start, from_zero, observation_space
 from ludus.errors import EnvError
 from ludus.types import AgentSpec, Determinism, EnvSpec
@@ -64,43 +65,60 @@ def single_env(
     kept = [first]  # made already: the vector's first
 
     def made() -> Single:
-        return Single(kept.pop() if kept else make(), id)
+        return Single(kept.pop() if kept else make(), id, masked=masked)
 
     return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
 
 
 def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
     try:
-        _, info = env.reset(seed=0)
+        answer = env.reset(seed=0)
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
-    return MASK in info
+    try:
+        check_answer("reset", answer, RESET)
+        check_mapping("reset", answer[1], "info")
+    except Flaw as flaw:
+        raise EnvError(f"{id} {flaw}.") from None
+    return MASK in answer[1]
 
 
 class Single:
-    """A Gymnasium environment as a `PythonEnv`."""
+    """A Gymnasium environment as a `PythonEnv`. masked: its first reset gave a mask."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], id: str) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], id: str, *, masked: bool) -> None:
         self._env = env
         self._id = id
         _, self._encode = observation_space(env.observation_space, what=id)
         self._start = action_start(env.action_space)
         self._plain = not np.any(self._start)
+        self._no_masks = isinstance(env.action_space, Discrete) and not masked
 
     def reset(self, seed: int) -> Happened:
-        seen, info = self._env.reset(seed=seed)
-        return Happened(due=[(0, self._seen(seen), info.get(MASK))])
+        answer = self._env.reset(seed=seed)
+        check_answer("reset", answer, RESET)
+        seen, info = answer
+        check_mapping("reset", info, "info")
+        return Happened(due=[(0, self._seen(seen), self._mask(info))])
 
     def step(self, actions: Sequence[Any]) -> Happened:
         action = actions[0] if self._plain else actions[0] + self._start
-        seen, reward, terminated, truncated, info = self._env.step(action)
-        seen, paid = self._seen(seen), [(0, float(reward))]
+        answer: Any = self._env.step(action)
+        try:
+            seen, reward, terminated, truncated, info = answer
+            mask = self._mask(info)
+        except (AttributeError, TypeError, ValueError):
+            check_answer("step", answer, STEP)
+            check_mapping("step", answer[4], "info")
+            raise
+        seen, paid = self._seen(seen), [(0, reward)]
         if terminated or truncated:
+            check_flags(terminated, truncated)
             how = TERMINATED if terminated else TRUNCATED
-            mask = info.get(MASK) if how == TRUNCATED else None  # what was cut off is bootstrapped
+            mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
             final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
             return Happened(reward=paid, gone=[(0, seen, how)], final_mask=final_mask, over=how)
-        return Happened(due=[(0, seen, info.get(MASK))], reward=paid)
+        return Happened(due=[(0, seen, mask)], reward=paid)
 
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render."""
@@ -117,6 +135,12 @@ class Single:
 
     def close(self) -> None:
         self._env.close()
+
+    def _mask(self, info: Any) -> Any:
+        mask = info.get(MASK)
+        if mask is not None and self._no_masks:
+            raise Flaw("gave an action mask, and none after its first reset; give masks from the beginning")
+        return mask
 
     def _seen(self, value: Any) -> Any:
         return value if self._encode is None else self._encode(value)

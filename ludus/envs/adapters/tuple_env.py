@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ludus.envs.adapters.answers import RESET, STEP, check_answer, one_flag
 from ludus.envs.adapters.seats import Seat
 from ludus.envs.adapters.teams import Sides, seat_agents
 from ludus.envs.publisher import TERMINATED, TRUNCATED
@@ -81,16 +82,26 @@ class TupleEnv:
         """See `PythonEnv.reset`."""
         if self._forget is not None:
             self._forget(self._env)
-        shown, _ = self._env.reset(seed=seed)
+        answer = self._env.reset(seed=seed)
+        check_answer("reset", answer, RESET)
+        shown, _ = answer
         return Happened(due=self._rows(shown))
 
     def step(self, actions: Sequence[Any]) -> Happened:
         """See `PythonEnv.step`."""
         team = self._team
-        shown, rewards, terminated, truncated, _ = self._env.step([seat.act(actions[seat.index]) for seat in team])
-        if len(rewards) != len(team):
-            raise Flaw(f"gave {len(rewards)} rewards to {len(team)} agents")
-        paid = [(seat.index, float(reward)) for seat, reward in zip(team, rewards, strict=True) if reward]
+        answer = self._env.step([seat.act(actions[seat.index]) for seat in team])
+        try:
+            shown, rewards, terminated, truncated, _ = answer
+            given = -1 if isinstance(rewards, dict) else len(rewards)
+        except (TypeError, ValueError):
+            check_answer("step", answer, STEP)
+            given = -1
+        if given != len(team):
+            raise Flaw(f"gave the rewards {rewards!r} to {len(team)} agents; expected a list with one for each")
+        paid = [(seat.index, reward) for seat, reward in zip(team, rewards, strict=True) if reward != 0]
+        if terminated.__class__ is not bool or truncated.__class__ is not bool:
+            terminated, truncated = one_flag(terminated, "terminated"), one_flag(truncated, "truncated")
         if not (terminated or truncated):
             return Happened(due=self._rows(shown), reward=paid)
         out_of_time = not truncated and self._out_of_time is not None and self._out_of_time(self._env)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -14,10 +14,11 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from ludus.envs.adapters.aec import AecEnv, CycleEnv
+from ludus.envs.adapters.answers import RESET_ALL, check_mappings
 from ludus.envs.adapters.parallel import ParallelEnv
 from ludus.envs.adapters.seats import Seats
 from ludus.envs.adapters.teams import Sides, seat_agents
-from ludus.envs.python_loop import PythonEnv, PythonVectorEnv
+from ludus.envs.python_loop import Flaw, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space
 from ludus.errors import ConfigError, EnvError, nearest
 
@@ -42,14 +43,12 @@ def zoo_vector(
     """
     first = make()
     bare, cycle, clip = _bare(first)
-    agents = getattr(bare, "possible_agents", None)
-    if not agents:
-        raise EnvError(f"{id} has no possible_agents; Ludus needs all agents that may ever appear, from the beginning.")
+    agents = _agents(bare, id)
     infos = _first_infos(bare, id)
     spec, seats, masked = seat_agents(
         id,
-        list(agents),
-        {agent: (bare.observation_space(agent), bare.action_space(agent)) for agent in agents},
+        agents,
+        {agent: _spaces(bare, agent, id) for agent in agents},
         sides=sides,
         masked=any("action_mask" in info for info in infos.values() if info),
         clip=clip,
@@ -161,11 +160,35 @@ def _bare(env: Any) -> tuple[Any, bool, bool]:
             return env, cycle, clip
 
 
+def _agents(env: Any, id: str) -> list[Any]:
+    """All that may ever appear. Raises EnvError if it does not say, or names one twice."""
+    agents = getattr(env, "possible_agents", None)
+    if not agents:
+        raise EnvError(f"{id} has no possible_agents; Ludus needs all agents that may ever appear, from the beginning.")
+    if not isinstance(agents, Iterable) or len(set(map(str, agents))) < len(list(agents)):
+        raise EnvError(f"{id} has possible_agents={agents!r}; expected a list of different names.")
+    return list(agents)
+
+
+def _spaces(env: Any, agent: Any, id: str) -> tuple[Space[Any], Space[Any]]:
+    try:
+        return env.observation_space(agent), env.action_space(agent)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise EnvError(
+            f"{id} has no spaces of its agent {agent!r} ({what}); each of possible_agents needs both."
+        ) from error
+
+
 def _first_infos(env: Any, id: str) -> Mapping[Any, Any]:
     """What the first reset tells each agent."""
     try:
         answer = env.reset(seed=0)
+        if answer is not None:
+            check_mappings("reset", answer, RESET_ALL)
         infos = env.infos if answer is None else answer[1]
+    except Flaw as flaw:
+        raise EnvError(f"{id} {flaw}.") from None
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
     if not isinstance(infos, Mapping):

@@ -1,0 +1,189 @@
+"""Users' own environments whose second step, or reset, is wrong in the way that `fault` says."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from zoo_games import Relay, Shift
+
+BOX = Box(-9, 9, (2,), np.float32)
+SEEN = np.zeros(2, np.float32)
+
+
+class Alone(gymnasium.Env[Any, Any]):
+    """With Gymnasium's interface."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.observation_space: Any = Box(0, 255, (2,), np.uint8) if "byte" in fault else BOX
+        if fault == "space":
+            self.observation_space = (2,)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return SEEN if self.fault == "old reset" else (SEEN, None if self.fault == "no info" else {})
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        wrong: dict[str, Any] = {
+            "old step": (SEEN, 1.0, False, {}),
+            "no reward": (SEEN, None, False, False, {}),
+            "rewards": (SEEN, np.ones(2), False, False, {}),
+            "text": (SEEN, "1", False, False, {}),
+            "listed end": (SEEN, 1.0, [False], False, {}),
+            "late mask": (SEEN, 1.0, False, False, {"action_mask": np.array([1, 0], np.int8)}),
+            "info": (SEEN, 1.0, False, False, None),
+            "large byte": (np.array([300, 0]), 1.0, False, False, {}),
+            "broken byte": (np.array([0.5, 0]), 1.0, False, False, {}),
+        }
+        if self.t == 2:
+            return wrong[self.fault]
+        return SEEN, 1.0, False, False, {}
+
+
+class Pair(gymnasium.Env[Any, Any]):
+    """Gymnasium's interface, for two agents; four steps."""
+
+    observation_space = Tuple((BOX, BOX))
+    action_space = Tuple((Discrete(2), Discrete(2)))
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return (SEEN, SEEN), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        rewards: Any = [1.0, 2.0]
+        end: Any = self.t == 4
+        if self.fault == "agents' ends":  # no fault: they agree
+            end = [end, end]
+        if self.t == 2:
+            match self.fault:
+                case "one reward":
+                    rewards = 1.0
+                case "named rewards":
+                    rewards = {0: 1.0, 1: 2.0}
+                case "no rewards":
+                    rewards = [None, None]
+                case "one ends":
+                    end = [True, False]
+                case "three":
+                    return (SEEN, SEEN), rewards, end
+        return (SEEN, SEEN), rewards, end, False, {}
+
+
+class Swap(Shift):
+    """worker_2 comes when worker_1 goes, which is told of (`honest`) or not."""
+
+    def __init__(self, honest: bool = True) -> None:
+        super().__init__()
+        self.honest = honest
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        self.agents = ["worker_0", "worker_1"]
+        return {a: self.seen(a) for a in self.agents}, {}
+
+    def step(self, actions: Any) -> Any:
+        self.t += 1
+        before, ends = self.agents, dict.fromkeys(self.agents, self.t == 4)
+        if self.t == 2:
+            self.agents = ["worker_0", "worker_2"]
+            ends["worker_1"] = self.honest
+        if self.t == 4:
+            self.agents = []
+        return {a: self.seen(a) for a in {*before, *self.agents}}, dict.fromkeys(before, 1.0), ends, {}, {}
+
+
+class Crowd(Shift):
+    """With PettingZoo's parallel interface."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault = fault
+        if fault == "twins":
+            self.possible_agents = ["worker_0", "worker_0"]  # type: ignore[misc]
+
+    def observation_space(self, agent: str) -> Any:
+        if self.fault == "no space":
+            return {"worker_0": BOX}[agent]
+        if self.fault == "no mask":
+            return Dict({"observation": BOX, "action_mask": Box(0, 1, (3,), np.int8)})
+        return BOX
+
+    def seen(self, agent: str) -> Any:
+        row = super().seen(agent)
+        if self.fault != "no mask":
+            return row
+        return {"observation": row, **({} if self.t == 2 else {"action_mask": np.ones(3, np.int8)})}
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        answer = super().reset(seed, options)
+        return answer[0] if self.fault == "old reset" else answer
+
+    def step(self, actions: Any) -> Any:
+        shown, rewards, terminated, truncated, infos = super().step(actions)
+        if self.t != 2:
+            return shown, rewards, terminated, truncated, infos
+        match self.fault:
+            case "old step":
+                return shown, rewards, terminated, infos
+            case "no infos":
+                infos = None
+            case "one end":
+                terminated = False
+            case "no reward":
+                rewards = dict.fromkeys(rewards, None)
+        return shown, rewards, terminated, truncated, infos
+
+    def state(self) -> Any:
+        return np.full(2, np.nan if self.t == 2 else 1.0, np.float32)
+
+
+class Line(Relay):
+    """With PettingZoo's AEC interface."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault = fault
+
+    def step(self, action: Any) -> None:
+        super().step(action)
+        if self.moves == 2:
+            match self.fault:
+                case "no reward":
+                    self.rewards = dict.fromkeys(self.rewards, None)  # type: ignore[arg-type]
+                case "swap":  # the guard has come; a scout goes with it unnoticed
+                    self.agents.remove("scout_1")
+                case "stranger":
+                    self.agent_selection = "scout_7"
+
+
+class Large(gymnasium.Env[Any, Any]):
+    """Needs to be told its size."""
+
+    observation_space = BOX
+    action_space = Discrete(2)
+    sizes: ClassVar[list[int]] = [1, 2]
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def nothing() -> None:
+    """Forgets to return what it has made."""
+
+
+def a_class() -> type:
+    """Returns the class, not one of it."""
+    return Alone

@@ -1,0 +1,136 @@
+"""Own environments that misbehave: one clear error with environment, seed and step, never a wrong trajectory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.envs.base import VectorEnv
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, EnvError
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+SEEDS = keys(1, "faults", count=2)
+WHERE = f"environment 0 of 2, seed {SEEDS[0]}, episode 0, step 2."
+
+
+def make(name: str, **options: Any) -> VectorEnv:
+    return make_env(f"own_faults:{name}", num_envs=2, **options)
+
+
+def play(env: VectorEnv, steps: int = 4) -> Any:
+    timestep = env.reset(SEEDS)
+    for _ in range(steps):
+        timestep = env.step(tuple(np.zeros(len(due.slot), np.int64) for due in timestep.due))
+    return timestep
+
+
+STEP = "returned 4 values from step; expected the tuple"
+NUMBER = "expected a finite number"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "message"),
+    [
+        ("Alone", "old step", f"{STEP} (observation, reward, terminated, truncated, info)"),
+        ("Alone", "no reward", f"gave agent 'agent' the reward None; {NUMBER}"),
+        ("Alone", "rewards", f"gave agent 'agent' the reward [1. 1.]; {NUMBER}"),
+        ("Alone", "text", f"gave agent 'agent' the reward 1; {NUMBER}"),
+        ("Alone", "listed end", "returned terminated=[False] from step; expected true or false"),
+        ("Alone", "late mask", "gave an action mask, and none after its first reset"),
+        ("Alone", "info", "returned the info None from step; expected a mapping"),
+        ("Alone", "large byte", "gave agent 'agent' an observation with numbers that are no uint8"),
+        ("Alone", "broken byte", "gave agent 'agent' an observation with numbers that are no uint8"),
+        ("Pair", "one reward", "gave the rewards 1.0 to 2 agents; expected a list with one for each"),
+        ("Pair", "named rewards", "gave the rewards {0: 1.0, 1: 2.0} to 2 agents"),
+        ("Pair", "no rewards", f"gave agent 'agent_0' the reward None; {NUMBER}"),
+        ("Pair", "one ends", "returned terminated=[True, False] from step; expected one end for all agents"),
+        ("Pair", "three", "returned 3 values from step; expected the tuple"),
+        ("Crowd", "old step", f"{STEP} (observations, rewards, terminations, truncations, infos)"),
+        ("Crowd", "no infos", "returned the infos None from step; expected a mapping"),
+        ("Crowd", "one end", "returned the terminations False from step; expected a mapping"),
+        ("Crowd", "no reward", f"gave agent 'worker_0' the reward None; {NUMBER}"),
+        ("Crowd", "no mask", "gave agent 'worker_0' an observation with ['observation']; expected action_mask and obs"),
+        ("Line", "no reward", f"gave agent 'scout_0' the reward None; {NUMBER}"),
+        ("Line", "swap", "removed the agent 'scout_1', which was neither terminated nor truncated"),
+        ("Line", "stranger", "named the agent 'scout_7', which is not among its possible_agents"),
+    ],
+)
+def test_a_wrong_step(name: str, fault: str, message: str) -> None:
+    with pytest.raises(EnvError) as caught:
+        play(make(name, fault=fault))
+    assert str(caught.value).startswith(f"own_faults:{name} {message}")
+    assert str(caught.value).endswith(WHERE)
+
+
+def test_a_state_that_is_no_number() -> None:
+    with pytest.raises(EnvError, match="gave a state that is not finite") as caught:
+        play(make("Crowd", state=True))
+    assert str(caught.value).endswith(WHERE)
+
+
+def test_who_goes_while_another_comes() -> None:
+    """Both are noticed, though there are as many agents as before."""
+    timestep = play(make("Swap"), 2)
+    assert [due.slot.tolist() for due in timestep.due] == [[0, 1], [], [0, 1]]
+    assert [ended.slot.tolist() for ended in timestep.ended] == [[], [0, 1], []]
+    assert timestep.due[2].first.all()
+    check_env(lambda n: make_env("own_faults:Swap", num_envs=n), num_envs=2, steps=12, early_rewards=True)
+    with pytest.raises(EnvError, match="removed the agent 'worker_1', which was neither terminated nor truncated"):
+        play(make("Swap", honest=False), 2)
+
+
+def test_agents_that_agree_about_the_end() -> None:
+    timestep = play(make("Pair", fault="agents' ends"))
+    assert timestep.finished.length.tolist() == [4, 4]
+    assert timestep.finished.returns.tolist() == [[4, 8], [4, 8]]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        (
+            "Alone",
+            {"fault": "old reset"},
+            EnvError,
+            r"returned array.* from reset; expected the tuple \(observation, info",
+        ),
+        ("Alone", {"fault": "no info"}, EnvError, "returned the info None from reset; expected a mapping"),
+        ("Alone", {"fault": "space"}, EnvError, r"are in \(2,\), which is no Gymnasium space"),
+        ("Crowd", {"fault": "old reset"}, EnvError, r"from reset; expected the tuple \(observations, infos\)"),
+        ("Crowd", {"fault": "no space"}, EnvError, r"no spaces of its agent 'worker_1' \(KeyError"),
+        ("Crowd", {"fault": "twins"}, EnvError, "expected a list of different names"),
+        ("Large", {}, ConfigError, "missing a required argument: 'size'"),
+        ("nothing", {}, EnvError, "made None, which is no environment"),
+        ("a_class", {}, EnvError, "made <class 'own_faults.Alone'>, which is no environment"),
+        ("Alnoe", {}, ConfigError, "module 'own_faults' has no 'Alnoe'; did you mean 'Alone'"),
+    ],
+)
+def test_what_cannot_be_made(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("unclosed:Env", "importing 'unclosed' raised SyntaxError"),
+        ("dividing:Env", "importing 'dividing' raised ZeroDivisionError: division by zero"),
+        ("poor:Env", "No module named 'no_such_package'. 'poor' imports it; install it"),
+        ("absent:Env", "No module named 'absent'. Is 'absent' on the Python path"),
+        ("poor.py:Env", "Name the module as Python imports it, poor:Env"),
+    ],
+)
+def test_modules_that_cannot_be_imported(
+    id: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("unclosed", "x = ("), ("dividing", "1 / 0"), ("poor", "import no_such_package")):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        make_env(id, num_envs=1)
+    assert message in str(caught.value)
