@@ -27,6 +27,8 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
                 low, high = space.low.astype(np.float32), space.high.astype(np.float32)
             return spaces.Box(low, high, space.shape, np.float32), None
         return space, None
+    if not isinstance(space, Space):
+        raise EnvError(f"observations of {what} are in {space!r}, which is no Gymnasium space; expected a Box, say.")
     if not space.is_np_flattenable:
         raise EnvError(
             f"observations of {what} are in {space}, which has no fixed size; expected a space that Gymnasium can flatten. Wrap the "
