@@ -151,7 +151,9 @@ def _gymnasium(seed: int) -> Orders:
 
 
 def _python(seed: int) -> Orders:
-    return _collect("python", lambda: gymnasium.make("CartPole-v1"), seed, MLP, environments=ENVIRONMENTS)
+    return _collect(
+        "python", lambda: gymnasium.make("CartPole-v1", disable_env_checker=True), seed, MLP, environments=ENVIRONMENTS
+    )
 
 
 def _connect_four(seed: int) -> Orders:
