@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,59 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
     assert isinstance(flat, spaces.Box)
     with np.errstate(over="ignore"):
         box = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
-    if isinstance(space, spaces.Discrete):
-        return box, partial(_one_hot, int(space.n), int(space.start))
-    return box, lambda value: np.asarray(spaces.flatten(space, value), np.float32)
+    return box, partial(_encoded, space, list(_leaves(space)), box.shape)
 
 
-def _one_hot(n: int, start: int, value: int) -> Array:
-    out = np.zeros(n, np.float32)
-    if not start <= value < start + n:
-        raise ValueError(f"the observation {value} is not in {start} … {start + n - 1}")
-    out[value - start] = 1
+Put = Callable[[Any, Array], None]
+"""(a value in a leaf of a space, out float32[n]) -> None. Raises ValueError, TypeError or LookupError for a value that is not in it."""
+
+
+def _encoded(space: Space[Any], leaves: list[tuple[tuple[Any, ...], Put]], shape: tuple[int, ...], value: Any) -> Array:
+    """float32[n], in the order of `gymnasium.spaces.flatten`. Raises ValueError for a value that is not in the space; Boxes may be left."""
+    out = np.zeros(shape, np.float32)
+    try:
+        for path, put in leaves:
+            part = value
+            for key in path:
+                part = part[key]
+            put(part, out)
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise ValueError(f"the observation {shorten(repr(value), 200)} is not in {space}") from error
     return out
+
+
+def _leaves(space: Space[Any], path: tuple[Any, ...] = (), begin: int = 0) -> Iterator[tuple[tuple[Any, ...], Put]]:
+    """The parts of nested spaces: where to find each in a value, and what writes it from entry `begin` on."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            yield from _leaves(part, (*path, key), begin)
+            begin += spaces.flatdim(part)
+    elif isinstance(space, spaces.Discrete):
+        yield path, partial(_put_one, begin, int(space.n), int(space.start))
+    elif isinstance(space, spaces.MultiDiscrete):
+        sizes = space.nvec.ravel()
+        offsets = np.concatenate(([0], np.cumsum(sizes)[:-1])) + begin
+        yield path, partial(_put_ones, offsets, sizes, space.start.ravel())
+    else:
+        flat = None if isinstance(space, spaces.Box | spaces.MultiBinary) else space
+        yield path, partial(_put_array, begin, spaces.flatdim(space), flat)
+
+
+def _put_one(begin: int, n: int, start: int, value: Any, out: Array) -> None:
+    if not 0 <= value - start < n:
+        raise ValueError
+    out[begin + (value - start)] = 1
+
+
+def _put_ones(offsets: Array, sizes: Array, start: Array, value: Any, out: Array) -> None:
+    index = np.asarray(value).reshape(sizes.shape) - start
+    if index.min() < 0 or (index >= sizes).any():
+        raise ValueError
+    out[offsets + index] = 1
+
+
+def _put_array(begin: int, width: int, flat: Space[Any] | None, value: Any, out: Array) -> None:
+    out[begin : begin + width] = np.asarray(value if flat is None else spaces.flatten(flat, value)).reshape(width)
 
 
 def action_space(space: Space[Any], *, what: str) -> Space[Any]:
