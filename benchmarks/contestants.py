@@ -6,7 +6,7 @@ A worker prints the lines of `benchmarks.lines`; whatever else it prints is igno
     cold seconds     process start to the end of its imports and compilation
     wall seconds     process start to end
     cpu seconds      what it had of the processor; much less than wall seconds says that the machine was busy
-    peak MB          largest resident set
+    peak MB          largest resident set; at least the harness's own (some 30 MB), which Linux counts until the worker's program starts
     seconds to X     first passage: the clock when the curve's nash_conv is first at most X; infinite if it never is
 """
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -86,7 +87,9 @@ def test_a_worker_is_pinned_single_threaded_and_read() -> None:
     expected = {"cold seconds": 0.5, "score": 7.0, "cores": 1.0, "threads": 1.0, "seconds to 0.2": 10.0}
     assert {name: run.figures[name] for name in expected} == expected
     assert 0 < run.figures["cpu seconds"] <= run.figures["wall seconds"] + 0.1
-    assert 1 < run.figures["peak MB"] < 500
+    # Linux counts the memory of the process that forked until the worker's own program starts, and this one may be large.
+    forked_from = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    assert 1 < run.figures["peak MB"] <= max(100, forked_from)
 
 
 def test_a_crash_leaves_an_error_and_no_figures(capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,9 +99,9 @@ def test_a_crash_leaves_an_error_and_no_figures(capfd: pytest.CaptureFixture[str
 
 
 def test_a_timeout_keeps_what_was_seen() -> None:
-    stuck = contestant("stuck", "stuck", timeout_s=0.5)
+    stuck = contestant("stuck", "stuck", timeout_s=2)  # long enough to start on a busy core
     run = measure(stuck, python=Path(sys.executable), core=CORE, seed=0, quick=False)
-    assert run.error == "stopped after 0.5 s"
+    assert run.error == "stopped after 2 s"
     assert run.curve["nash_conv"] == [0.3]
     assert run.figures["seconds to 0.2"] == math.inf
 

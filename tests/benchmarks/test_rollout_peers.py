@@ -1,7 +1,11 @@
 """What the peers of the rollout benchmark share: clock and command, environments that do what they are told, and the bars."""
 
+import ast
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import torch
 from benchmarks import rollout_peers
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
+from benchmarks.machine import ROOT
 from benchmarks.peers.cartpole import CartPoleVector
 from benchmarks.peers.collecting import per_core, work
 from benchmarks.peers.connect_four import ACTIONS, INPUTS, ConnectFour
@@ -43,6 +48,55 @@ def test_a_worker_warms_up_once_and_reports_the_median_order(
     assert built == [7]
     assert found[per_core("a")] == 40.0
     assert found["a, steps per wall second"] == 20.0
+
+
+def test_every_case_is_measured_on_its_own_and_in_the_order_given(capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker of a peer that is not installed: two orders each, one of them to warm up, then no more are asked for."""
+    taken: list[tuple[str, int]] = []
+
+    def orders(case: str, seed: int) -> Iterator[int]:
+        for number in range(2):
+            taken.append((case, number + seed))
+            yield sum(range(1000))  # takes a little time, so that there is a speed
+
+    cases = {case: partial(orders, case) for case in ("a", "b", "c")}
+    assert work(cases, (), ["--case", "c", "a", "--orders", "1", "--seed", "4"]) == 0
+    assert taken == [("c", 4), ("c", 5), ("a", 4), ("a", 5)]
+    found = figures(capsys)
+    assert sorted(found) == [
+        "a, steps per core second",
+        "a, steps per wall second",
+        "c, steps per core second",
+        "c, steps per wall second",
+        "kind",
+    ]
+    with pytest.raises(SystemExit):
+        work(cases, (), ["--case", "d"])
+    assert "invalid choice: 'd'" in capsys.readouterr().err
+
+
+def test_the_shared_clock_needs_the_standard_library_only() -> None:
+    """Without site-packages: no peer may miss what another one needs."""
+    code = "import benchmarks.peers.collecting, sys; print(*(n for n in ('numpy', 'torch', 'gymnasium') if n in sys.modules))"
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("folder", rollout_peers.PEERS.values())
+def test_every_peer_collects_every_case_on_one_thread(folder: str) -> None:
+    """Read from the source, since the peers' packages are in environments of their own."""
+    source = (ROOT / "benchmarks" / "peers" / f"{folder}_rollout" / "run.py").read_text()
+    cases = [
+        [key.value for key in node.value.keys if isinstance(key, ast.Constant)]
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Dict)
+        and [ast.unparse(target) for target in node.targets] == ["CASES"]
+    ]
+    assert cases == [[case for cases in rollout_peers.CASES.values() for case in cases]]
+    assert "torch.set_num_threads(1)" in source
+    assert source.count("num_threads=1") == source.count("envpool.make")
+    assert source.count("disable_env_checker=True") == source.count("gymnasium.make(")
 
 
 def medians(**speeds: dict[str, float]) -> Medians:
