@@ -23,9 +23,13 @@ Columns: TypeAlias = Mapping[str, Array]
 class TableSpec:
     """What an algorithm asks for.
 
-    kind: "queue" (FIFO, each item sampled once, whole inserts in order) or "ring" (uniform replay, oldest evicted).
-    capacity: most items. max_lag: items whose `version_lo` column is more than this many versions behind the newest announced are
-    dropped and counted (None: never). limiter: registered limiter's options, in items (see `rate_limiter`).
+    kind: a name of `ludus.data.table.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
+    replay, oldest evicted), or `module:Class`. capacity: most items. max_lag: items whose `version_lo` column is more than this many
+    versions behind the newest announced are dropped and counted (None: never). limiter: the rate limiter's options, in items (see
+    `rate_limiter`).
+
+    sampler, remover: names of `ludus.data.selectors.SELECTORS` (remover also "reservoir"); max_times_sampled: after so many samples an
+    item leaves (0: never). None: what the kind stands for. priority_exponent: of the prioritised selectors.
     """
 
     name: str
@@ -33,11 +37,16 @@ class TableSpec:
     capacity: int = 1_000_000
     max_lag: int | None = None
     limiter: Mapping[str, float] = field(default_factory=dict)
+    sampler: str | None = None
+    remover: str | None = None
+    max_times_sampled: int | None = None
+    priority_exponent: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """columns of the n sampled items; index int64[n] to update priorities by; probability float64[n] each was drawn with."""
+    """columns of the n sampled items; index int64[n], names to update priorities by that no other item of the table ever has;
+    probability float64[n] that one draw gives the item, as the table was before (1 where there is an order)."""
 
     columns: Columns
     index: NDArray[np.int64]
@@ -50,17 +59,16 @@ class Table(Protocol):
 
     spec: TableSpec
 
-    def try_insert(self, items: Columns) -> bool:
-        """All rows or none; False: the limiter or the bound does not allow it now."""
+    def try_insert(self, items: Columns, rng: np.random.Generator | None = None) -> bool:
+        """All rows or none; False: the limiter or the bound does not allow it now. rng: for who makes room, where chance decides it."""
         ...
 
     def try_sample(self, count: int, rng: np.random.Generator) -> Sample | None:
-        """`count` items; None: the limiter does not allow it now. Never an evicted item."""
+        """`count` items (0: all, in insertion order); None: the limiter does not allow it now. Never an evicted item."""
         ...
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
-        """index: of sampled items; those that were evicted since are passed over. Raises DataError where draws
-        have no priorities."""
+        """index: of sampled items; those that are gone since are passed over. Raises DataError where nothing goes by priorities."""
         ...
 
     def announce(self, version: int) -> None:

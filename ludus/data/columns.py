@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from ludus.data.base import Columns
 from ludus.errors import DataError
 from ludus.types import Array
+
+_RUNS = 8  # up to so many runs of neighbouring rows are copied as slices
 
 Schema: TypeAlias = Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]]
 """name -> (dtype, shape of one item)."""
@@ -63,3 +66,17 @@ def concatenate(parts: Sequence[Columns]) -> dict[str, Array]:
     if len(parts) == 1:
         return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def write_rows(into: Mapping[str, Array], rows: NDArray[np.int64], columns: Columns) -> None:
+    """Copy columns into the given different rows of others, run by run where rows are neighbours."""
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    if len(breaks) >= _RUNS:
+        for name, array in columns.items():
+            into[name][rows] = array
+        return
+    ends = [0, *breaks.tolist(), len(rows)]
+    for begin, end in pairwise(ends):
+        first = int(rows[begin]) if end > begin else 0
+        for name, array in columns.items():
+            into[name][first : first + end - begin] = array[begin:end]

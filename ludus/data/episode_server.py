@@ -20,10 +20,12 @@ from ludus.types import State
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The largest insert and batch (0: everything) of a table, in items: what deadlocks are looked for with."""
+    """Items of an insert and of a batch (0: everything): what deadlocks are looked for with. vary: they are the largest ones, and
+    smaller ones come too."""
 
     insert: int
     batch: int
+    vary: bool = False
 
 
 class EpisodeServer:
@@ -49,7 +51,7 @@ class EpisodeServer:
             table = build_table(spec)
             size = (sizes or {}).get(spec.name)
             if size is not None and isinstance(table, BoundedTable):
-                table.check_sizes(insert=size.insert, batch=size.batch)
+                table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
             made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
         with self._lock:
             if task in self._tables:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import concatenate, rows_of
@@ -26,6 +27,12 @@ class Queue(BoundedTable):
 
     def __init__(self, spec: TableSpec) -> None:
         super().__init__(spec)
+        asked = spec.sampler, spec.remover, spec.max_times_sampled
+        if any(given not in (None, own) for given, own in zip(asked, ("fifo", "fifo", 1), strict=True)):
+            raise DataError(
+                f"table {spec.name!r}: a queue hands out each item once and in order; sampler, remover and max_times_sampled are "
+                f"{asked}. Leave them out, or use a ring, for which they can be chosen."
+            )
         for name, value in spec.limiter.items():
             if name != "min_size" and (name, value) != ("samples_per_insert", 1):
                 raise Deadlock(
@@ -45,15 +52,16 @@ class Queue(BoundedTable):
         self._blocks = deque(block for block in fresh if len(block[_NUMBER]))
         held = sum(len(block[_NUMBER]) for block in self._blocks)
         self._counts.dropped += self._held - held
+        self._counts.outdated += self._held - held
         self._held = held
 
-    def check_sizes(self, *, insert: int, batch: int) -> None:
+    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
         check_queue(
             min_size=self.limiter.min_size,
             capacity=self.spec.capacity,
             insert=insert,
             batch=batch,
-            vary=self.spec.max_lag is not None,
+            vary=vary or self.spec.max_lag is not None,
         )
 
     def _size(self) -> int:
@@ -75,7 +83,7 @@ class Queue(BoundedTable):
             )
         return self._held >= max(count, self.limiter.min_size)
 
-    def _store(self, columns: Columns, count: int) -> None:
+    def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
         first = self._counts.inserted
         block: dict[str, Array] = {name: np.array(array) for name, array in columns.items()}
         block[_NUMBER] = np.arange(first, first + count)
@@ -98,20 +106,25 @@ class Queue(BoundedTable):
         columns = concatenate(parts)
         return Sample(columns=columns, index=columns.pop(_NUMBER), probability=np.ones(count))
 
-    def _contents(self) -> tuple[NDArray[np.int64], dict[str, Array]]:
+    def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
         assert self._schema is not None
         empty = {name: np.empty((0, *shape), dtype) for name, (dtype, shape) in self._schema.items()}
         empty[_NUMBER] = np.empty(0, np.int64)
         columns = concatenate([empty, *self._blocks])
-        return columns.pop(_NUMBER), columns
+        return {"numbers": columns.pop(_NUMBER)}, columns
 
-    def _restore(self, numbers: NDArray[np.int64], columns: Columns) -> None:
-        if len(numbers) != len(next(iter(columns.values()))):
-            raise DataError(f"table {self.spec.name!r}: the state's numbers and columns have different lengths.")
-        if len(numbers):
+    def _restore(self, book: Mapping[str, Any], columns: Columns, count: int) -> None:
+        numbers = book.get("numbers", ())
+        if len(numbers) != count:
+            raise DataError(f"table {self.spec.name!r}: the state has {len(numbers)} numbers for {count} items.")
+        self._empty()
+        if count:
             self._blocks.append({**{k: np.array(v) for k, v in columns.items()}, _NUMBER: np.array(numbers)})
-            self._held = len(numbers)
+            self._held = count
 
-    def _forget(self) -> None:
+    def _empty(self) -> None:
         self._blocks = deque()
         self._held = 0
+
+    def _forget(self) -> None:
+        self._empty()

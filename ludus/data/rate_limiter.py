@@ -8,7 +8,8 @@ With r = samples_per_insert, and counts in the table's own items, the limiter lo
     a sample of n is allowed    if  size ≥ min_size      and   D − n ≥ min_diff
 
 so tables fill freely up to `min_size`, then the slower side holds the faster one back: `max_diff` is how far inserts may run ahead,
-`min_diff` how far samples may. Without either bound only `min_size` matters, whatever r is.
+`min_diff` how far samples may. Without either bound only `min_size` matters, whatever r is. `error_buffer` = e is short for both:
+min_diff = r · min_size − e and max_diff = r · min_size + e (Reverb's SampleToInsertRatio).
 Source: Reverb (Cassirer et al. 2021, arXiv:2102.04736, §3.2 and `rate_limiter.cc`).
 
 When must a setting deadlock? If every insert is of I items and every batch of B, D moves on the multiples of g = gcd(r · I, B): up
@@ -31,7 +32,8 @@ _INFINITY = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What a table has seen: items inserted and sampled since it was made, and held now."""
+    """What a table has seen: items inserted (without those that were dropped unread as too old) and sampled since it was made, and held
+    now."""
 
     inserted: int
     sampled: int
@@ -62,12 +64,21 @@ class RateLimiter:
 
     @staticmethod
     def of(options: Mapping[str, float]) -> RateLimiter:
-        """From `TableSpec.limiter`. Raises UnknownName for an option that does not exist."""
+        """From `TableSpec.limiter`. Raises UnknownName for an option that does not exist, DataError for a bound that is given twice."""
         known = [f.name for f in fields(RateLimiter)]
         for name in options:
-            if name not in known:
-                raise UnknownName("rate limiter option", name, known)
-        return RateLimiter(**options)  # type: ignore[arg-type]  # min_size is checked to be whole
+            if name not in (*known, "error_buffer"):
+                raise UnknownName("rate limiter option", name, [*known, "error_buffer"])
+        given = {name: value for name, value in options.items() if name in known}
+        if "error_buffer" in options:
+            buffer = options["error_buffer"]
+            if not buffer > 0 or {"min_diff", "max_diff"} & given.keys():
+                raise DataError(
+                    f"the limiter's options are {dict(options)}; error_buffer must be above 0 and stands for min_diff and max_diff."
+                )
+            middle = options.get("samples_per_insert", 1.0) * options.get("min_size", 1)
+            given |= {"min_diff": middle - buffer, "max_diff": middle + buffer}
+        return RateLimiter(**given)  # type: ignore[arg-type]  # min_size is checked to be whole
 
     @property
     def ratio(self) -> Fraction:
@@ -105,24 +116,72 @@ class RateLimiter:
         )
 
 
-def check_replay(limiter: RateLimiter, *, capacity: int, insert: int, batch: int, vary: bool = False) -> None:
+def check_replay(
+    limiter: RateLimiter,
+    *,
+    capacity: int,
+    insert: int,
+    batch: int,
+    vary: bool = False,
+    times: int = 0,
+    different: bool = False,
+) -> None:
     """Refuse settings of a replay table that must deadlock with inserts of `insert` items and batches of `batch` (0: all it holds).
 
-    vary: sizes are upper bounds instead, and what could deadlock with some smaller ones is refused too. Raises Deadlock.
+    vary: sizes are upper bounds instead, and what could deadlock with some smaller ones is refused too. different: the items of a batch
+    are. times: how often an item is sampled before it leaves (0: for ever); then what might deadlock is refused. Raises Deadlock.
     """
     _check_fits(capacity=capacity, insert=insert, min_size=limiter.min_size)
-    up, down = limiter.ratio * insert, Fraction(batch or capacity)
-    reached = -(-limiter.min_size // insert) * insert
-    if vary:
-        reached = limiter.min_size - 1 + insert
-    free = reached <= limiter.min_size
-    if not free and limiter.ratio * reached > limiter.max_diff:
+    needed = max(limiter.min_size, batch if different else 1)
+    if needed > capacity:
         raise Deadlock(
-            f"the table must deadlock: an insert of {insert} items that takes it to min_size {limiter.min_size} would bring "
-            f"samples_per_insert × inserted to {float(limiter.ratio * reached):g}, above max_diff {limiter.max_diff:g}, and nothing may be "
-            f"sampled before. Raise max_diff to {float(limiter.ratio * reached):g} or more, or make min_size a multiple of the insert."
+            f"a batch of {batch} different items never gets together in a table of {capacity}. Raise the capacity or ask for less."
         )
-    _check_window(up, down, low=limiter.min_diff, high=limiter.max_diff, vary=vary, insert=insert, batch=batch)
+    reached = needed - 1 + insert if vary else -(-needed // insert) * insert
+    if reached > limiter.min_size and limiter.ratio * reached > limiter.max_diff:
+        raise Deadlock(
+            f"the table must deadlock: an insert of {insert} items that takes it to {_needs(limiter, needed)} would bring "
+            f"samples_per_insert × inserted to {float(limiter.ratio * reached):g}, above max_diff {limiter.max_diff:g}, and nothing may be "
+            f"sampled before. Raise max_diff to {float(limiter.ratio * reached):g} or more, or make that a multiple of the insert."
+        )
+    low = limiter.min_diff
+    if times and limiter.max_diff < _INFINITY:
+        low, exact = _check_leaving(limiter, capacity=capacity, insert=insert, batch=batch, times=times, needed=needed)
+        vary = vary or not exact
+    up, down = limiter.ratio * insert, Fraction(batch or capacity)
+    _check_window(up, down, low=low, high=limiter.max_diff, vary=vary, insert=insert, batch=batch)
+
+
+def _needs(limiter: RateLimiter, needed: int) -> str:
+    return f"min_size {needed}" if needed == limiter.min_size else f"a batch of {needed} different items"
+
+
+def _check_leaving(
+    limiter: RateLimiter, *, capacity: int, insert: int, batch: int, times: int, needed: int
+) -> tuple[float, bool]:
+    """Where items leave after `times` samples and inserts are held back: (the value to which D may fall, whether that is exact).
+
+    If r = times and max_diff ≤ capacity, no item leaves early: D is the samples that the held ones have left, so size ≥ D / times, and
+    a sample waits for D ≥ times · (needed − 1) + 1 at most. Else D says nothing about the size, and only single inserts, which may
+    always take the table to min_size, are sure to get a batch together.
+    """
+    if limiter.ratio > times:
+        raise Deadlock(
+            f"the table must deadlock: items are sampled at most {times} times and are owed {limiter.samples_per_insert:g} samples "
+            f"each, so samples_per_insert × inserted − sampled grows to max_diff {limiter.max_diff:g} and stays there. Lower "
+            "samples_per_insert to max_times_sampled or less."
+        )
+    if limiter.ratio == times and limiter.max_diff <= capacity and (batch or limiter.min_diff <= 0):
+        if not batch and times == 1:
+            return -_INFINITY, True  # every sample empties it, so all that counts is that it gets to min_size
+        return max(limiter.min_diff, times * (needed - 1) + 1 - (batch or capacity)), times == 1
+    if insert == 1 and limiter.min_size >= needed and batch:
+        return limiter.min_diff, False
+    raise Deadlock(
+        f"the table may deadlock: items leave after {times} samples or to make room, so it can hold fewer than the {needed} that a sample "
+        f"needs while max_diff {limiter.max_diff:g} holds inserts of {insert} back. Leave max_diff out; or set samples_per_insert to "
+        f"{times} and max_diff to the capacity {capacity} or less; or insert one item at a time and raise min_size to the batch."
+    )
 
 
 def check_queue(*, min_size: int, capacity: int, insert: int, batch: int, vary: bool = False) -> None:

@@ -18,8 +18,11 @@ from ludus.registry import load
 from ludus.types import Array, State
 
 TABLES: Mapping[str, str] = {
+    "prioritised": "ludus.data.replay:Replay",
     "queue": "ludus.data.queue:Queue",
-    "ring": "ludus.data.ring:Ring",
+    "reservoir": "ludus.data.replay:Replay",
+    "ring": "ludus.data.replay:Replay",
+    "stack": "ludus.data.replay:Replay",
 }
 """Kinds of tables: a class that is built as `Class(spec)`. `TableSpec.kind` may also be `module:Class`."""
 
@@ -32,12 +35,14 @@ def build_table(spec: TableSpec) -> Table:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of items. inserted: taken in. dropped: too old, on arrival or later. evicted: made room. refused_*: not allowed then."""
+    """Counts of items. inserted: taken in. dropped: too old, on arrival or later. evicted: made room, or found none in a reservoir.
+    outdated: of the dropped, those that had been taken in. refused_*: not allowed then."""
 
     inserted: int = 0
     sampled: int = 0
     evicted: int = 0
     dropped: int = 0
+    outdated: int = 0
     refused_inserts: int = 0
     refused_samples: int = 0
 
@@ -72,8 +77,9 @@ class BoundedTable(ABC):
         """Items held."""
 
     @abstractmethod
-    def _store(self, columns: Columns, count: int) -> None:
-        """Copy `count` > 0 checked rows in, evicting what must go. Their numbers start at `_counts.inserted`."""
+    def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
+        """Copy `count` > 0 checked rows in, evicting what must go. Their numbers start at `_counts.inserted`. Raises DataError, and
+        changes nothing, if it cannot."""
 
     @abstractmethod
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
@@ -88,25 +94,29 @@ class BoundedTable(ABC):
         """May `count` items (0: everything) be drawn now? Raises Deadlock if they never may."""
 
     @abstractmethod
-    def _contents(self) -> tuple[NDArray[np.int64], dict[str, Array]]:
-        """(numbers, columns) of the items held, copied, in insertion order; only called where there is a schema."""
+    def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """(book-keeping, columns) of the items held, copied, in insertion order; only called where there is a schema."""
 
     @abstractmethod
-    def _restore(self, numbers: NDArray[np.int64], columns: Columns) -> None:
-        """Hold exactly these items; the schema and the counts are already set."""
+    def _restore(self, book: Mapping[str, Any], columns: Columns, count: int) -> None:
+        """Hold exactly these `count` items instead. Raises DataError, and changes nothing, if the book-keeping does not fit."""
+
+    @abstractmethod
+    def _empty(self) -> None:
+        """Hold nothing, as if new."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Release all memory."""
+        """Release all memory; nothing is asked afterwards."""
 
     @abstractmethod
-    def check_sizes(self, *, insert: int, batch: int) -> None:
-        """Refuse to deadlock: raises Deadlock if inserts of `insert` items and batches of `batch` (0: everything) must. With
-        `max_lag`, when rows are dropped on the way, already if they might."""
+    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
+        """Refuse to deadlock: raises Deadlock if inserts of `insert` items and batches of `batch` (0: everything) must. Already if they
+        might, where those are the largest of sizes that `vary`, or where `max_lag` drops rows on the way."""
 
     # ------------------------------------------------------------------ the Table protocol
 
-    def try_insert(self, items: Columns) -> bool:
+    def try_insert(self, items: Columns, rng: np.random.Generator | None = None) -> bool:
         """See `Table`. Raises DataError, and changes nothing, if the columns do not fit; Deadlock if they could never be let in."""
         self._require_open()
         rows = num_rows(items)
@@ -117,10 +127,10 @@ class BoundedTable(ABC):
         if count and not self._admits(count):
             self._counts.refused_inserts += count
             return False
+        if count:
+            self._store(items if fresh is None else rows_of(items, fresh), count, rng)
         if self._schema is None:
             self._schema = schema_of(items)
-        if count:
-            self._store(items if fresh is None else rows_of(items, fresh), count)
         self._counts.inserted += count
         self._counts.dropped += rows - count
         return True
@@ -143,7 +153,7 @@ class BoundedTable(ABC):
         """Raises DataError: this kind of table does not look at priorities, and saying nothing would hide the mistake."""
         self._require_open()
         raise DataError(
-            f"table {self.spec.name!r} is a {self.spec.kind}, which has no priorities; use a prioritised kind."
+            f"table {self.spec.name!r} is a {self.spec.kind}, which has no priorities; use a kind, sampler or remover that goes by them."
         )
 
     def announce(self, version: int) -> None:
@@ -165,8 +175,8 @@ class BoundedTable(ABC):
         self._require_open()
         contents = None
         if self._schema is not None:
-            numbers, columns = self._contents()
-            contents = {"numbers": numbers, "columns": columns}
+            book, columns = self._contents()
+            contents = {**book, "columns": columns}
         return {"counts": asdict(self._counts), "newest": self._newest, "contents": contents}
 
     def load_state_dict(self, state: State) -> None:
@@ -180,11 +190,14 @@ class BoundedTable(ABC):
                 "load it into a table of the capacity it was saved from."
             )
         counts = Counts(**state["counts"])
-        self._forget()
-        self._counts, self._newest, self._schema = counts, state["newest"], None
-        if contents is not None:
+        if contents is None:
+            self._empty()
+            self._schema = None
+        else:
+            book = {name: value for name, value in contents.items() if name != "columns"}
+            self._restore(book, contents["columns"], rows)
             self._schema = schema_of(contents["columns"])
-            self._restore(contents["numbers"], contents["columns"])
+        self._counts, self._newest = counts, state["newest"]
 
     def close(self) -> None:
         """Release the items; every other call raises TableClosed from now on. Closing twice is harmless."""
@@ -194,7 +207,7 @@ class BoundedTable(ABC):
     # ------------------------------------------------------------------ helpers
 
     def _fill(self) -> Fill:
-        return Fill(self._counts.inserted, self._counts.sampled, self._size())
+        return Fill(self._counts.inserted - self._counts.outdated, self._counts.sampled, self._size())
 
     def _require_open(self) -> None:
         if self._closed:

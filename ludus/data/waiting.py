@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,21 @@ from ludus.errors import TableClosed
 from ludus.types import State
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Waits:
+    """Of one side. calls: those that had to wait. seconds: summed over all finished and failed calls. longest: seconds of one call."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+
+    def add(self, seconds: float, *, blocked: bool) -> None:
+        """One more call."""
+        self.calls += blocked
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
 
 
 class WaitingTable:
@@ -28,14 +44,14 @@ class WaitingTable:
         self._rng = rng
         self._changed = threading.Condition()
         self._name = table.spec.name
-        self._seconds = {"insert": 0.0, "sample": 0.0}
+        self._waits = {"insert": Waits(), "sample": Waits()}
 
     def insert(self, items: Columns, *, timeout: float | None = None) -> float:
         """Insert all rows as soon as that is allowed; the seconds that it waited.
 
         Raises TimeoutError after `timeout` seconds (nothing was inserted), TableClosed when the table closes meanwhile, DataError.
         """
-        return self._wait("insert", lambda: self._table.try_insert(items) or None, timeout)[1]
+        return self._wait("insert", lambda: self._table.try_insert(items, self._rng) or None, timeout)[1]
 
     def sample(
         self, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
@@ -48,7 +64,7 @@ class WaitingTable:
     def try_insert(self, items: Columns) -> bool:
         """Like `Table.try_insert`."""
         with self._changed:
-            done = self._table.try_insert(items)
+            done = self._table.try_insert(items, self._rng)
             self._changed.notify_all()
             return done
 
@@ -75,10 +91,14 @@ class WaitingTable:
             return len(self._table)
 
     def statistics(self) -> Mapping[str, Any]:
-        """The table's, and `insert_wait_seconds`, `sample_wait_seconds`: summed over finished and failed calls."""
+        """The table's, and for `insert` and `sample` those of `Waits`: insert_waits, insert_wait_seconds, insert_wait_longest, …"""
         with self._changed:
-            waits = {f"{side}_wait_seconds": seconds for side, seconds in self._seconds.items()}
-            return {**self._table.statistics(), **waits}
+            counts = dict(self._table.statistics())
+            for side, waits in self._waits.items():
+                counts[f"{side}_waits"] = waits.calls
+                counts[f"{side}_wait_seconds"] = waits.seconds
+                counts[f"{side}_wait_longest"] = waits.longest
+            return counts
 
     def state_dict(self) -> State:
         """The table and the random stream; waits are clock readings and start anew."""
@@ -100,9 +120,11 @@ class WaitingTable:
     def _wait(self, side: str, attempt: Callable[[], Answer | None], timeout: float | None) -> tuple[Answer, float]:
         begin = time.monotonic()
         deadline = None if timeout is None else begin + timeout
+        blocked = False
         with self._changed:
             try:
                 while (answer := attempt()) is None:
+                    blocked = True
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         raise TimeoutError(self._late(side, timeout))
@@ -113,7 +135,7 @@ class WaitingTable:
                 ) from None
             finally:
                 waited = time.monotonic() - begin
-                self._seconds[side] += waited
+                self._waits[side].add(waited, blocked=blocked)
             self._changed.notify_all()
             return answer, waited
 

@@ -5,12 +5,12 @@ import pytest
 
 from ludus.data.base import Sample
 from ludus.data.queue import Queue
-from ludus.data.ring import Ring
+from ludus.data.replay import Replay as Ring
 from ludus.data.table import build_table
 from ludus.testing.table import check_table
 
 
-@pytest.mark.parametrize("kind", ["queue", "ring", "ludus.data.ring:Ring"])
+@pytest.mark.parametrize("kind", ["queue", "ring", "ludus.data.replay:Replay"])
 def test_contract(kind):
     check_table(build_table, kind)
 
@@ -29,8 +29,8 @@ class Evicted(Ring):
 
 
 class Aliased(Queue):
-    def _store(self, columns, count):
-        super()._store(columns, count)
+    def _store(self, columns, count, rng):
+        super()._store(columns, count, rng)
         block = self._blocks.pop()
         self._blocks.append({**block, **columns})
 

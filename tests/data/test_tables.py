@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ludus.data.base import TableSpec
-from ludus.data.ring import Ring
 from ludus.data.table import build_table
 from ludus.errors import DataError, Deadlock, TableClosed, UnknownName
 
@@ -43,7 +42,8 @@ def test_queue_gives_each_item_once_in_order_across_blocks():
     assert table.try_sample(0, rng()).columns["x"].tolist() == [5]
     assert table.try_sample(0, rng()) is None
     assert table.statistics() == {
-        "inserted": 5, "sampled": 5, "evicted": 0, "dropped": 0, "refused_inserts": 0, "refused_samples": 2, "size": 0
+        "inserted": 5, "sampled": 5, "evicted": 0, "dropped": 0, "outdated": 0, "refused_inserts": 0, "refused_samples": 2,
+        "size": 0,
     }  # fmt: skip
 
 
@@ -153,15 +153,29 @@ def test_ring_drops_on_arrival_only():
     assert table.statistics()["dropped"] == 1
 
 
-def test_ring_takes_another_sampler():
-    class Newest:
-        def draw(self, count, *, oldest, newest, rng):
-            return np.full(count, newest - 1), np.ones(count)
+class Alternate:
+    """A user's sampler: the oldest and the newest in turn."""
 
-    table = Ring(TableSpec("r", "ring", capacity=3), sampler=Newest())
+    by, repeats = "", True
+
+    def __init__(self, book, exponent):
+        self.slots = book.slots
+
+    def changed(self, slots):
+        pass
+
+    def draw(self, count, rng):
+        return self.slots.at(np.arange(count) % 2 * (self.slots.size - 1))
+
+    def probability(self, slots):
+        return np.full(len(slots), 0.5)
+
+
+def test_ring_takes_a_sampler_of_the_users():
+    table = ring(capacity=3, sampler=f"{__name__}:Alternate")
     table.try_insert(rows(7, 8, 9))
     table.try_insert(rows(10))
-    assert table.try_sample(2, rng()).columns["x"].tolist() == [10, 10]
+    assert table.try_sample(3, rng()).columns["x"].tolist() == [8, 10, 8]
 
 
 # ---------------------------------------------------------------------------------------------- both

@@ -1,0 +1,268 @@
+"""Replay tables: columns of fixed length, a sampler that says what comes next, and a remover that makes room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.data.base import Columns, Sample, TableSpec
+from ludus.data.columns import Schema, rows_of, schema_of, write_rows
+from ludus.data.rate_limiter import check_replay
+from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Choice, Selector, reservoir
+from ludus.data.slots import Circle, Indices, Pool, find
+from ludus.data.table import BoundedTable
+from ludus.errors import DataError, Deadlock
+from ludus.registry import load
+from ludus.types import Array
+
+
+class Replay(BoundedTable):
+    """At most `capacity` items in preallocated columns. An insert first makes room, then all its rows are stored.
+
+    Samplers at random draw with replacement; others, and all where `max_times_sampled` is set, give different items, and wait until as
+    many are held. New items have the priority of the column `priority` if there is one, else the largest so far (1 at first).
+    `max_lag` drops on arrival only, since replay exists to learn from what has become old; with `max_times_sampled` also later.
+    """
+
+    _top: float  # the largest priority so far
+
+    def __init__(self, spec: TableSpec) -> None:
+        super().__init__(spec)
+        self.choice = Choice.of(spec)
+        self._empty()
+
+    def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
+        """See `Table`. Of an index that comes twice the last counts. Raises DataError for priorities out of range."""
+        if not len(self._book.priority):
+            super().update_priorities(index, priority)
+        self._require_open()
+        names, priority = np.asarray(index), np.asarray(priority, np.float64)
+        if names.ndim != 1 or names.shape != priority.shape or names.dtype.kind != "i":
+            raise DataError(
+                f"table {self.spec.name!r}: index has shape {names.shape} and dtype {names.dtype}, the priorities have {priority.shape}; "
+                "give one priority for each index of a sample."
+            )
+        self._check_priorities(priority)
+        slots, there = find(self._book.slots, names)
+        slots, priority = slots[there], priority[there]
+        self._book.priority[slots] = priority
+        self._top = float(priority.max(initial=self._top))
+        self._tell("priority", slots)
+
+    def announce(self, version: int) -> None:
+        """See `Table`. Where items are sampled a limited number of times, what becomes too old is dropped and counted."""
+        super().announce(version)
+        limit, slots = self._too_old(), self._book.slots
+        if limit is None or not self.choice.times or not slots.size:
+            return
+        held = slots.in_order()
+        old = held[self._columns["version_lo"][held] < limit]
+        self._counts.dropped += len(old)
+        self._counts.outdated += len(old)
+        self._release(old)
+
+    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
+        check_replay(
+            self.limiter,
+            capacity=self.spec.capacity,
+            insert=insert,
+            batch=batch,
+            vary=vary or self.spec.max_lag is not None,
+            times=self.choice.times,
+            different=self._different,
+        )
+
+    # ------------------------------------------------------------------ what `BoundedTable` asks for
+
+    def _size(self) -> int:
+        return self._book.slots.size
+
+    def _admits(self, count: int) -> bool:
+        fill, kind = self._fill(), self.spec.kind
+        if count > self.spec.capacity:
+            raise Deadlock(
+                f"table {self.spec.name!r}: an insert of {count} items never fits into a {kind} of {self.spec.capacity}. "
+                "Raise the capacity or insert less at once."
+            )
+        if self.limiter.never_inserts(count, fill):
+            raise Deadlock(
+                f"table {self.spec.name!r}: an insert of {count} items could never be let in: {self.limiter.describe(fill)}. "
+                "Raise max_diff, lower min_diff or insert less at once."
+            )
+        return self.limiter.allows_insert(count, fill)
+
+    def _yields(self, count: int) -> bool:
+        fill, needed = self._fill(), count if self._different else 1
+        if needed > self.spec.capacity:
+            raise Deadlock(
+                f"table {self.spec.name!r}: a batch of {count} different items never gets together in a {self.spec.kind} of "
+                f"{self.spec.capacity}. Raise the capacity or ask for less."
+            )
+        if self.limiter.never_samples(count, fill):
+            raise Deadlock(
+                f"table {self.spec.name!r}: a batch of {count} items could never be drawn: {self.limiter.describe(fill)}. "
+                "Raise max_diff, lower min_diff or ask for less."
+            )
+        return fill.size >= max(needed, 1) and self.limiter.allows_sample(count or fill.size, fill)
+
+    def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
+        given = self._given_priorities(columns)
+        room = self.spec.capacity - self._book.slots.size
+        chance = self.choice.remover == RESERVOIR or (self._remover is not None and self._remover.repeats)
+        if count > room and chance and rng is None:
+            raise DataError(
+                f"table {self.spec.name!r} is full, and chance decides who makes room; give try_insert a random stream."
+            )
+        if not self._columns:
+            self._allocate(schema_of(columns))
+        numbers = np.arange(self._counts.inserted, self._counts.inserted + count)
+        self._counts.evicted += max(0, count - room)
+        if count > room and self.choice.remover == RESERVOIR:
+            assert rng is not None
+            self._put(rows_of(columns, slice(room)), numbers[:room], None if given is None else given[:room])
+            seen = int(numbers[0]) + room
+            rows, places = reservoir(count - room, capacity=self.spec.capacity, seen=seen, rng=rng)
+            self._release(self._book.slots.at(places))
+            rows += room
+            columns, numbers, given = rows_of(columns, rows), numbers[rows], None if given is None else given[rows]
+        elif count > room and self._remover is not None:
+            self._release(self._remover.pick(count - room, rng))
+        self._put(columns, numbers, given)
+
+    def _draw(self, count: int, rng: np.random.Generator) -> Sample:
+        held, sampler = self._book.slots, self._sampler
+        if not count:
+            slots = held.in_order()
+        else:
+            slots = sampler.pick(count, rng) if self._different else sampler.draw(count, rng)
+        probability = sampler.probability(slots) if count else np.ones(len(slots))
+        columns = {name: array.take(slots, axis=0) for name, array in self._columns.items()}
+        sample = Sample(columns, held.names(slots), probability)
+        times = self._book.times
+        if len(times):
+            np.add.at(times, slots, 1)
+            self._tell("times", slots)
+        if self.choice.times:
+            self._release(slots[times[slots] >= self.choice.times])
+        return sample
+
+    def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        assert self._schema is not None
+        if not self._columns:
+            self._allocate(self._schema)
+        book, slots = self._book, self._book.slots.in_order()
+        state: dict[str, Any] = {"slots": book.slots.state_dict(), "top": self._top}
+        state |= {"priority": book.priority.copy(), "times": book.times.copy()}
+        return state, {name: array.take(slots, axis=0) for name, array in self._columns.items()}
+
+    def _restore(self, book: Mapping[str, Any], columns: Columns, count: int) -> None:
+        mine, slots = self._book, self._new_slots()
+        same = (
+            book.keys() == {"slots", "top", "priority", "times"} and book["slots"].keys() == slots.state_dict().keys()
+        )
+        if not same or any(len(book[name]) != len(getattr(mine, name)) for name in ("priority", "times")):
+            raise DataError(
+                f"table {self.spec.name!r}: the state is one of another kind, capacity, sampler or remover; load it into an equal table."
+            )
+        slots.load_state_dict(book["slots"], count)
+        self._begin(slots)
+        self._top = float(book["top"])
+        self._book.priority[:] = book["priority"]
+        self._book.times[:] = book["times"]
+        self._allocate(schema_of(columns))
+        held = slots.in_order()
+        write_rows(self._columns, held, columns)
+        for selector in self._selectors:
+            selector.changed(held)
+
+    def _empty(self) -> None:
+        self._begin(self._new_slots())
+
+    def _forget(self) -> None:
+        self._begin(Circle(1))
+
+    # ------------------------------------------------------------------ helpers
+
+    @property
+    def _circular(self) -> bool:
+        return self.choice.remover == "fifo" and not self.choice.times
+
+    def _new_slots(self) -> Circle | Pool:
+        return Circle(self.spec.capacity) if self._circular else Pool(self.spec.capacity)
+
+    def _begin(self, slots: Circle | Pool) -> None:
+        """An empty table over these slots: no columns yet, a new book, and selectors that read it."""
+        choice, capacity = self.choice, slots.capacity
+        kinds = [load("sampler", choice.sampler, SELECTORS)]
+        if choice.remover != RESERVOIR:
+            kinds.append(load("remover", choice.remover, SELECTORS))
+        if self._circular:
+            kinds.pop()  # the slots see to it
+        by = {kind.by for kind in kinds}
+        priority = np.zeros(capacity if "priority" in by else 0)
+        times = np.zeros(capacity if "times" in by or choice.times else 0, np.int64)
+        self._columns: dict[str, Array] = {}
+        self._book = Book(slots, priority, times)
+        self._selectors: list[Selector] = [kind(self._book, self.spec.priority_exponent) for kind in kinds]
+        self._sampler, self._remover = self._selectors[0], self._selectors[1] if len(kinds) > 1 else None
+        self._different = bool(choice.times) or not self._sampler.repeats
+        self._top = 1.0
+
+    def _allocate(self, schema: Schema) -> None:
+        self._columns = {name: np.empty((self.spec.capacity, *shape), dtype) for name, (dtype, shape) in schema.items()}
+
+    def _put(self, columns: Columns, numbers: Indices, priority: NDArray[np.float64] | None) -> None:
+        """Store rows; there is room."""
+        book = self._book
+        slots = book.slots.fill(numbers)
+        write_rows(self._columns, slots, columns)
+        if len(book.priority):
+            if priority is not None:
+                self._top = float(priority.max(initial=self._top))
+            book.priority[slots] = self._top if priority is None else priority
+        if len(book.times):
+            book.times[slots] = 0
+        for selector in self._selectors:
+            selector.changed(slots)
+
+    def _release(self, slots: Indices) -> None:
+        """Items leave."""
+        held = self._book.slots
+        if not len(slots):
+            return
+        assert isinstance(held, Pool)
+        held.release(slots)
+        for selector in self._selectors:
+            selector.changed(slots)
+
+    def _tell(self, what: str, slots: Indices) -> None:
+        """The selectors that go by `what` of these slots."""
+        for selector in self._selectors:
+            if selector.by == what:
+                selector.changed(slots)
+
+    def _given_priorities(self, columns: Columns) -> NDArray[np.float64] | None:
+        if "priority" not in columns or not len(self._book.priority):
+            return None
+        given = columns["priority"]
+        if given.ndim != 1 or given.dtype.kind not in "fiu":
+            raise DataError(
+                f"table {self.spec.name!r}: the column 'priority' has items of {given.dtype}{list(given.shape[1:])}; it must be numbers."
+            )
+        priority = given.astype(np.float64)
+        self._check_priorities(priority)
+        return priority
+
+    def _check_priorities(self, priority: NDArray[np.float64]) -> None:
+        weights = "prioritised" in (self.choice.sampler, self.choice.remover)
+        bad = ~np.isfinite(priority)
+        if weights:
+            bad |= priority < 0
+        if bad.any():
+            raise DataError(
+                f"table {self.spec.name!r}: a priority is {priority[bad][0]:g}; priorities must be finite"
+                f"{' and not negative' if weights else ''}."
+            )
