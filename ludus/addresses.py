@@ -20,7 +20,7 @@ from ludus.types import Array
 def addresses(*arrays: Array) -> NDArray[np.int64]:
     """int64[k, 2]: where each of these arrays begins, and how many entries it has. They must be C-contiguous."""
     assert all(array.flags.c_contiguous for array in arrays)
-    return np.array([(array.ctypes.data, array.size) for array in arrays], np.int64)
+    return np.array([(array.__array_interface__["data"][0], array.size) for array in arrays], np.int64)
 
 
 @intrinsic

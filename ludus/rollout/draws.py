@@ -53,7 +53,7 @@ class Draws:
                 "an order that carries on has other seats, or another number of opponent factors, than the order before it; "
                 "give the same ones, or carry_on=False."
             )
-        self.entry = last.entry
+        self.entry[...] = last.entry
 
     def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
         """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""

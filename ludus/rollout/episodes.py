@@ -6,98 +6,92 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.addresses import addresses, flat_at
+from ludus.rollout import kernels
 from ludus.rollout.base import Episodes
-from ludus.types import Finished
+from ludus.rollout.clocks import Clocks
+from ludus.types import Array, Finished
+
+_EPISODE, _INDEX, _QUOTA, _CLOCK, _SEAT, _ENTRY = range(6)
+_RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  # places in the table of `_finish`
 
 
 class EpisodeLog:
-    """Finished episodes in growing columns, given out in order of their index."""
+    """Finished episodes in growing columns, given out in order of their index.
 
-    def __init__(self, *, num_players: int, num_factors: int, capacity: int) -> None:
-        size = max(1, capacity)
-        self._returns = np.empty((size, num_players))
-        self._length = np.empty(size, np.int32)
-        self._terminated = np.empty(size, np.bool_)
-        self._seat = np.empty(size, np.int8)
-        self._entry = np.empty((size, num_factors), np.int32)
-        self._index = np.empty(size, np.int64)
+    clocks: of the environments, which it moves on. seat int8[E], entry int32[E, F]: of every environment, as drawn.
+    """
+
+    def __init__(
+        self, clocks: Clocks, *, seat: NDArray[np.int8], entry: NDArray[np.int32], num_players: int, capacity: int
+    ) -> None:
+        self._clocks, self._drawn = clocks, (seat, entry)
+        size, self._factors = max(1, capacity), entry.shape[1]
+        self._columns: list[Array] = [
+            np.empty((size, num_players)),
+            np.empty(size, np.int32),
+            np.empty(size, np.bool_),
+            np.empty(size, np.int8),
+            np.empty((size, self._factors), np.int32),
+            np.empty(size, np.int64),
+        ]
+        self._table = self._addresses()
         self.count = 0
 
-    def add(
-        self, finished: Finished, *, seat: NDArray[np.int8], entry: NDArray[np.int32], index: NDArray[np.int64]
-    ) -> None:
-        """seat int8[E] and entry int32[E, F] of every environment as drawn; index int64[k] of the finished episodes."""
+    def add(self, finished: Finished) -> None:
+        """Record these episodes; their environments go on to the next."""
         end = self.count + len(finished.environment)
-        if end > len(self._length):
+        if end > len(self._columns[0]):
             self._grow(end)
-        _add(
-            finished.environment,
-            finished.returns,
-            finished.length,
-            finished.terminated,
-            seat,
-            entry,
-            index,
-            self.count,
-            self._returns,
-            self._length,
-            self._terminated,
-            self._seat,
-            self._entry,
-            self._index,
-        )
+        self._clocks.active -= _finish(*finished, self.count, self._clocks.first_episode, self._factors, self._table)
         self.count = end
 
     @property
     def steps(self) -> int:
         """Environment steps of all finished episodes."""
-        return int(self._length[: self.count].sum())
+        return int(self._columns[1][: self.count].sum())
 
     def result(self) -> Episodes:
         """The episodes so far, sorted by index."""
-        order = np.argsort(self._index[: self.count], kind="stable")
-        return Episodes(
-            returns=self._returns[order],
-            length=self._length[order],
-            terminated=self._terminated[order],
-            seat=self._seat[order],
-            entry=self._entry[order],
-            index=self._index[order],
-        )
+        order = np.argsort(self._columns[-1][: self.count], kind="stable")
+        returns, length, terminated, seat, entry, index = (column.take(order, axis=0) for column in self._columns)
+        return Episodes(returns, length, terminated, seat, entry, index)
 
     def _grow(self, needed: int) -> None:
-        size = max(needed, 2 * len(self._length))
-        for name in ("_returns", "_length", "_terminated", "_seat", "_entry", "_index"):
-            old = getattr(self, name)
-            new = np.empty((size, *old.shape[1:]), old.dtype)
-            new[: self.count] = old[: self.count]
-            setattr(self, name, new)
+        size = max(needed, 2 * len(self._columns[0]))
+        for k, old in enumerate(self._columns):
+            self._columns[k] = np.empty((size, *old.shape[1:]), old.dtype)
+            self._columns[k][: self.count] = old[: self.count]
+        self._table = self._addresses()
+
+    def _addresses(self) -> NDArray[np.int64]:
+        clocks = self._clocks
+        return addresses(clocks.episode, clocks.index, clocks.quota, clocks.clock, *self._drawn, *self._columns)
 
 
 @njit(cache=True)
-def _add(  # type: ignore[no-untyped-def]
-    environment,
-    returns,
-    length,
-    terminated,
-    seat,
-    entry,
-    index,
-    at,
-    to_returns,
-    to_length,
-    to_terminated,
-    to_seat,
-    to_entry,
-    to_index,
-):
+def _finish(environment, returns, terminated, length, at, first, factors, table):  # type: ignore[no-untyped-def]
+    """Writes episodes from row `at` on, and sends their environments on. Returns how many environments have played their quota."""
+    players, idle = returns.shape[1], 0
+    episode, present, quota = (
+        flat_at(table, _EPISODE, np.int64),
+        flat_at(table, _INDEX, np.int64),
+        flat_at(table, _QUOTA, np.int64),
+    )
+    clock, seat = flat_at(table, _CLOCK, np.int64).reshape(-1, 2), flat_at(table, _SEAT, np.int8)
+    to_returns, to_length = flat_at(table, _RETURNS, np.float64), flat_at(table, _LENGTH, np.int32)
+    to_terminated, to_seat = flat_at(table, _TERMINATED, np.bool_), flat_at(table, _TO_SEAT, np.int8)
+    entry, to_entry = flat_at(table, _ENTRY, np.int32), flat_at(table, _TO_ENTRY, np.int32)
+    to_index = flat_at(table, _TO_INDEX, np.int64)
     for i in range(len(environment)):
         e, row = environment[i], at + i
-        for p in range(returns.shape[1]):
-            to_returns[row, p] = returns[i, p]
-        to_length[row] = length[i]
-        to_terminated[row] = terminated[i]
-        to_seat[row] = seat[e]
-        for f in range(entry.shape[1]):
-            to_entry[row, f] = entry[e, f]
-        to_index[row] = index[i]
+        for p in range(players):
+            to_returns[row * players + p] = returns[i, p]
+        for f in range(factors):
+            to_entry[row * factors + f] = entry[e * factors + f]
+        to_length[row], to_terminated[row], to_seat[row], to_index[row] = length[i], terminated[i], seat[e], present[e]
+        episode[e] += 1
+        present[e] = first + episode[e] * len(episode) + e
+        clock[e, kernels.TIME] = 0
+        idle += episode[e] == quota[e]
+    return idle

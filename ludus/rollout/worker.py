@@ -19,8 +19,8 @@ from ludus import seeding
 from ludus.envs.base import VectorEnv
 from ludus.errors import EnvError, ScenarioError
 from ludus.policies.base import Policy
-from ludus.rollout import kernels
 from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
+from ludus.rollout.clocks import Clocks
 from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
 from ludus.rollout.noise import Uniforms
@@ -38,17 +38,10 @@ class RolloutWorker:
         self.bank = bank
         spec = env.spec
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._writer = TrajectoryWriter(spec, env.num_envs)
-        self._episode = np.zeros(env.num_envs, np.int64)  # how many episodes each environment has finished
-        self._clock = np.zeros(
-            (env.num_envs, 2), np.int64
-        )  # last step with a decision due, and how many its episode has had
-        self._quota = np.zeros(env.num_envs, np.int64)
-        self._index = np.zeros(env.num_envs, np.int64)  # indices of the present episodes
-        self._finished = np.zeros(env.num_envs, np.int64)  # scratch
+        self._clocks = Clocks(env.num_envs)
+        self._writer = TrajectoryWriter(spec, self._clocks)
         self._noise = Uniforms()
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
-        self._step = self._first_episode = self._active = 0
         self._timestep: Timestep | None = None
         self._draws: Draws | None = None
 
@@ -72,10 +65,9 @@ class RolloutWorker:
         run = _Run(order, self.env)
         self._noise.restart(seeding.generator(order.seed, "noise"))
         draws = Draws(order, num_envs=self.env.num_envs, num_players=len(self._agents), refs=self.bank.refs)
+        capacity = order.amount if order.unit == "episodes" else self.env.num_envs
         log = EpisodeLog(
-            num_players=len(self._agents),
-            num_factors=draws.entry.shape[1],
-            capacity=order.amount if order.unit == "episodes" else self.env.num_envs,
+            self._clocks, seat=draws.seat, entry=draws.entry, num_players=len(self._agents), capacity=capacity
         )
         begun = perf_counter()
         timestep = self._timestep if order.carry_on else None
@@ -90,7 +82,7 @@ class RolloutWorker:
             timestep = self.env.step(actions)
             now = perf_counter()
             run.environment += now - begun
-            self._step += 1
+            self._clocks.step += 1
             self._observe(draws, log, run, timestep)
             run.writing += perf_counter() - now
         self._timestep, self._draws = timestep, draws
@@ -100,20 +92,11 @@ class RolloutWorker:
 
     def _start(self, order: RolloutOrder, draws: Draws, log: EpisodeLog, run: _Run) -> Timestep:
         envs = self.env.num_envs
-        self._episode.fill(0)
-        self._clock[:] = -1, 0
-        self._step, self._first_episode = 0, order.first_episode
-        self._index[:] = order.first_episode + np.arange(envs)
-        quota: int | NDArray[np.int64] | None = None
-        self._quota.fill(-1)
-        if order.unit == "episodes":
-            self._quota[:] = order.amount // envs + (np.arange(envs) < order.amount % envs)
-            quota = int(self._quota[0]) if order.amount % envs == 0 else self._quota.copy()
-        self._active = int(np.count_nonzero(self._quota))
+        quota = self._clocks.restart(order)
         if order.learner is not None:
             self._writer.begin(order.learner, draws.mine, extras=order.extras)
         everyone = np.arange(envs, dtype=np.int32)
-        draws.draw(everyone, self._episode)
+        draws.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
             policy = np.where(draws.mine[p], draws.learner, draws.policy[:, p]).astype(np.int32)
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
@@ -123,7 +106,7 @@ class RolloutWorker:
 
     def _continue(self, order: RolloutOrder, draws: Draws) -> None:
         """Open episodes keep their opponents; the learner's seats are played by the weights of this order."""
-        if self._draws is None or order.learner is None or (self._quota >= 0).any():
+        if self._draws is None or order.learner is None or (self._clocks.quota >= 0).any():
             raise ScenarioError(
                 "an order carries on, and the one before it was for whole episodes; give carry_on=False."
             )
@@ -139,7 +122,7 @@ class RolloutWorker:
         for due in timestep.due:
             if len(due.slot):
                 return False
-        if run.order.unit == "decisions" or self._active:
+        if run.order.unit == "decisions" or self._clocks.active:
             raise EnvError(
                 f"{self.env.spec.id} lists no decision as due before it has played what was asked; a vector environment always has "
                 "one, until its quota of episodes is played."
@@ -186,11 +169,9 @@ class RolloutWorker:
     ) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""
         if player not in draws.learners:
-            run.env_steps += kernels.tick(due.slot, self._agents[player], self._clock, self._step)
+            run.env_steps += self._clocks.tick(due.slot, self._agents[player])
             return
-        taken, ticks = self._writer.append(
-            player, due, act, clock=self._clock, step=self._step, episode=self._index, memory=memory
-        )
+        taken, ticks = self._writer.append(player, due, act, memory=memory)
         run.learner_decisions += taken
         run.env_steps += ticks
 
@@ -212,14 +193,10 @@ class RolloutWorker:
 
     def _finish(self, draws: Draws, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
-        index = self._finished[: len(environments)]
-        self._active -= kernels.advance(
-            environments, self._episode, self._clock, self._index, self._quota, self._first_episode, index
-        )
-        log.add(finished, seat=draws.seat, entry=draws.entry, index=index)
+        log.add(finished)
         if not draws.others:
             return
-        draws.draw(environments, self._episode)
+        draws.draw(environments, self._clocks.episode)
         for p in draws.others:
             others = environments[~draws.mine[p, environments]] if p in draws.shared else environments
             if len(others):

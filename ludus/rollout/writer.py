@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ludus.data.trajectories import Trajectories
 from ludus.errors import EnvError, PolicyError, ScenarioError
 from ludus.rollout import kernels
+from ludus.rollout.clocks import Clocks
 from ludus.rollout.columns import Columns
 from ludus.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail
 
@@ -23,20 +24,23 @@ class TrajectoryWriter:
     at the end `flush`.
     """
 
-    def __init__(self, spec: EnvSpec, num_envs: int) -> None:
+    def __init__(self, spec: EnvSpec, clocks: Clocks) -> None:
+        num_envs = len(clocks.episode)
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
         self._first_agent = [sum(self._agents[:p]) for p in range(spec.num_players)]
         slots = [num_envs * a for a in self._agents]
+        self._clocks = clocks
         self._rows = Columns(_FIRST_CAPACITY)
         self._segments = Columns(_FIRST_CAPACITY)
+        self._tails = Columns(_FIRST_CAPACITY)  # in the order in which segments close
         self._slots = [np.full((n, 3), -1, np.int64) for n in slots]
         self._memory: list[NDArray[np.float32] | None] = [None] * len(slots)
         self._picked = np.empty(max(slots), np.int64)
         self._opened = np.empty(max(slots), np.int64)
-        self._num_rows = self._num_segments = self._carried = self.complete = 0
+        self._num_rows = self._num_segments = self._num_tails = self._carried = self.complete = 0
         self._learner = PolicyRef(0, "")
         self._version = -1
-        self._extras: tuple[str, ...] = ()
+        self._extras: dict[str, str] = {}  # name -> its column
         self._hold()
 
     def begin(
@@ -44,14 +48,17 @@ class TrajectoryWriter:
     ) -> None:
         """A new order. mine: bool[P, E], which environments the learner plays each player in. Raises ScenarioError if the order
         carries on and records other extras than the one before."""
-        if carry_on and tuple(extras) != self._extras and self._carried:
-            raise ScenarioError(f"the order before recorded the extras {self._extras}, this one wants {tuple(extras)}.")
-        self._learner, self._extras = learner, tuple(extras)
+        if carry_on and tuple(extras) != tuple(self._extras) and self._carried:
+            raise ScenarioError(
+                f"the order before recorded the extras {tuple(self._extras)}, this one wants {tuple(extras)}."
+            )
+        self._learner, self._extras = learner, {name: "extra " + name for name in extras}
         self._version = -1 if learner.version is None else learner.version
         if not carry_on:
-            self._num_rows = self._num_segments = self._carried = 0
+            self._num_rows = self._num_segments = self._num_tails = self._carried = 0
             self._memory = [None] * len(self._agents)
             self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
+            self._tails.arrays.pop("mask", None)
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._slots[p].fill(-1)
@@ -68,15 +75,12 @@ class TrajectoryWriter:
             due.slot,
             due.reward,
             due.first,
-            self._slots[player],
-            self._reward,
-            self._head,
-            self._picked,
-            self._opened,
+            self._num_tails,
+            self._tables[player],
         )
         if closed:
             rows = None if closed == len(ended.slot) else self._picked[:closed]
-            self._set_tail(self._opened[:closed], ended.observation, ended.mask, rows)
+            self._put_tails(ended.observation, ended.mask, rows)
         if paid < 0:
             raise EnvError(
                 f"slot {-1 - paid} of player {player} began an episode while its last decision was open; an environment must "
@@ -84,20 +88,9 @@ class TrajectoryWriter:
             )
         self.complete += closed + paid
 
-    def append(
-        self,
-        player: int,
-        due: Due,
-        act: Act,
-        *,
-        clock: NDArray[np.int64],
-        step: int,
-        episode: NDArray[np.int64],
-        memory: NDArray[np.float32] | None,
-    ) -> tuple[int, int]:
-        """The learner's decisions among the due ones. clock int64[E, 2], see `kernels`; step: number of this one; episode int64[E]: its
-        index; memory [n, …]: what the policies started from, if recurrent. Returns how many decisions were the learner's, and how many
-        environments' clocks this was the first to move in this step."""
+    def append(self, player: int, due: Due, act: Act, *, memory: NDArray[np.float32] | None) -> tuple[int, int]:
+        """The learner's decisions among the due ones. memory [n, …]: what the policies started from, if recurrent. Returns how many
+        decisions were the learner's, and how many environments' clocks this was the first to move in this step."""
         n = len(due.slot)
         row, segment = self._num_rows, self._num_segments
         if row + n > self._rows.capacity or segment + n > self._segments.capacity:
@@ -106,27 +99,22 @@ class TrajectoryWriter:
             self._hold()
         taken, opened, ticks = kernels.append(
             due.slot,
-            self._slots[player],
             self._agents[player],
-            clock,
-            step,
-            episode,
+            self._clocks.step,
             row,
-            self._place,
             segment,
-            self._head,
             player,
             self._first_agent[player],
             self._version,
-            self._picked,
-            self._opened,
+            self._tables[player],
         )
         if not taken:
             return 0, ticks
         self._put_rows(due, act, rows=None if taken == n else self._picked[:taken])
         if memory is not None:
             self._remember(player, due.slot, memory)
-        self._begin_memory(player, self._opened[:opened])
+        if self._memory[player] is not None:
+            self._begin_memory(player, self._opened[:opened])
         self._num_rows += taken
         self._num_segments += opened
         return taken, ticks
@@ -145,8 +133,9 @@ class TrajectoryWriter:
         for slots, rows in zip(self._slots, waiting, strict=True):
             is_open[slots[rows, kernels.OPEN]] = True
         order, start = kernels.sort_by_segment(self._place[: self._num_rows], is_open, self._num_segments)
-        trajectories = self._gather(order, start) if len(order) else None
-        self._carry(waiting)
+        lengths = np.diff(start)
+        trajectories = self._gather(order, start, lengths) if len(order) else None
+        self._carry(waiting, lengths)
         return trajectories
 
     # ------------------------------------------------------------------------------------------------ rows and segments
@@ -155,29 +144,41 @@ class TrajectoryWriter:
         """Take hold of the columns that every learner has, after they were made anew."""
         self._place = self._rows.column("place", shape=(2,), dtype=np.int32)
         self._reward = self._rows.column("reward", dtype=np.float32)
-        self._head = self._segments.column("head", shape=(5,), dtype=np.int64)
+        self._head = self._segments.column("head", shape=(kernels.HEAD,), dtype=np.int64)
+        self._tables = [
+            kernels.Written(
+                slots,
+                self._reward,
+                self._place,
+                self._head,
+                self._picked,
+                self._opened,
+                self._clocks.clock,
+                self._clocks.index,
+            ).table()
+            for slots in self._slots
+        ]
 
     def _put_rows(self, due: Due, act: Act, *, rows: NDArray[np.int64] | None) -> None:
-        start = self._num_rows
-        put = self._rows.put
+        start, put = self._num_rows, self._rows.put
         put("observation", due.observation, start=start, rows=rows)
         put("action", act.action, start=start, rows=rows)
         put("logp", act.logp, start=start, rows=rows)
         if due.mask is not None:
             put("mask", due.mask, start=start, rows=rows)
-        for name in self._extras:
+        for name, column in self._extras.items():
             if name not in act.extras:
                 raise PolicyError(
                     f"the order records the extra {name!r}, and policy {self._learner.policy!r} gave only {sorted(act.extras)}; "
                     "a policy with extras declares them in its `extras`."
                 )
-            put("extra " + name, act.extras[name], start=start, rows=rows)
+            put(column, act.extras[name], start=start, rows=rows)
 
     def _begin_memory(self, player: int, slots: NDArray[np.int64]) -> None:
         memory = self._memory[player]
-        if memory is not None:
-            new = slice(self._num_segments, self._num_segments + len(slots))
-            self._segments.column("memory0", shape=memory.shape[1:], dtype=np.float32)[new] = memory[slots]
+        assert memory is not None
+        new = slice(self._num_segments, self._num_segments + len(slots))
+        self._segments.column("memory0", shape=memory.shape[1:], dtype=np.float32)[new] = memory[slots]
 
     def _remember(self, player: int, slots: NDArray[np.int32], memory: NDArray[np.float32]) -> None:
         kept = self._memory[player]
@@ -185,16 +186,16 @@ class TrajectoryWriter:
             kept = self._memory[player] = np.zeros((len(self._slots[player]), *memory.shape[1:]), np.float32)
         kept[slots] = memory
 
-    def _set_tail(
-        self, segments: NDArray[np.int64], observation: Array, mask: Array | None, rows: NDArray[np.int64] | None
-    ) -> None:
-        """observation[rows] (all of them: None), and their masks, are the tails of `segments`."""
-        column = self._segments.column
-        target = column("tail_observation", shape=observation.shape[1:], dtype=observation.dtype)
-        target[segments] = observation if rows is None else observation[rows]
-        if "mask" in self._rows:
-            target = column("tail_mask", shape=self._rows["mask"].shape[1:], dtype=np.bool_)
-            target[segments] = True if mask is None else mask if rows is None else mask[rows]
+    def _put_tails(self, observation: Array, mask: Array | None, rows: NDArray[np.int64] | None) -> None:
+        """observation[rows] (all of them: None), and their masks, are the next tails."""
+        start, tails = self._num_tails, self._tails
+        end = self._num_tails = start + (len(observation) if rows is None else len(rows))
+        tails.ensure(end)
+        tails.put("observation", observation, start=start, rows=rows)
+        legal = self._rows.get("mask")
+        if legal is not None:
+            target = tails.column("mask", shape=legal.shape[1:], dtype=np.bool_)
+            target[start:end] = True if mask is None else mask if rows is None else mask[rows]
 
     # ------------------------------------------------------------------------------------------------ fragments
 
@@ -203,22 +204,28 @@ class TrajectoryWriter:
             slots = self._slots[player]
             rows = np.flatnonzero(slots[now.slot, kernels.SEGMENT] >= 0)
             if len(rows):  # another player's observations may have another shape
-                self._set_tail(slots[now.slot[rows], kernels.SEGMENT], now.observation, now.mask, rows)
+                self._number_tails(slots[now.slot[rows], kernels.SEGMENT])
+                self._put_tails(now.observation, now.mask, None if len(rows) == len(now.slot) else rows)
                 slots[now.slot[rows], kernels.SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):
-                observation, mask = self._rows["observation"], self._rows.get("mask")
-                self._set_tail(off_turn[:, kernels.SEGMENT], observation, mask, off_turn[:, kernels.OPEN])
+                self._number_tails(off_turn[:, kernels.SEGMENT])
+                self._put_tails(self._rows["observation"], self._rows.get("mask"), off_turn[:, kernels.OPEN])
 
-    def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64]) -> Trajectories:
-        rows, segments = self._rows, self._segments
-        lengths = np.diff(start)
+    def _number_tails(self, segments: NDArray[np.int64]) -> None:
+        """The tails that are put next belong to these segments."""
+        self._head[segments, kernels.ENDING] = np.arange(self._num_tails, self._num_tails + len(segments))
+
+    def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64], lengths: NDArray[np.int64]) -> Trajectories:
+        rows, tails = self._rows, self._tails
         kept = np.flatnonzero(lengths)
         masked = "mask" in rows
         head = self._head[kept]
+        ending = head[:, kernels.ENDING]
         high = np.full(len(kept), self._version, np.int32)
         alone = (kept < self._carried) & (lengths[kept] <= 1)
         high[alone] = head[alone, kernels.VERSION]
+        memory0 = self._segments.get("memory0")
         return Trajectories(
             start=np.concatenate([start[kept], start[-1:]]),
             observation=rows["observation"].take(order, axis=0),
@@ -228,26 +235,30 @@ class TrajectoryWriter:
             mask=rows["mask"].take(order, axis=0) if masked else None,
             t=self._place[:, kernels.T].take(order),
             tail=head[:, kernels.TAIL].astype(np.int8),
-            tail_observation=segments["tail_observation"].take(kept, axis=0),
-            tail_mask=segments["tail_mask"].take(kept, axis=0) if masked else None,
+            tail_observation=tails["observation"].take(ending, axis=0),
+            tail_mask=tails["mask"].take(ending, axis=0) if masked else None,
             agent=head[:, kernels.AGENT].astype(np.int16),
             seat=head[:, kernels.SEAT].astype(np.int8),
             episode=head[:, kernels.EPISODE].copy(),
             version_lo=head[:, kernels.VERSION].astype(np.int32),
             version_hi=high,
             policy=self._learner.policy,
-            memory0=segments["memory0"].take(kept, axis=0) if "memory0" in segments else None,
-            extras={name: rows["extra " + name].take(order, axis=0) for name in self._extras},
+            memory0=None if memory0 is None else memory0.take(kept, axis=0),
+            extras={name: rows[column].take(order, axis=0) for name, column in self._extras.items()},
         )
 
-    def _carry(self, waiting: Sequence[NDArray[np.int64]]) -> None:
+    def _carry(self, waiting: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64]) -> None:
         """Rows that wait for their reward become the first rows of the next fragment's first segments."""
         counts = np.cumsum([0, *map(len, waiting)])
+        before, carried = self._carried, int(counts[-1])
+        self._num_rows = self._num_segments = self._carried = carried
+        self._num_tails = 0
+        if not carried:
+            return
         old = np.concatenate([slots[rows] for slots, rows in zip(self._slots, waiting, strict=True)])
-        segment, carried = old[:, kernels.SEGMENT], len(old)
         # A segment's version is that of its first row; the carried row may have been acted by newer weights.
-        length = np.bincount(self._place[: self._num_rows, kernels.SEGMENT_OF], minlength=self._num_segments)
-        newer = (segment >= self._carried) | (length[segment] > 1)
+        segment = old[:, kernels.SEGMENT]
+        newer = (segment >= before) | (lengths[segment] > 0)
         self._rows.move(old[:, kernels.OPEN])
         self._segments.move(segment)
         self._place[:carried, kernels.SEGMENT_OF] = np.arange(carried)
@@ -260,4 +271,3 @@ class TrajectoryWriter:
             memory = self._memory[player]
             if memory is not None and len(slots):
                 self._segments["memory0"][fresh] = memory[slots]
-        self._num_rows = self._num_segments = self._carried = carried
