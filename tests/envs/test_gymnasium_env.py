@@ -277,6 +277,15 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     ),
     "python option": ("FrozenLake-v1", {"slippery": 1}, ConfigError, "'slippery' for .*; did you mean 'is_slippery'"),
     "value": ("FrozenLake-v1", {"map_name": "7x7"}, EnvError, "cannot be made with the options {'map_name': '7x7'}"),
+    "not installed": (
+        "Ant-v9",
+        {},
+        UnknownName,
+        r"did you mean 'Ant-v5'\?$",
+    ),  # nothing older, which moved to another package
+    "limit": ("CartPole-v1", {"max_episode_steps": 0}, ConfigError, "max_episode_steps=0 .* at least 1"),
+    "limit's type": ("CartPole-v1", {"max_episode_steps": "x"}, ConfigError, "max_episode_steps='x' .* whole number"),
+    "half a step": ("Pendulum-v1", {"max_episode_steps": 2.5}, ConfigError, "max_episode_steps=2.5 .* whole number"),
     "vector": ("CartPole-v1", {"vector": "fast"}, ConfigError, "allowed: auto, native, python"),
     "no native": ("Taxi-v4", {"vector": "native"}, ConfigError, "has no vector of its own"),
     "restarts": ("CartPole-v1", {"vector": "native", "restarts": 1}, ConfigError, "Use vector=python"),

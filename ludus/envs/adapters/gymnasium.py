@@ -41,6 +41,9 @@ def make(
             f"restarts={restarts} was given with vector=native; {id} is then stepped together and cannot be restarted one by one. "
             "Use vector=python."
         )
+    limit = options.get("max_episode_steps", entry.max_episode_steps)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(f"max_episode_steps={limit!r} was given for {id}; expected a whole number of at least 1.")
     if vector == "python" or entry.vector_entry_point is None or restarts:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
         build = partial(build, **_rendering(id, entry, build, options) if render else {}, **options)
@@ -48,7 +51,6 @@ def make(
     shown = {"render_mode": "rgb_array"} if render else {}
     given: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **shown, **options}
     native = partial(gymnasium.make_vec, entry, num_envs, **given)
-    limit = options.get("max_episode_steps", entry.max_episode_steps)
     return native_env(_built(id, entry, native, options), id=id, max_decisions=limit)
 
 
@@ -68,7 +70,7 @@ def registered(name: str) -> Registered:
     except ImportError as error:
         raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}.") from error
     except (gymnasium.error.Error, ValueError) as error:
-        raise UnknownName("Gymnasium environment", id, gymnasium.registry) from error
+        raise UnknownName("Gymnasium environment", id, names()) from error
 
 
 def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
