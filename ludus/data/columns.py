@@ -69,14 +69,20 @@ def concatenate(parts: Sequence[Columns]) -> dict[str, Array]:
 
 
 def write_rows(into: Mapping[str, Array], rows: NDArray[np.int64], columns: Columns) -> None:
-    """Copy columns into the given different rows of others, run by run where rows are neighbours."""
+    """Copy columns into the given different rows of others, which ascend but for one wrap: run by run where they are neighbours."""
+    if not len(rows):
+        return
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first == len(rows) - 1:
+        for name, array in columns.items():
+            into[name][first : last + 1] = array
+        return
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     if len(breaks) >= _RUNS:
         for name, array in columns.items():
             into[name][rows] = array
         return
-    ends = [0, *breaks.tolist(), len(rows)]
-    for begin, end in pairwise(ends):
-        first = int(rows[begin]) if end > begin else 0
+    for begin, end in pairwise([0, *breaks.tolist(), len(rows)]):
+        first = int(rows[begin])
         for name, array in columns.items():
             into[name][first : first + end - begin] = array[begin:end]

@@ -24,10 +24,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 
 from ludus.errors import DataError, Deadlock, UnknownName
 
 _INFINITY = math.inf
+
+
+@lru_cache
+def _exact(ratio: float) -> Fraction:
+    return Fraction(ratio).limit_denominator(10**9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class RateLimiter:
     @property
     def ratio(self) -> Fraction:
         """samples_per_insert, exactly: differences of large counts must not be rounded."""
-        return Fraction(self.samples_per_insert).limit_denominator(10**9)
+        return _exact(self.samples_per_insert)
 
     def difference(self, fill: Fill) -> Fraction:
         """D of the module's formulas."""
@@ -91,20 +97,28 @@ class RateLimiter:
 
     def allows_insert(self, count: int, fill: Fill) -> bool:
         """May `count` items be inserted now?"""
-        return fill.size + count <= self.min_size or self.difference(fill) + self.ratio * count <= self.max_diff
+        if self.max_diff == _INFINITY or fill.size + count <= self.min_size:
+            return True
+        return self.difference(fill) + self.ratio * count <= self.max_diff
 
     def allows_sample(self, count: int, fill: Fill) -> bool:
         """May `count` items be sampled now?"""
-        return fill.size >= self.min_size and self.difference(fill) - count >= self.min_diff
+        if self.min_diff == -_INFINITY or fill.size < self.min_size:
+            return fill.size >= self.min_size
+        return self.difference(fill) - count >= self.min_diff
 
     def never_inserts(self, count: int, fill: Fill) -> bool:
         """Whether an insert of `count` can never be allowed, whatever the samplers do from now on."""
+        if self.max_diff == _INFINITY:
+            return False
         step = self.ratio * count
         lowered = (self.difference(fill), self.min_diff)  # samples lower D, but no further than min_diff
         return fill.size + count > self.min_size and all(low + step > self.max_diff for low in lowered)
 
     def never_samples(self, count: int, fill: Fill) -> bool:
         """Whether a sample of `count` can never be allowed, whatever is inserted from now on."""
+        if self.min_diff == -_INFINITY:
+            return False
         filled = self.difference(fill) + self.ratio * max(0, self.min_size - fill.size)
         return all(high - count < self.min_diff for high in (filled, self.max_diff))
 

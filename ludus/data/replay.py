@@ -174,7 +174,8 @@ class Replay(BoundedTable):
         self._book.times[:] = book["times"]
         self._allocate(schema_of(columns))
         held = slots.in_order()
-        write_rows(self._columns, held, columns)
+        for name, array in columns.items():
+            self._columns[name][held] = array
         for selector in self._selectors:
             selector.changed(held)
 

@@ -27,22 +27,27 @@ class Circle:
         self._newest = 0  # one above the newest number
 
     def fill(self, numbers: Indices) -> Indices:
-        """Slots for new items, whose numbers follow the last one's (no more than the capacity); the oldest make room."""
+        """Slots, ascending but for one wrap, for new items, whose numbers follow the last one's (no more than the capacity); the oldest
+        make room."""
         self._newest += len(numbers)
         self.size = min(self.size + len(numbers), self.capacity)
         return numbers % self.capacity
 
     def at(self, positions: Indices) -> Indices:
         """Slots of the items at some positions 0 … size − 1 among those held."""
-        return (positions + (self._newest - self.size)) % self.capacity
+        slots = positions + (self._newest - self.size)
+        slots %= self.capacity
+        return slots
 
     def held(self, slots: Indices) -> NDArray[np.bool_]:
         """Which of the slots hold an item."""
         return self.names(slots) >= self._newest - self.size
 
     def names(self, slots: Indices) -> Indices:
-        last = self._newest - 1
-        return last - (last - slots) % self.capacity
+        names = slots - self._newest
+        names %= self.capacity
+        names += self._newest - self.capacity
+        return names
 
     def numbers(self, slots: Indices) -> Indices:
         return self.names(slots)
@@ -75,7 +80,7 @@ class Pool:
         self._name = np.arange(-capacity, 0)  # the first item of slot s will be named s
 
     def fill(self, numbers: Indices) -> Indices:
-        """Slots for new items; there must be room."""
+        """Slots, ascending, for new items; there must be room."""
         free = slice(self.size, self.size + len(numbers))
         slots = np.sort(self._order[free])  # neighbours are written faster
         self._order[free] = slots
