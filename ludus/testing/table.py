@@ -18,13 +18,14 @@ def check_table(make: MakeTable, kind: str = "custom") -> None:
     """Raises AssertionError, saying what is wrong, unless tables that `make` builds keep the `Table` contract.
 
     `make` is given specs with a capacity and a kind; it must leave sampling free once there are items (no limiter options are set).
-    Items of several columns are inserted and drawn at random against a naive account of what was inserted.
+    Items of several columns are inserted and drawn at random against a naive account of what was inserted and is held.
     """
     assert isinstance(make(TableSpec("t", kind)), Table), "it lacks a method or attribute of ludus.data.base.Table"
     _check_bound_and_contents(make, kind)
     _check_refusals(make, kind)
     _check_copies(make, kind)
     _check_state(make, kind)
+    _check_priorities(make, kind)
     _check_close(make, kind)
 
 
@@ -39,25 +40,48 @@ def items(first: int, count: int) -> Columns:
 
 
 def _check_bound_and_contents(make: MakeTable, kind: str) -> None:
-    table, rng = make(TableSpec("t", kind, capacity=20)), np.random.default_rng(0)
+    spec = TableSpec("t", kind, capacity=20)
+    table, rng = make(spec), np.random.default_rng(0)
     assert table.try_sample(1, rng) is None, "an empty table gave a sample"
-    inserted = 0
+    inserted, names = 0, dict[int, int]()
     for step in range(200):
         count = int(rng.integers(1, 8))
         if step % 3 < 2:
             before = len(table)
-            if table.try_insert(items(inserted, count)):
+            if table.try_insert(items(inserted, count), rng):
                 inserted += count
             else:
                 assert len(table) == before, "a refused insert changed the table"
         else:
+            held = _held(make(spec), table)
             sample = table.try_sample(count, rng)
             if sample is not None:
                 _check_sample(sample, count, inserted)
+                _check_names(sample, held, names)
         assert len(table) <= 20, f"it holds {len(table)} items and its capacity is 20"
     statistics = table.statistics()
     assert statistics["inserted"] == inserted, f"statistics say {statistics['inserted']} inserted, it were {inserted}"
     assert statistics["sampled"] > 0, "it never gave a sample"
+
+
+def _held(copy: Table, table: Table) -> dict[int, int]:
+    """index -> number of the items that a table holds, looked up in a copy of it."""
+    size = len(table)
+    copy.load_state_dict(table.state_dict())
+    everything = copy.try_sample(0, np.random.default_rng(0))
+    assert (everything is None) == (size == 0), "asked for everything, a table that holds items gave nothing"
+    if everything is None:
+        return {}
+    numbers = everything.columns["number"].tolist()
+    assert numbers == sorted(set(numbers)), "count 0 must give every item held once, in insertion order"
+    assert len(numbers) == size, f"it holds {size} items and gave {len(numbers)} when asked for everything"
+    return dict(zip(everything.index.tolist(), numbers, strict=True))
+
+
+def _check_names(sample: Sample, held: dict[int, int], names: dict[int, int]) -> None:
+    for name, number in zip(sample.index.tolist(), sample.columns["number"].tolist(), strict=True):
+        assert held.get(name) == number, f"it returned item {number} under index {name}, and held no such one"
+        assert names.setdefault(name, number) == number, f"index {name} names items {names[name]} and {number}"
 
 
 def _check_sample(sample: Sample, count: int, inserted: int) -> None:
@@ -76,7 +100,7 @@ def _check_sample(sample: Sample, count: int, inserted: int) -> None:
 
 def _check_refusals(make: MakeTable, kind: str) -> None:
     table, rng = make(TableSpec("t", kind, capacity=20)), np.random.default_rng(0)
-    assert table.try_insert(items(0, 4)), "an empty table refused 4 items"
+    assert table.try_insert(items(0, 4), rng), "an empty table refused 4 items"
     state = table.state_dict()
     good = items(4, 3)
     bad: dict[str, Columns] = {
@@ -96,7 +120,7 @@ def _check_refusals(make: MakeTable, kind: str) -> None:
 def _check_copies(make: MakeTable, kind: str) -> None:
     table, rng = make(TableSpec("t", kind, capacity=20)), np.random.default_rng(0)
     mine = {name: array.copy() for name, array in items(0, 4).items()}
-    table.try_insert(mine)
+    table.try_insert(mine, rng)
     mine["number"][:] = 99
     everything = table.try_sample(0, rng)
     assert everything is not None, "asked for everything, it gave nothing"
@@ -109,7 +133,7 @@ def _check_state(make: MakeTable, kind: str) -> None:
     spec = TableSpec("t", kind, capacity=20)
     table, rng = make(spec), np.random.default_rng(0)
     for k in range(5):
-        table.try_insert(items(4 * k, 4))
+        table.try_insert(items(4 * k, 4), rng)
         table.try_sample(3, rng)
     state = table.state_dict()
     other = make(spec)
@@ -117,26 +141,45 @@ def _check_state(make: MakeTable, kind: str) -> None:
     _assert_equal(other.state_dict(), state, "state_dict of a loaded table differs from what was loaded")
     rngs = np.random.default_rng(7), np.random.default_rng(7)
     for k in range(10):
-        assert table.try_insert(items(100 + 2 * k, 2)) == other.try_insert(items(100 + 2 * k, 2)), (
-            "insertions went apart"
+        done, again = (
+            one.try_insert(items(100 + 2 * k, 2), stream) for one, stream in zip((table, other), rngs, strict=True)
         )
+        assert done == again, "insertions went apart"
         a, b = (one.try_sample(3, stream) for one, stream in zip((table, other), rngs, strict=True))
         assert (a is None) == (b is None), "samples went apart"
         if a is not None and b is not None:
-            _assert_equal(
-                dict(a.columns), dict(b.columns), "a loaded table gives other samples than the one it was saved from"
-            )
+            ours, theirs = ({**x.columns, "index": x.index, "probability": x.probability} for x in (a, b))
+            _assert_equal(ours, theirs, "a loaded table gives other samples than the one it was saved from")
     _assert_equal(other.state_dict(), table.state_dict(), "a loaded table ended in another state")
+
+
+def _check_priorities(make: MakeTable, kind: str) -> None:
+    spec = TableSpec("t", kind, capacity=20)
+    table, rng = make(spec), np.random.default_rng(0)
+    table.try_insert(items(0, 20), rng)
+    names = np.array(list(_held(make(spec), table)), np.int64)
+    try:
+        table.update_priorities(names, np.linspace(1, 3, len(names)))
+    except DataError:
+        return  # nothing goes by priorities, and it says so
+    for k in range(10):
+        table.try_sample(2, rng)
+        table.try_insert(items(20 + 2 * k, 2), rng)
+    gone = np.array([name for name in names.tolist() if name not in _held(make(spec), table)], np.int64)
+    state = table.state_dict()
+    table.update_priorities(gone, np.full(len(gone), 9.0))
+    _assert_equal(table.state_dict(), state, "priorities of items that are gone changed the table")
+    _expect(DataError, lambda: table.update_priorities(names, np.ones(1)), "priorities of another number than indices")
 
 
 def _check_close(make: MakeTable, kind: str) -> None:
     table, rng = make(TableSpec("t", kind, capacity=20)), np.random.default_rng(0)
     state = table.state_dict()
-    table.try_insert(items(0, 4))
+    table.try_insert(items(0, 4), rng)
     table.close()
     table.close()
     calls: dict[str, Callable[[], Any]] = {
-        "try_insert": lambda: table.try_insert(items(4, 1)),
+        "try_insert": lambda: table.try_insert(items(4, 1), rng),
         "try_sample": lambda: table.try_sample(1, rng),
         "update_priorities": lambda: table.update_priorities(np.zeros(1, np.int64), np.ones(1)),
         "announce": lambda: table.announce(1),
