@@ -27,6 +27,7 @@ from ludus.rollout.noise import Uniforms
 from ludus.rollout.writer import TrajectoryWriter
 from ludus.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 
+_EPISODES = 1024  # room for so many, to begin with
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
 
@@ -65,7 +66,7 @@ class RolloutWorker:
         run = _Run(order, self.env)
         self._noise.restart(seeding.generator(order.seed, "noise"))
         draws = Draws(order, num_envs=self.env.num_envs, num_players=len(self._agents), refs=self.bank.refs)
-        capacity = order.amount if order.unit == "episodes" else self.env.num_envs
+        capacity = order.amount if order.unit == "episodes" else max(self.env.num_envs, _EPISODES)
         log = EpisodeLog(
             self._clocks, seat=draws.seat, entry=draws.entry, num_players=len(self._agents), capacity=capacity
         )

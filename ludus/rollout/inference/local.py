@@ -71,6 +71,9 @@ class LocalBank:
         self._groups: list[list[Group]] = [[] for _ in slots]
         self._only_tables = [False] * len(slots)
         self._sole = [_LOOK] * len(slots)  # the row that all slots of a player are bound to, or -1
+        self._alone: list[tuple[Policy, str] | None] = [None] * len(
+            slots
+        )  # it and its mode, if it takes rows as they come
         self._index = [np.empty(n, np.int32) for n in slots]
         self.noise_width = 1
 
@@ -107,20 +110,20 @@ class LocalBank:
             self._prepare(p, np.unique(held[held >= 0]))
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
-            self._sole[p] = _LOOK
+            self._sole[p], self._alone[p] = _LOOK, None
 
     def release(self) -> None:
         """See `PolicyBank.release`."""
         for p, bound in enumerate(self._bound):
             bound.fill(-1)
-            self._sole[p] = _LOOK
+            self._sole[p], self._alone[p] = _LOOK, None
 
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
         """See `PolicyBank.bind`."""
         bound = self._bound[player]
-        self._sole[player] = _LOOK
+        self._sole[player], self._alone[player] = _LOOK, None
         least, most = kernels.assign(bound, slots, policy, self._row_of, self._kind[player])
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
@@ -151,7 +154,7 @@ class LocalBank:
             self._tables[player].sample(due.slot, due.observation, self._bound[player], noise, action=action, logp=logp)
             return Act(action, logp)
         if self._sole[player] == _LOOK:
-            self._sole[player] = kernels.common(self._bound[player])
+            self._look(player)
         if self._sole[player] >= 0:
             row = self._sole[player]
             group = int(self._group_of[player][row])
@@ -173,6 +176,15 @@ class LocalBank:
         return merge(parts, n)
 
     # ------------------------------------------------------------------------------------------------ rows
+
+    def _look(self, player: int) -> None:
+        """Find out whether one policy plays all slots of a player, and whether it may be asked without further ado."""
+        row = self._sole[player] = kernels.common(self._bound[player])
+        entry = self._entries[row] if row >= 0 else None
+        if entry is None or self._group_of[player][row] < 0 or self._spec.enumeration is not None:
+            return
+        if entry.policy.memory_shape is None and entry.policy.noise_width == self.noise_width:
+            self._alone[player] = entry.policy, entry.ref.mode
 
     def _place(self, entry: _Entry, free: list[int]) -> int:
         if free:
