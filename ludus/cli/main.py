@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LudusError as error:
         return _fail(str(error), 2)
     except KeyboardInterrupt:
-        return 130
+        return _fail("stopped by Ctrl-C", 130, prefix="")
     except BrokenPipeError:
         _give_up_output()  # its reader went away, as in `ludus list envs | head`
         return 0
@@ -123,10 +123,10 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, *, prefix: str = "error: ") -> int:
     try:
         sys.stdout.flush()
     except OSError:
         _give_up_output()
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"{prefix}{' '.join(message.split())}\n")
     return code

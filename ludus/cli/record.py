@@ -32,24 +32,40 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="after RUN: who plays, one per player; `meta` is the last meta-strategy (default: meta for all)",
     )
     parser.add_argument(
-        "--out", type=Path, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
+        "--out", type=_file, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
     parser.add_argument("--episodes", type=positive_number, default=1, help="one after the other (default: 1)")
-    parser.add_argument("--steps", type=positive_number, default=1000, help="of an episode at most (default: 1000)")
+    parser.add_argument(
+        "--steps", type=positive_number, default=1000, help="of an episode at most; a longer one is cut (default: 1000)"
+    )
     parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
     parser.add_argument("--fps", type=positive_number, default=15, help="images a second (default: 15)")
+
+
+def _file(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("'' was given, a file was expected")
+    return Path(text)
 
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
     from ludus.recording import record_run, save
-    from ludus.recording.files import check_suffix
+    from ludus.recording.files import check_kind, check_target
+
+    def target(text: bool) -> Path:
+        return options.out or run_dir / ("episode.txt" if text else "episode.gif")
+
+    def check(text: bool) -> None:
+        check_target(target(text), fps=options.fps)
+        check_kind(target(text), text=text)
 
     if options.out is not None:
-        check_suffix(options.out)
-        if not options.out.parent.is_dir():
-            raise ConfigError(f"--out {str(options.out)!r} was given; there is no folder {str(options.out.parent)!r}.")
+        check_target(options.out, fps=options.fps)
+        if options.out.exists() and not options.overwrite:
+            raise ConfigError(f"--out {str(options.out)!r} is there already; --overwrite replaces it.")
     recording = record_run(
         run_dir,
         policies=options.policies,
@@ -57,10 +73,11 @@ def _execute(options: argparse.Namespace) -> int:
         seed=options.seed,
         steps=options.steps,
         tell=_Progress(options.episodes),
+        shown=check,
     )
-    path = options.out or run_dir / ("episode.gif" if recording.frames else "episode.txt")
+    path = target(text=not recording.frames)
     save(recording, path, fps=options.fps)
-    _show(recording, path, options.steps)
+    _show(recording, path)
     return 0
 
 
@@ -79,7 +96,7 @@ class _Progress:
             sys.stderr.write(f"episode {episode + 1} of {self._episodes}, step {step}\n")
 
 
-def _show(recording: Recording, path: Path, steps: int) -> None:
+def _show(recording: Recording, path: Path) -> None:
     from ludus.observe.progress import signed
 
     pairs = [("file", str(path))]
@@ -90,7 +107,7 @@ def _show(recording: Recording, path: Path, steps: int) -> None:
         paid = " ".join(signed(float(value), 3) for value in returns)
         pairs.append((f"episode {k + 1}", f"{length} steps, returns {paid}"))
     if recording.cut:
-        pairs.append((f"episode {len(recording.returns) + 1}", f"cut after {steps} steps; --steps allows more"))
+        pairs.append((f"episode {len(recording.returns) + 1}", recording.cut))
     facts("Recording", pairs)
 
 

@@ -18,16 +18,20 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.errors import EnvError, LudusError, ScenarioError
 from ludus.policies.base import Policy
+from ludus.recording.pictures import Pictures
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.draws import mixture_refs
 from ludus.rollout.manager import make_worker
 from ludus.types import Array, Mixture, PolicyRef, Timestep
 
 MOST_STEPS = 1000
+MOST_PIXELS = 10**9  # of all images together; a GIF takes about a byte of memory for each while it is written
 _OPENSPIEL = "openspiel/"
 
 Tell = Callable[[int, int], None]
 """(number of the episode, its steps so far); called after each step."""
+Shown = Callable[[bool], None]
+"""Called once, before the first step, with whether the environment shows itself as text; it may raise what is wrong with that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,35 +39,35 @@ class Recording:
     """Episodes that were played, one after the other.
 
     frames: images uint8[height, width, 3], the state after each reset and each step; empty where the environment shows itself as text.
-    text: what it shows then. returns: float64[n, P] of the n whole episodes. length: int32[n], their steps. cut: whether the last episode
-    was longer than what was to be recorded, and is not in `returns`.
+    text: what it shows then. returns: float64[n, P] of the n whole episodes. length: int32[n], their steps. cut: why the last episode was
+    not played to its end, and is not in `returns`; "" if all were.
     """
 
-    frames: tuple[NDArray[np.uint8], ...]
+    frames: Sequence[NDArray[np.uint8]]
     text: str
     returns: NDArray[np.float64]
     length: NDArray[np.int32]
-    cut: bool = False
+    cut: str = ""
 
 
 class _Full(Exception):
-    """As many steps as were wanted."""
+    """As much as was wanted, or as can be kept; the message says so."""
 
 
 class Filmed(Wrapper):
     """A vector of one environment that keeps what it shows. steps: of an episode, then `_Full` is raised."""
 
-    def __init__(self, env: VectorEnv, *, steps: int, tell: Tell | None = None) -> None:
+    def __init__(self, env: VectorEnv, *, steps: int, tell: Tell | None = None, shown: Shown | None = None) -> None:
         super().__init__(env, env.spec)
         if env.num_envs != 1:
             raise EnvError(f"{env.num_envs} environments were given to be recorded; one is needed.")
-        self.frames: list[NDArray[np.uint8]] = []
+        self.frames = Pictures()
         self.texts: list[str] = []
         self.episode = 0
         self._replays = env.spec.id.startswith(_OPENSPIEL)
         self._seed = 0
         self._moves: list[int] = []
-        self._length, self._most, self._tell = 0, steps, tell
+        self._length, self._most, self._tell, self._shown = 0, steps, tell, shown
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`."""
@@ -80,7 +84,9 @@ class Filmed(Wrapper):
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         if self._length >= self._most:
-            raise _Full
+            raise _Full(f"cut after {self._most} steps")
+        if self.frames.pixels >= MOST_PIXELS:
+            raise _Full(f"cut after {len(self.frames)} images, which are as many as one file is to have")
         self._length += 1
         if self._replays:
             several = sum(len(given) > 0 for given in actions) > 1
@@ -91,6 +97,9 @@ class Filmed(Wrapper):
     def _see(self, timestep: Timestep) -> Timestep:
         if not self._replays:
             self._show()
+        if self._shown is not None:
+            self._shown(not self.frames)
+            self._shown = None
         if self._tell is not None:
             self._tell(self.episode, self._length)
         return timestep
@@ -110,7 +119,7 @@ class Filmed(Wrapper):
             raise EnvError(
                 f"{self.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
             )
-        self.frames.append(image.copy())
+        self.frames.append(image)
 
 
 def record(
@@ -123,23 +132,25 @@ def record(
     steps: int = MOST_STEPS,
     wrappers: Sequence[Mapping[str, object]] = (),
     tell: Tell | None = None,
+    shown: Shown | None = None,
 ) -> Recording:
     """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it in the end.
 
     players: one policy per player, or a mixture from which each episode's are drawn, with `policy` to find them by their refs.
-    steps: of an episode at most; a longer one is cut, and the last. wrappers: put around the filmed environment, for policies that were
-    trained with them. Raises EnvError if the environment cannot be rendered, and whatever playing raises.
+    steps: of an episode at most; a longer one is cut, and the last, as is one that would take the images beyond `MOST_PIXELS`.
+    wrappers: put around the filmed environment, for policies that were trained with them. Raises EnvError if the environment cannot be
+    rendered, and whatever playing raises.
     """
     if episodes < 1 or steps < 1:
         raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
-    filmed = Filmed(env, steps=steps, tell=tell)
+    filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
     mixture, find = _players(players, policy)
     played = wrap(filmed, wrappers)
     try:
         worker = make_worker(played)
         policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
         returns, length = [], []
-        cut = False
+        cut = ""
         while filmed.episode < episodes and not cut:
             order = RolloutOrder(
                 learner=None,
@@ -151,8 +162,8 @@ def record(
             )
             try:
                 found = worker.play(order, policies).episodes
-            except _Full:
-                cut = True
+            except _Full as full:
+                cut = str(full)
             else:
                 returns.append(found.returns)
                 length.append(found.length)
@@ -160,7 +171,7 @@ def record(
     finally:
         played.close()
     return Recording(
-        tuple(filmed.frames),
+        filmed.frames,
         "\n".join(filmed.texts),
         np.concatenate(returns) if returns else np.empty((0, played.spec.num_players)),
         np.concatenate(length) if length else np.empty(0, np.int32),

@@ -9,7 +9,8 @@ from pathlib import Path
 from ludus.envs.families import FAMILIES, adapter
 from ludus.errors import ConfigError
 from ludus.evaluation.stored import META, StoredRun
-from ludus.recording.film import MOST_STEPS, Recording, Tell, record
+from ludus.recording.film import MOST_STEPS, Recording, Shown, Tell, record
+from ludus.registry import load
 from ludus.scenario import Environment
 
 
@@ -21,6 +22,7 @@ def record_run(
     seed: int = 0,
     steps: int = MOST_STEPS,
     tell: Tell | None = None,
+    shown: Shown | None = None,
 ) -> Recording:
     """Play `episodes` episodes with a run's policies and keep what the environment shows.
 
@@ -33,14 +35,16 @@ def record_run(
     names = list(policies) or [META] * players
     stored.check_names(names)
     if len(names) != players:
-        raise ConfigError(f"{len(names)} policies were given; one for each of {players} players is needed.")
+        raise ConfigError(
+            f"{len(names)} {'policy was' if len(names) == 1 else 'policies were'} given; one for each of {players} players is needed."
+        )
     for player, name in enumerate(names):
         if name != META and name not in stored.names(player):
             raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
     settings = stored.scenario.env
     alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
     return record(
-        alone.make(num_envs=1, **_shown(settings)),
+        alone.make(num_envs=1, **_rendering(settings)),
         stored.mixture(names),
         stored.policy,
         episodes=episodes,
@@ -48,15 +52,31 @@ def record_run(
         steps=steps,
         wrappers=settings.wrappers,
         tell=tell,
+        shown=shown,
     )
 
 
-def _shown(settings: Environment) -> dict[str, bool]:
-    """The option that makes an environment able to show itself, where its family has one."""
+def _rendering(settings: Environment) -> dict[str, object]:
+    """The option that makes an environment able to show itself, where its family or its class has one."""
     family, slash, _ = settings.id.partition("/")
-    if not slash or family not in FAMILIES or "render" in settings.options:
-        return {}
-    return {"render": True} if "render" in inspect.signature(adapter(family).make).parameters else {}
+    if slash:
+        make = adapter(family).make if family in FAMILIES else None
+    else:
+        make = load("environment", settings.id, {})
+    known = inspect.signature(make).parameters if callable(make) else {}
+    if "render" in known and "render" not in settings.options:
+        return {"render": True}
+    if (
+        "render_mode" in known and not slash and "render_mode" not in settings.options
+    ):  # Gymnasium's and PettingZoo's word
+        return {"render_mode": _mode(make)}
+    return {}
+
+
+def _mode(target: object) -> str:
+    metadata = getattr(target, "metadata", {})
+    modes = metadata.get("render_modes", ()) if isinstance(metadata, dict) else ()
+    return "ansi" if "ansi" in modes and "rgb_array" not in modes else "rgb_array"
 
 
 def _choice(names: Sequence[str]) -> str:

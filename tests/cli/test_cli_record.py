@@ -27,6 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["train", "kuhn", "generations=2", "--name", "k"]) == 0
+    (folder / "mine.txt").write_text("precious")
     return folder
 
 
@@ -59,11 +60,15 @@ def test_policies_episodes_and_file_can_be_chosen(runs: Path, capsys: pytest.Cap
     ("line", "words"),
     [
         (["--policies", "0-9", "meta"], "has no policy '0-9'; did you mean"),
-        (["--policies", "meta"], "1 policies were given; one for each of 2 players is needed"),
+        (["--policies", "meta"], "1 policy was given; one for each of 2 players is needed"),
         (["--policies", "1-0", "meta"], "policy '1-0' cannot play as player 0; 0-0 to 0-2 can"),
         (["--out", "x.avi"], "a name that ends in .gif, .mp4 or .txt is needed"),
         (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
         (["--out", "x.gif"], "given for text, which this environment shows itself as; name a .txt file"),
+        (["--out", ""], "'' was given, a file was expected"),
+        (["--out", "runs/k"], "a name that ends in"),
+        (["--out", "mine.txt"], "'mine.txt' is there already; --overwrite replaces it"),
+        (["--fps", "200"], "200 images a second were given; 1 to 100 can be shown"),
         (["--episodes", "0"], "argument --episodes: 0 was given"),
     ],
 )
@@ -75,6 +80,13 @@ def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.Captur
     assert err.count("\n") == 1
     assert out == ""
     assert sorted(runs.iterdir()) == before
+    assert (runs / "mine.txt").read_text() == "precious"
+
+
+def test_a_file_is_replaced_when_that_is_asked_for(runs: Path) -> None:
+    (runs / "old.TXT").write_text("old")
+    assert main(["record", "k", "--out", "old.TXT", "--overwrite"]) == 0
+    assert (runs / "old.TXT").read_text().startswith("kuhn_poker, seed ")
 
 
 def test_progress_is_told_once_it_takes_long(

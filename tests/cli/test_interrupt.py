@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from ludus.cli.main import main
 from ludus.execution.interrupt import StopRequest, stop_on_signals
 
 _LOOP = """
@@ -85,3 +86,12 @@ def test_who_tells_the_user(capfd: pytest.CaptureFixture[str]) -> None:
     assert stop.requested
     assert told == ["stopping cleanly; once more stops at once"]
     assert capfd.readouterr().err == ""
+
+
+def test_other_commands_end_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def pressed(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ludus.cli.main._run", pressed)
+    assert main(["check-env", "openspiel/kuhn_poker"]) == 130
+    assert capsys.readouterr().err == "stopped by Ctrl-C\n"

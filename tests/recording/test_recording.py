@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,6 +19,9 @@ from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, EnvError, ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.recording import Recording, record, save
+from ludus.recording.pictures import Pictures
+from ludus.recording.runs import _rendering
+from ludus.scenario import Environment
 from ludus.types import AgentSpec, EnvSpec, PolicyRef, PolicySpec
 
 RANDOM = build_policy(PolicySpec("random", {"actions": 2}), {})
@@ -76,13 +79,48 @@ def test_every_state_is_shown_the_last_of_each_episode_too() -> None:
 def test_long_episodes_are_cut() -> None:
     film = record(clock(), [RANDOM], episodes=2, steps=2)
     assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 80, 160]
-    assert film.cut
+    assert film.cut == "cut after 2 steps"
     assert len(film.returns) == len(film.length) == 0
+
+
+def test_films_that_would_not_fit_in_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ludus.recording.film.MOST_PIXELS", 48 * (31 + 32 + 33 + 34 + 31)
+    )  # a whole episode and a reset
+    film = record(clock(), [RANDOM], episodes=3)
+    assert len(film.frames) == 5
+    assert film.length.tolist() == [3]
+    assert film.cut == "cut after 5 images, which are as many as one file is to have"
+
+
+def test_pictures_are_kept_as_they_are() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 5, 7, 3), np.uint8)
+    kept = Pictures()
+    for image in images[:, ::-1]:  # no contiguous array
+        kept.append(image)
+    assert len(kept) == 3
+    assert kept.pixels == 3 * 35
+    np.testing.assert_array_equal(np.stack(list(kept)), images[:, ::-1])
+    np.testing.assert_array_equal(kept[-1], images[2, ::-1])
+    kept[0][:] = 0
+    np.testing.assert_array_equal(kept[:2], images[:2, ::-1])
+
+
+def test_what_is_shown_is_asked_about_before_the_first_step() -> None:
+    steps: list[int] = []
+
+    def refuse(text: bool) -> None:
+        raise ConfigError(f"text: {text}")
+
+    for shows in ("images", "text"):
+        with pytest.raises(ConfigError, match=f"text: {shows == 'text'}"):
+            record(clock(shows), [RANDOM], tell=lambda episode, step: steps.append(step), shown=refuse)
+    assert not steps
 
 
 def test_text_is_kept_with_its_steps(tmp_path: Path) -> None:
     film = record(clock("text"), [RANDOM])
-    assert film.frames == ()
+    assert not film.frames
     save(film, tmp_path / "a.txt")
     assert (tmp_path / "a.txt").read_text() == "\n".join(f"episode 0, step {t}\nat {t}\n" for t in range(4))
     with pytest.raises(ConfigError, match=r"given for text, .*; name a \.txt file"):
@@ -177,10 +215,21 @@ def test_nothing_half_written_is_left_behind(tmp_path: Path, monkeypatch: pytest
 
 def test_names_and_packages_that_do_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     film = record(clock(), [RANDOM])
+    (tmp_path / "d.gif").mkdir()
+    with pytest.raises(ConfigError, match=r"d\.gif' was given, which is a folder"):
+        save(film, tmp_path / "d.gif")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        save(film, tmp_path / "e" / "a.gif")
+    for fps in (0, 101):
+        with pytest.raises(ConfigError, match=f"{fps} images a second were given; 1 to 100"):
+            save(film, tmp_path / "a.gif", fps=fps)
     with pytest.raises(ConfigError, match=r"a name that ends in \.gif, \.mp4 or \.txt is needed"):
         save(film, tmp_path / "a.avi")
     with pytest.raises(ConfigError, match=r"given for images; name a \.gif or \.mp4 file"):
         save(film, tmp_path / "a.txt")
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ConfigError, match=r"films need Pillow, .*`pip install 'ludus\[video\]'`"):
+        save(film, tmp_path / "a.GIF")
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(ConfigError, match=r"films need OpenCV, .*`pip install 'ludus\[video\]'`"):
         save(film, tmp_path / "a.mp4")
@@ -217,3 +266,38 @@ def test_a_mixture_needs_its_policies() -> None:
     with pytest.raises(ScenarioError, match="without `policy`"):
         record(clock(), mixture)
     assert len(record(clock(), mixture, lambda ref: RANDOM).frames) == 4
+
+
+# ------------------------------------------------------------------------------------------ how to make it show itself
+
+
+class Painted:
+    """What Gymnasium's own are made with."""
+
+    metadata: ClassVar = {"render_modes": ["human", "rgb_array", "ansi"]}
+
+    def __init__(self, size: int = 3, render_mode: str | None = None) -> None: ...
+
+
+class Written(Painted):
+    metadata: ClassVar = {"render_modes": ["ansi"]}
+
+
+class Blind:
+    def __init__(self, size: int = 3) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "given"),
+    [
+        ("gymnasium/CartPole-v1", {}, {"render": True}),
+        ("gymnasium/CartPole-v1", {"render": False}, {}),
+        ("openspiel/kuhn_poker", {}, {}),
+        ("test_recording:Painted", {}, {"render_mode": "rgb_array"}),
+        ("test_recording:Painted", {"render_mode": "ansi"}, {}),
+        ("test_recording:Written", {"size": 4}, {"render_mode": "ansi"}),
+        ("test_recording:Blind", {}, {}),
+    ],
+)
+def test_what_a_run_s_environment_is_made_with(id: str, options: dict[str, Any], given: dict[str, Any]) -> None:
+    assert _rendering(Environment(id=id, num_envs=1, options=options)) == given
