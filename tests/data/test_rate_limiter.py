@@ -2,11 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ludus.data.base import TableSpec
 from ludus.data.rate_limiter import Fill, RateLimiter, check_queue, check_replay
+from ludus.data.table import build_table
 from ludus.errors import DataError, Deadlock, UnknownName
 
 
@@ -64,6 +67,32 @@ def test_options():
         RateLimiter(min_diff=3, max_diff=3)
 
 
+def test_reverbs_numbers():
+    """Reverb's documentation of SampleToInsertRatio: samples_per_insert 2, min_size_to_sample 100, error_buffer 20: inserts are
+    blocked where inserted · 2 − sampled would pass 100 · 2 + 20, samples where it would fall below 100 · 2 − 20."""
+    limiter = RateLimiter.of({"samples_per_insert": 2, "min_size": 100, "error_buffer": 20})
+    assert limiter == RateLimiter(samples_per_insert=2, min_size=100, min_diff=180, max_diff=220)
+    assert limiter.allows_insert(1, Fill(99, 0, 99))  # to 200; below min_size that is not even looked at
+    assert not limiter.allows_sample(1, Fill(99, 0, 99))
+    assert limiter.allows_sample(20, Fill(100, 0, 100))  # to 180
+    assert not limiter.allows_sample(21, Fill(100, 0, 100))
+    assert limiter.allows_insert(10, Fill(100, 0, 100))  # to 220
+    assert not limiter.allows_insert(11, Fill(100, 0, 100))
+    assert limiter.allows_insert(10, Fill(1000, 1800, 90))  # back below min_size (90 held): free, though D would be 220
+    assert limiter.allows_insert(10, Fill(1000, 1000, 90))  # and though D would be 1020
+    assert not limiter.allows_sample(1, Fill(1000, 1000, 90))
+    # MinSize(10) and Queue(10), as Reverb builds them
+    assert RateLimiter(min_size=10).allows_insert(10**6, Fill(10**6, 0, 50))
+    queue = RateLimiter(samples_per_insert=1, min_size=1, min_diff=0, max_diff=10)
+    assert queue.allows_insert(10, Fill(5, 5, 0))
+    assert not queue.allows_insert(1, Fill(15, 5, 10))
+    assert queue.allows_sample(10, Fill(15, 5, 10))
+    assert not queue.allows_sample(11, Fill(15, 5, 10))
+    for options in ({"error_buffer": 0}, {"error_buffer": 5, "max_diff": 3}, {"error_buffer": math.nan}):
+        with pytest.raises(DataError, match="error_buffer must be above 0 and stands for min_diff and max_diff"):
+            RateLimiter.of(options)
+
+
 def test_deadlock_refusals_name_the_numbers_and_the_remedy():
     # r · I = 4 · 1 = 4 up, 16 down, [0, 15]: from 12 neither 12 + 4 ≤ 15 nor 12 − 16 ≥ 0. 20 values apart is enough.
     tight = RateLimiter(samples_per_insert=4, min_size=1, min_diff=0, max_diff=15)
@@ -96,6 +125,36 @@ def test_queue_refusals():
     with pytest.raises(Deadlock, match="reaches min_size 9 only at 12 items and has room for 11"):
         check_queue(min_size=9, capacity=11, insert=4, batch=0)
     check_queue(min_size=9, capacity=12, insert=4, batch=0)
+
+
+def test_refusals_where_items_leave():
+    def check(times, capacity=100, insert=1, batch=1, different=True, **options):
+        check_replay(
+            RateLimiter(**options), capacity=capacity, insert=insert, batch=batch, times=times, different=different
+        )
+
+    with pytest.raises(Deadlock, match="a batch of 101 different items never gets together in a table of 100"):
+        check(0, batch=101)
+    with pytest.raises(
+        Deadlock, match=r"takes it to a batch of 10 different items would bring .* to 12, above max_diff 11"
+    ):
+        check(0, insert=4, batch=10, min_diff=-50, max_diff=11)
+    with pytest.raises(Deadlock, match=r"sampled at most 2 times and are owed 3 samples each, .* grows to max_diff 50"):
+        check(2, samples_per_insert=3, max_diff=50)
+    check(2, samples_per_insert=3)  # nobody holds inserts back
+    check(1, insert=50, batch=50, max_diff=100)  # the numbers of a queue
+    with pytest.raises(Deadlock, match=r"must deadlock: inserts of 4 .* batches of 7 .* \[0, 9\] is too narrow"):
+        check(1, insert=4, batch=7, max_diff=9)
+    with pytest.raises(
+        Deadlock, match=r"may deadlock: items leave after 1 samples or to make room.* fewer than the 8"
+    ):
+        check(1, capacity=10, insert=5, batch=8, max_diff=20)
+    check(4, samples_per_insert=2, min_size=8, batch=8, min_diff=0, max_diff=400)
+    with pytest.raises(Deadlock, match="or insert one item at a time and raise min_size to the batch"):
+        check(4, samples_per_insert=2, min_size=7, batch=8, min_diff=0, max_diff=400)
+    check(1, insert=4, batch=0, min_size=9, max_diff=12)
+    with pytest.raises(Deadlock, match=r"takes it to min_size 9 would bring .* to 12, above max_diff 11"):
+        check(1, insert=4, batch=0, min_size=9, max_diff=11)
 
 
 def halts(allows_insert, allows_sample, insert, batch, take, steps=400) -> bool:
@@ -179,3 +238,34 @@ def test_what_passes_for_varying_sizes_never_halts(data, ratio, min_size, low, w
             inserted += up
         else:
             sampled += down
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_tables_that_pass_never_halt(data):
+    """Any order of inserts and batches; items leave when they were sampled often enough, and to make room."""
+    draw = data.draw
+    times, capacity, insert = draw(st.integers(0, 3)), draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    ratio = draw(st.sampled_from([0.5, 1, 2, 3]))
+    low = draw(st.sampled_from([-math.inf, -5, 0, 2]))
+    high = draw(st.sampled_from([1, 4, 8, 12, 20, 40]))
+    spec = TableSpec(
+        "t", "ring", capacity,
+        limiter={"samples_per_insert": ratio, "min_size": draw(st.integers(1, 6)), "min_diff": low, "max_diff": high},
+        sampler=draw(st.sampled_from(["uniform", "fifo", "less_used_newest"])),
+        remover=draw(st.sampled_from(["fifo", "lifo", "uniform"])),
+        max_times_sampled=times,
+    )  # fmt: skip
+    batch = draw(st.integers(0, 6))
+    rng = np.random.default_rng(0)
+    try:
+        table = build_table(spec)
+        table.check_sizes(insert=insert, batch=batch)
+    except Deadlock:
+        return
+    for _ in range(60):
+        first, second = draw(st.permutations(["insert", "sample"]))
+        assert any(
+            table.try_insert({"x": np.zeros(insert)}, rng) if side == "insert" else table.try_sample(batch, rng)
+            for side in (first, second)
+        ), f"halted: {table.statistics()}"

@@ -27,7 +27,7 @@ def choices():
                 yield pytest.param(sampler, remover, times, marks=[pytest.mark.slow] if (i + j + k) % 3 else [])
 
 
-@pytest.mark.parametrize(("sampler", "remover", "times"), choices())
+@pytest.mark.parametrize(("sampler", "remover", "times"), list(choices()))
 def test_contract_of_every_choice(sampler, remover, times):
     choice = {"sampler": sampler, "remover": remover, "max_times_sampled": times, "priority_exponent": 0.7}
     if remover == "reservoir" and times:
