@@ -101,6 +101,23 @@ def test_refusals() -> None:
         make_env("mpe2/simple_spread_v3", num_envs=1, max_cycle=3)
 
 
+def test_what_there_is() -> None:
+    assert [id.removeprefix("mpe2/") for id in list_envs("mpe2")] == [
+        "collect_treasure_v1",
+        "simple_adversary_v3",
+        "simple_crypto_v3",
+        "simple_formation_v1",
+        "simple_line_v1",
+        "simple_push_v3",
+        "simple_reference_v3",
+        "simple_speaker_listener_v4",
+        "simple_spread_v3",
+        "simple_tag_v3",
+        "simple_v3",
+        "simple_world_comm_v3",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("id", list_envs("mpe2"))
 @pytest.mark.parametrize("continuous", [False, True])
