@@ -90,7 +90,11 @@ def test_names() -> None:
 WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "typo": ("Pong", {}, UnknownName, "'Pong'; did you mean 'pong'"),
     "option": ("pong", {"stack": 4}, ConfigError, "'stack' for ale/pong; did you mean 'stack_num'"),
-    "value": ("pong", {"frameskip": 0}, EnvError, "cannot be made with the options .*frameskip must be positive"),
+    "count": ("pong", {"frameskip": 0}, ConfigError, "frameskip=0 .* at least 1"),
+    "crash": ("pong", {"stack_num": 0}, ConfigError, "stack_num=0 .* at least 1"),  # ends the process in ALE
+    "flag": ("pong", {"grayscale": "x"}, ConfigError, "grayscale='x' .* expected bool, such as True"),
+    "type": ("pong", {"img_height": 84.0}, ConfigError, "img_height=84.0 .* expected int, such as 84"),
+    "probability": ("pong", {"repeat_action_probability": 2.0}, ConfigError, "=2.0 .* expected 0 to 1"),
     "batch": ("pong", {"batch_size": 3}, ConfigError, "batch_size=3 .* expected 1 to num_envs=2"),
 }
 
@@ -100,6 +104,16 @@ def test_wrong_ids_and_options(case: str) -> None:
     name, options, error, sentence = WRONG[case]
     with pytest.raises(error, match=sentence):
         vector(name, 2, **options)
+
+
+def test_a_vector_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, game: str, num_envs: int, img_height: int = 84, noop_max: int = 30, **_: Any) -> None:
+            raise MemoryError("too large")
+
+    monkeypatch.setattr("ludus.envs.adapters.ale.AtariVectorEnv", Broken)
+    with pytest.raises(EnvError, match=r"ale/pong cannot be made .*'img_height': 900.*: MemoryError: too large"):
+        vector("pong", 1, img_height=900)
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

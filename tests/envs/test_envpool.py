@@ -147,6 +147,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     ),
     "flag": ("Pong-v5", {"reward_clip": 1}, ConfigError, "reward_clip=1 .* expected bool, such as False"),
     "none": ("Pong-v5", {"stack_num": -1}, ConfigError, "stack_num=-1 .* at least 1"),  # ends the process in EnvPool
+    "no-ops": ("Pong-v5", {"noop_max": 0}, ConfigError, "noop_max=0 .* at least 1"),  # so does this
+    "history": ("Go9x9-v1", {"max_terminal_steps": -1}, ConfigError, "max_terminal_steps=-1 .* at least 0"),  # and this
     "large": ("CartPole-v1", {"max_episode_steps": 10**12}, ConfigError, "cannot be made with the options"),
     "no limit": ("Jumanji/Maze-v0", {"max_episode_steps": 9}, ConfigError, "Jumanji/Maze-v0; EnvPool ignores it there"),
     "endless": ("CliffWalking-v1", {"max_episode_steps": 9}, ConfigError, "EnvPool ignores it there"),

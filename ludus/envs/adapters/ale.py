@@ -15,10 +15,10 @@ from gymnasium.vector import AutoresetMode
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
 from ludus.envs.adapters.native_base import Native, Seeds
-from ludus.envs.adapters.pools import batch_and_threads
+from ludus.envs.adapters.pools import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.errors import EnvError, UnknownName
 from ludus.types import Array
 
 _OURS = ("self", "game", "num_envs", "batch_size", "num_threads", "autoreset_mode")
@@ -35,10 +35,9 @@ def make(
     id = f"ale/{name}"
     if name not in names():
         raise UnknownName("Atari game", name, names())
-    known = [option for option in inspect.signature(AtariVectorEnv.__init__).parameters if option not in _OURS]
-    for option in options:
-        if option not in known:
-            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, [*known, 'threads', 'batch_size'])}")
+    given = inspect.signature(AtariVectorEnv.__init__).parameters
+    usual = {option: None if p.default is p.empty else p.default for option, p in given.items() if option not in _OURS}
+    check_options(id, usual, options, ours=OPTIONS)
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     whole = batch == num_envs
     mode = AutoresetMode.SAME_STEP if whole else AutoresetMode.NEXT_STEP

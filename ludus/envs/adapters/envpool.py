@@ -17,14 +17,13 @@ from ludus.envs.adapters.envpool_boards import BoardVectorEnv, board_spec
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
 from ludus.envs.adapters.native_base import Native, Seeds
-from ludus.envs.adapters.pools import batch_and_threads
+from ludus.envs.adapters.pools import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import MASK, one_agent, quiet
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.errors import ConfigError, EnvError, UnknownName
 from ludus.types import Array, Determinism
 
 _OURS = ("num_envs", "num_threads", "seed", "env_seed", "base_path", "gym_reset_return_info", "max_num_players")
-_OPTIONS = ("threads", "batch_size", "render")
 _THEIRS = ("from_pixels", "render_width", "render_height", "render_camera_id")  # of `envpool.make`, in no configuration
 _LEGAL = "legal_action_mask"  # of its board games, in info
 _LIMITED = (
@@ -36,7 +35,6 @@ _LIMITED = (
     "toy_text",
     "vizdoom",
 )  # heed `max_episode_steps`
-_COUNTS = ("stack_num", "frame_stack", "frame_skip", "img_height", "img_width", "max_episode_steps")
 _ENDLESS = 2**31 - 1
 _CRASHING = ("Cig-v1", "MultiDuel-v1")  # ViZDoom's for several players end the process
 
@@ -102,7 +100,14 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
     """EnvPool's description of an environment."""
     try:
         usual = envpool.make_spec(name)
-        _check(id, usual, options)
+        known = {*usual._config_keys, *_THEIRS} - {*_OURS}
+        check_options(
+            id,
+            {key: getattr(usual.config, key, None) for key in known},
+            options,
+            ours=(*OPTIONS, "render"),
+            counts=("noop_max",),
+        )
         if "max_episode_steps" in options and not _heeds_limits(name, usual):
             raise ConfigError(f"max_episode_steps was given for {id}; EnvPool ignores it there. Leave it out.")
         return envpool.make_spec(name, **options)
@@ -110,24 +115,6 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
         raise EnvError(f"{id} needs something that is not installed: {error}") from error
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         raise ConfigError(f"{id} cannot be made with the options {dict(options)}: {_line(error)}.") from error
-
-
-def _check(id: str, usual: Any, options: Mapping[str, Any]) -> None:
-    """EnvPool's messages about types are long, and some numbers end the process."""
-    known = {*usual._config_keys, *_THEIRS} - {*_OURS}
-    for option, given in options.items():
-        if option not in known:
-            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*known, *_OPTIONS})}")
-        default = getattr(usual.config, option, None)
-        allowed: Any = (int, float) if type(default) is float else type(default)
-        if isinstance(default, bool | int | float | str) and (
-            not isinstance(given, allowed) or isinstance(given, bool) != isinstance(default, bool)
-        ):
-            raise ConfigError(
-                f"{option}={given!r} was given for {id}; expected {type(default).__name__}, such as {default!r}."
-            )
-        if option in _COUNTS and given < 1:
-            raise ConfigError(f"{option}={given} was given for {id}; at least 1 is needed.")
 
 
 def _heeds_limits(name: str, spec: Any) -> bool:

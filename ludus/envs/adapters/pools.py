@@ -3,8 +3,48 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, nearest
+
+OPTIONS = ("threads", "batch_size")  # of Ludus, besides those of the environment
+_COUNTS = (
+    "agent_view_size", "board_size", "frame_skip", "frame_stack", "frameskip", "height", "history_len", "history_length", "img_height",
+    "img_width", "max_episode_steps", "max_num_frames_per_episode", "size", "stack_num", "width",
+)  # fmt: skip
+
+
+def check_options(
+    id: str,
+    usual: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    ours: tuple[str, ...],
+    counts: tuple[str, ...] = (),
+) -> None:
+    """Raise ConfigError for options of an environment that it does not have, or of the wrong type: the pools' own messages about types
+    are long, and some numbers end the process.
+
+    usual: what can be given -> its default, or None. ours: what else the adapter takes, for suggestions. counts: options that start at
+    1, besides those that do so everywhere; others start at 0, unless their default is below.
+    """
+    for option, given in options.items():
+        if option not in usual:
+            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*usual, *ours})}")
+        default = usual[option]
+        allowed: Any = (int, float) if type(default) is float else type(default)
+        if isinstance(default, bool | int | float | str) and (
+            not isinstance(given, allowed) or isinstance(given, bool) != isinstance(default, bool)
+        ):
+            raise ConfigError(
+                f"{option}={given!r} was given for {id}; expected {type(default).__name__}, such as {default!r}."
+            )
+        least = 1 if option in (*_COUNTS, *counts) else 0
+        if type(default) is int and default >= 0 and given < least:
+            raise ConfigError(f"{option}={given} was given for {id}; at least {least} is needed.")
+        if option.endswith("_probability") and isinstance(default, float) and not 0 <= given <= 1:
+            raise ConfigError(f"{option}={given} was given for {id}; expected 0 to 1.")
 
 
 def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads: int | None) -> tuple[int, int]:
