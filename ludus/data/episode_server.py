@@ -14,7 +14,7 @@ from ludus import seeding
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.table import BoundedTable, build_table
 from ludus.data.waiting import WaitingTable
-from ludus.errors import DataError, TableClosed, nearest
+from ludus.errors import DataError, Deadlock, TableClosed, nearest
 from ludus.types import State
 
 
@@ -51,7 +51,10 @@ class EpisodeServer:
             table = build_table(spec)
             size = (sizes or {}).get(spec.name)
             if size is not None and isinstance(table, BoundedTable):
-                table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
+                try:
+                    table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
+                except Deadlock as error:
+                    raise Deadlock(f"table {spec.name!r} of task {task!r}: {error}") from None
             made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
         with self._lock:
             if task in self._tables:

@@ -9,6 +9,7 @@ import pytest
 
 from ludus.data.base import TableSpec
 from ludus.data.episode_server import EpisodeServer, Sizes
+from ludus.data.table import TABLES
 from ludus.errors import DataError, Deadlock, TableClosed, UnknownName
 
 
@@ -71,8 +72,13 @@ def test_wrong_names_say_the_nearest(server):
 def test_create_makes_all_tables_or_none(server):
     with pytest.raises(UnknownName):
         server.create("t", [TableSpec("a"), TableSpec("b", "nothing")])
-    with pytest.raises(Deadlock, match=r"must deadlock: inserts of 4 .* batches of 9"):
+    with pytest.raises(Deadlock, match=r"table 'a' of task 't': .* must deadlock: inserts of 4 .* batches of 9"):
         server.create("t", [TableSpec("a", capacity=11)], {"a": Sizes(insert=4, batch=9)})
+    with pytest.raises(Deadlock, match=r"may deadlock: inserts of 4 .* capacity to 13"):
+        server.create("t", [TableSpec("a", capacity=12)], {"a": Sizes(insert=4, batch=9, vary=True)})
+    stack = TableSpec("b", "stack", capacity=12, limiter={"samples_per_insert": 2, "max_diff": 12})
+    with pytest.raises(Deadlock, match="items are sampled at most 1 times and are owed 2 samples each"):
+        server.create("t", [TableSpec("a"), stack], {"b": Sizes(insert=4, batch=4)})
     server.create("t", [TableSpec("a", capacity=12)], {"a": Sizes(insert=4, batch=9)})
 
 
@@ -113,12 +119,13 @@ def test_dropping_old_items_makes_room(server):
         future.result(timeout=10)
 
 
+@pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("side", ["insert", "sample"])
-def test_closing_wakes_who_waits(server, side):
-    server.create("t", [TableSpec("a", capacity=1)])
+def test_closing_wakes_who_waits(server, side, kind):
+    server.create("t", [TableSpec("a", kind, capacity=2, limiter={} if kind == "queue" else {"max_diff": 2})])
     if side == "insert":
-        server.insert("t", "a", rows(1))
-        use = lambda: server.insert("t", "a", rows(2))  # noqa: E731
+        server.insert("t", "a", rows(1, 2))
+        use = lambda: server.insert("t", "a", rows(3))  # noqa: E731
     else:
         use = lambda: server.sample("t", "a", 1)  # noqa: E731
     with ThreadPoolExecutor(2) as pool:
@@ -127,9 +134,47 @@ def test_closing_wakes_who_waits(server, side):
         begin = time.monotonic()
         server.close("t")
         for future in futures:
-            with pytest.raises(TableClosed):
+            with pytest.raises(TableClosed, match="its task has ended"):
                 future.result(timeout=10)
     assert time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "queue"])
+def test_a_limiter_holds_inserts_back_until_there_are_samples(server, kind):
+    server.create("t", [TableSpec("a", kind, capacity=4, limiter={"min_diff": 0, "max_diff": 4})])
+    server.insert("t", "a", rows(1, 2, 3, 4))
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(server.insert, "t", "a", rows(5, 6), timeout=30)
+        wait_until_asleep(server, "t", "a")
+        server.sample("t", "a", 1)
+        time.sleep(0.02)
+        assert not future.done()
+        server.sample("t", "a", 1)
+        assert future.result(timeout=10) >= 0.02
+    statistics = server.statistics("t")["a"]
+    assert statistics["insert_waits"] == 1
+    assert statistics["sample_waits"] == 0
+    assert statistics["insert_wait_seconds"] >= statistics["insert_wait_longest"] >= 0.02
+    assert statistics["inserted"] == 6
+
+
+def test_priorities_through_the_server(server):
+    server.create("t", [TableSpec("a", "ring", capacity=4, sampler="max_heap")])
+    server.insert("t", "a", rows(1, 2, 3))
+    sample = server.try_sample("t", "a", 3)
+    server.update_priorities("t", "a", sample.index, np.array([1.0, 3.0, 2.0]))
+    assert server.try_sample("t", "a", 3).columns["x"].tolist() == [2, 3, 1]
+
+
+def test_a_reservoir_follows_the_tables_stream():
+    def held(seed: int) -> list[int]:
+        server = EpisodeServer(seed)
+        server.create("t", [TableSpec("a", "reservoir", capacity=8)])
+        for first in range(0, 64, 4):
+            assert server.try_insert("t", "a", rows(*range(first, first + 4)))
+        return server.try_sample("t", "a", 0).columns["x"].tolist()
+
+    assert held(1) == held(1) != held(2)
 
 
 def test_deadlines(server):
@@ -171,16 +216,19 @@ def test_many_threads_lose_and_repeat_nothing(server):
 
 
 def test_state_continues_bit_equally_with_its_own_streams(server):
-    specs = [TableSpec("a"), TableSpec("b", "ring", capacity=8)]
+    specs = [TableSpec("a"), TableSpec("b", "ring", capacity=8), TableSpec("c", "reservoir", capacity=3)]
     server.create("t", specs)
     server.insert("t", "a", rows(1, 2, 3))
     server.insert("t", "b", rows(*range(12 - 5)))
+    server.insert("t", "c", rows(1, 2, 3))
     server.try_sample("t", "b", 4)
     state = server.state_dict("t")
     other = EpisodeServer(seed=99)
     other.create("t", specs)
     other.load_state_dict("t", state)
-    for name in ("a", "b"):
+    for one in (server, other):
+        one.insert("t", "c", rows(4, 5, 6))
+    for name in ("a", "b", "c"):
         ours, theirs = (s.try_sample("t", name, 3).columns["x"].tolist() for s in (server, other))
         assert ours == theirs
     with pytest.raises(DataError, match="create the same ones"):

@@ -145,9 +145,7 @@ def test_refusals_where_items_leave():
     check(1, insert=50, batch=50, max_diff=100)  # the numbers of a queue
     with pytest.raises(Deadlock, match=r"must deadlock: inserts of 4 .* batches of 7 .* \[0, 9\] is too narrow"):
         check(1, insert=4, batch=7, max_diff=9)
-    with pytest.raises(
-        Deadlock, match=r"may deadlock: items leave after 1 samples or to make room.* fewer than the 8"
-    ):
+    with pytest.raises(Deadlock, match=r"may deadlock: items leave after 1 samples or to make room.* fewer than the 8"):
         check(1, capacity=10, insert=5, batch=8, max_diff=20)
     check(4, samples_per_insert=2, min_size=8, batch=8, min_diff=0, max_diff=400)
     with pytest.raises(Deadlock, match="or insert one item at a time and raise min_size to the batch"):
