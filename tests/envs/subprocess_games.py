@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +48,17 @@ class Bad(Turns):
                 time.sleep(1000)
             if self.fault == "abort":
                 os.abort()
+            if self.fault == "deaf":  # hangs in compiled code, with the interpreter's lock
+                ctypes.PyDLL(None).sleep(1000)
+            if self.fault == "quit":
+                sys.exit("no licence")
+            if self.fault in ("orphan", "copy"):
+                copy = os.fork() == 0
+                if self.fault == "copy":  # both go on
+                    return super().step(actions)
+                if copy:
+                    time.sleep(1000)
+                os._exit(3)
             raise RuntimeError("out of fuel")
         return super().step(actions)
 

@@ -78,12 +78,17 @@ SENTENCE = {
     "exit": "the subprocess ended with exit code 3",
     "abort": "the subprocess was killed by SIGABRT",
     "hang": "the subprocess did not answer within the deadline and was killed",
+    "deaf": "the subprocess did not answer within the deadline and was killed",
+    "orphan": "the subprocess ended with exit code 3",
+    "quit": "raised SystemExit: no licence",
 }
 
 
-@pytest.mark.parametrize("fault", ["hang", *(pytest.param(fault, marks=Slow) for fault in ("exit", "abort"))])
+@pytest.mark.parametrize(
+    "fault", ["hang", *(pytest.param(fault, marks=Slow) for fault in sorted({*SENTENCE} - {"hang"}))]
+)
 def test_a_lost_subprocess_is_one_clear_error(fault: str, made: Made) -> None:
-    env = made(early(fault, [2]), 4, workers=2, deadline=0.5)
+    env = made(early(fault, [2]), 4, workers=2, deadline=0.5 if fault in ("hang", "deaf") else None)
     with pytest.raises(EnvError, match=SENTENCE[fault]) as caught:
         steps(env, 5)
     seeds = SEEDS[2:].tolist()
@@ -130,6 +135,42 @@ def test_a_fault_may_be_repaired_and_its_episodes_are_truncated(fault: str, made
     assert timestep.due[0].observation.tolist() == [[0, 0], [0, 0]]
     assert timestep.due[1].slot.tolist() == [0, 1]
     assert timesteps[3].due[1].slot.tolist() == [2, 3]
+
+
+@Slow
+def test_a_copy_that_an_environment_forks_answers_nothing(made: Made) -> None:
+    env = made(early("copy", [2]), 4, workers=2)
+    same(play(env, SEEDS, 30), play(games.turns(4), SEEDS, 30), "without copies")
+    assert env.restarts == 0
+
+
+@Slow
+def test_what_an_environment_started_ends_with_its_subprocess(made: Made) -> None:
+    env = made(early("orphan", [2]), 4, workers=2, restarts=1)
+    group = pids(env)[1]
+    steps(env, 5)
+    assert env.restarts == 1
+    until = time.monotonic() + 30
+    while members(group):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def members(group: int) -> list[str]:
+    """Processes of a group that are no zombies."""
+    table = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True)
+    return [line for line in table.stdout.splitlines() if line.split()[0] == str(group) and line.split()[1][0] != "Z"]
+
+
+@Slow
+def test_close_waits_for_a_subprocess_that_died_unseen(made: Made) -> None:
+    env = made(games.turns, 1, workers=1)
+    (pid,) = pids(env)
+    os.kill(pid, signal.SIGKILL)
+    while running(pid):
+        time.sleep(0.01)
+    env.close()
+    assert not alive(pid)
 
 
 @Slow
