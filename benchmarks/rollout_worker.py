@@ -54,17 +54,12 @@ def share(kind: str, *, orders: int) -> dict[str, float]:
 
 
 def _bare_seconds(setup: Setup) -> float:
-    """Seconds per decision of a bare loop over OpenSpiel with tensors."""
-    from benchmarks.rollout_openspiel import bare
+    """Seconds per decision of the calls to OpenSpiel that a vector of games needs."""
+    from benchmarks.rollout_openspiel import calls
 
-    play = bare(setup.openspiel)
-    play(100)
-    found = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        found.append(play(500))
-        found[-1] = (time.perf_counter() - begun) / found[-1]
-    return median(found)
+    play = calls(setup.openspiel, setup.num_envs)
+    play(20)
+    return median(play(200) for _ in range(9))
 
 
 def general(game: str, *, orders: int) -> dict[str, float]:
@@ -86,7 +81,7 @@ def general(game: str, *, orders: int) -> dict[str, float]:
     for name, loop in (("bare loop per second", bare(game)), ("rl_environment per second", rl_environment(game))):
         loop(50)
         out[name] = median(_rate(loop) for _ in range(orders))
-    out["calls alone per second"] = 1 / median(calls(game, 1024)(30) for _ in range(3))
+    out["calls alone, per second"] = 1 / median(calls(game, 1024)(30) for _ in range(3))
     return out
 
 
