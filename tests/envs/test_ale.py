@@ -108,12 +108,12 @@ def test_wrong_ids_and_options(case: str) -> None:
 
 def test_a_vector_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
-        def __init__(self, game: str, num_envs: int, img_height: int = 84, noop_max: int = 30, **_: Any) -> None:
+        def __init__(self, game: str, num_envs: int, img_height: int = 84, **_: Any) -> None:
             raise MemoryError("too large")
 
     monkeypatch.setattr("ludus.envs.adapters.ale.AtariVectorEnv", Broken)
     with pytest.raises(EnvError, match=r"ale/pong cannot be made .*'img_height': 900.*: MemoryError: too large"):
-        vector("pong", 1, img_height=900)
+        make_env("ale/pong", num_envs=1, img_height=900)
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
