@@ -8,6 +8,7 @@ from numba import njit
 from ludus import seeding
 from ludus.addresses import flat_at
 
+NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -61,6 +62,26 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
                 if not np.isfinite(value):
                     return s
     return -1
+
+
+@njit(cache=True)
+def put_row(seen, mask, slot, observation, legal, due):  # type: ignore[no-untyped-def]
+    """What an agent that must act sees, and its legal actions (neither mask nor legal: None), into the dense arrays of its player, unless
+    there is a flaw. Returns NOT_FINITE, NOTHING_LEGAL or 0."""
+    flat = np.ascontiguousarray(seen).reshape(-1)
+    for value in flat:
+        if not np.isfinite(value):
+            return NOT_FINITE
+    if mask is not None:
+        if not mask.any():
+            return NOTHING_LEGAL
+        for a in range(len(mask)):
+            legal[slot, a] = mask[a] != 0
+    target, at = observation.reshape(-1), slot * len(flat)
+    for i in range(len(flat)):
+        target[at + i] = flat[i]
+    due[slot] = True
+    return 0
 
 
 @njit(cache=True)
@@ -180,7 +201,6 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
 
 @njit(cache=True)
 def _settle_state(acting, first, ending, given, terminated, resting, now, table):  # type: ignore[no-untyped-def]
-    n = len(resting)
     idle, quota, episode = flat_at(table, 0, np.bool_), flat_at(table, 1, np.int64), flat_at(table, 2, np.int64)
     due, is_open, known = flat_at(table, 3, np.bool_), flat_at(table, 4, np.bool_), flat_at(table, 5, np.bool_)
     decided, returns, length = flat_at(table, 6, np.int8), flat_at(table, 7, np.float64), flat_at(table, 8, np.int32)

@@ -6,37 +6,16 @@ actions -> per environment: step -> rows of whoever is due | left | over -> rese
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
-from ludus.envs.publisher_kernels import all_finite
+from ludus.envs.python_rows import Flaw, Happened, RowWriter
 from ludus.errors import EnvError
 from ludus.types import Array, EnvSpec, Timestep
-
-
-@dataclass(slots=True)
-class Happened:
-    """What a reset or a step of one environment brought. Agents are named by their index in the spec's `agents`.
-
-    due: (agent, observation, mask or None) of whoever must act now. reward: (agent, reward) earned in this step.
-    gone: (agent, final observation, TERMINATED or TRUNCATED) of whoever left; no longer due. over: how the episode ended, or GOES_ON;
-    then `gone` lists every agent that had not left before. final_mask: (agent, mask) of those who left with something illegal at the end.
-    state: of the whole environment, where the spec has a state space.
-    """
-
-    due: list[tuple[int, Any, Any]] = field(default_factory=list)
-    reward: list[tuple[int, float]] = field(default_factory=list)
-    gone: list[tuple[int, Any, int]] = field(default_factory=list)
-    final_mask: list[tuple[int, Any]] = field(default_factory=list)
-    over: int = GOES_ON
-    state: Any = None
 
 
 class PythonEnv(Protocol):
@@ -83,12 +62,7 @@ class PythonVectorEnv:
         self._envs: list[PythonEnv | None] = [None] * num_envs
         counts = self._pub.agents
         self._starts = [sum(counts[:p]) for p in range(len(counts))]  # index of each player's first agent
-        self._player = [agent.player for agent in spec.agents]
-        self._stride = [counts[agent.player] for agent in spec.agents]
-        self._offset = [i - self._starts[agent.player] for i, agent in enumerate(spec.agents)]
-        self._shape = [agent.observation.shape for agent in spec.agents]
-        self._whole = [None if (d := np.dtype(agent.observation.dtype)).kind == "f" else d for agent in spec.agents]
-        self._legal = [int(a.action.n) if isinstance(a.action, Discrete) else -1 for a in spec.agents]
+        self._rows = RowWriter(spec, self._pub, self._starts)
         self._actions: list[list[Any]] = [[None] * len(spec.agents) for _ in range(num_envs)]
         self._cut = np.empty(0, np.int64)
         self._last: Timestep | None = None
@@ -110,7 +84,7 @@ class PythonVectorEnv:
             env = self._envs[e]
             assert env is not None
             try:
-                self._put(e, env.step(self._actions[e]))
+                self._rows.put(e, env.step(self._actions[e]))
             except Flaw as flaw:
                 self._fault(e, str(flaw), cause=None)
             except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
@@ -165,7 +139,7 @@ class PythonVectorEnv:
                 happened = env.reset(self._pub.seed(e, ahead=ahead))
                 if not happened.due:
                     raise Flaw("listed nobody as having to act after a reset; expected at least one agent")
-                self._put(e, happened)
+                self._rows.put(e, happened)
                 return
             except Flaw as flaw:
                 self._count(e, str(flaw), cause=None)
@@ -173,73 +147,6 @@ class PythonVectorEnv:
                 raise
             except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._count(e, f"raised {type(error).__name__} in reset: {error}", cause=error)
-
-    def _put(self, e: int, happened: Happened) -> None:
-        """Write what happened into the publisher's rows of environment `e`."""
-        pub, player, stride, offset = self._pub, self._player, self._stride, self._offset
-        for i, value in happened.reward:
-            if not _is_number(value):
-                raise self._flaw(i, f"the reward {value}; expected a finite number")
-            pub.reward[player[i]][e * stride[i] + offset[i]] += value
-        for i, seen, how in happened.gone:
-            p, slot = player[i], e * stride[i] + offset[i]
-            pub.gone[p][slot] = how
-            if seen is not None:
-                pub.final[p][slot] = self._checked(i, seen)
-            final_mask = pub.final_mask[p]
-            if final_mask is not None:
-                final_mask[slot] = True
-        for i, mask in happened.final_mask:
-            final_mask = pub.final_mask[player[i]]
-            if final_mask is not None:
-                final_mask[e * stride[i] + offset[i]] = self._checked_mask(i, mask)
-        for i, seen, mask in happened.due:
-            p, slot = player[i], e * stride[i] + offset[i]
-            legal = pub.mask[p]
-            if legal is not None:
-                legal[slot] = self._checked_mask(i, mask)
-            pub.observation[p][slot] = self._checked(i, seen)  # last: after a flaw the old one is still there
-            pub.due[p][slot] = True
-        self._finish(e, happened)
-
-    def _finish(self, e: int, happened: Happened) -> None:
-        pub = self._pub
-        if happened.over:
-            pub.over[e] = happened.over
-            for p, agents in enumerate(pub.agents):
-                pub.due[p][e * agents : (e + 1) * agents] = False
-        elif not happened.due:
-            raise Flaw("listed nobody as having to act, and its episode is not over; expected at least one agent")
-        if pub.state is not None and pub.final_state is not None and happened.state is not None:
-            if not np.isfinite(happened.state).all():
-                raise Flaw("gave a state that is not finite; expected numbers")
-            (pub.final_state if happened.over else pub.state)[e] = happened.state
-
-    def _checked(self, agent: int, seen: Any) -> Array:
-        """The observation as an array, if it has the shape that was announced and holds numbers."""
-        array: Array = np.asarray(seen)
-        if array.shape != self._shape[agent]:
-            raise self._flaw(agent, f"an observation of shape {array.shape}; its space has {self._shape[agent]}")
-        if array.dtype.kind == "f" and not all_finite(array.ravel()) and not np.isfinite(array).all():
-            raise self._flaw(agent, "an observation that is not finite; expected numbers")
-        whole = self._whole[agent]
-        if whole is not None and array.dtype is not whole and not _fits(array, whole):
-            raise self._flaw(agent, f"an observation with numbers that are no {whole}, as its space says")
-        return array
-
-    def _checked_mask(self, agent: int, mask: Any) -> Any:
-        if mask is None:
-            return True
-        array: Array = np.asarray(mask)
-        most = self._legal[agent]
-        if array.shape != (most,):
-            raise self._flaw(agent, f"a mask of shape {array.shape}; it has {most} actions")
-        if not array.any():
-            raise self._flaw(agent, "a mask without a legal action; expected at least one")
-        return array
-
-    def _flaw(self, agent: int, given: str) -> Flaw:
-        return Flaw(f"gave agent {self.spec.agents[agent].name!r} {given}")
 
     # ------------------------------------------------------------------------------------------ faults
 
@@ -282,22 +189,6 @@ class PythonVectorEnv:
     def _publish(self) -> Timestep:
         self._last = self._pub.publish()
         return self._last
-
-
-def _fits(array: Array, whole: np.dtype[Any]) -> bool:
-    with np.errstate(invalid="ignore"):
-        return np.array_equal(array.astype(whole), array)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return isfinite(value)
-    except (TypeError, ValueError):  # None, text, several numbers
-        return False
-
-
-class Flaw(Exception):
-    """An environment broke its word; the message is a sentence about it, without the environment's name and the full stop."""
 
 
 def check_actions(space: Space[Any], given: Array, *, mask: NDArray[np.bool_] | None, what: str) -> None:
