@@ -11,7 +11,8 @@ LudusError
 │   ├── TableClosed      the table's task has ended
 │   └── Deadlock         a rate limiter setting that could never make progress
 ├── TrainingError        NaN loss or weights
-└── RunError             a run directory that is missing, half-written, changed or of another version
+└── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
+    └── PartDied         the process of a part ended before it had answered
 
 Each message says what was given, what was expected and what to do.
 """
@@ -27,6 +28,7 @@ __all__ = [
     "Deadlock",
     "EnvError",
     "LudusError",
+    "PartDied",
     "PolicyError",
     "RunError",
     "ScenarioError",
@@ -92,7 +94,11 @@ class TrainingError(LudusError):
 
 
 class RunError(LudusError):
-    """A run directory is missing, incomplete, changed, locked or of another version."""
+    """A run directory is missing, incomplete, changed, locked or of another version; a runtime cannot do what it was asked."""
+
+
+class PartDied(RunError):
+    """The process of a part ended, or was ended, before it had answered; or what it had answered was lost with its node."""
 
 
 def article(noun: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from ludus.errors import RunError
+
 Handle: TypeAlias = Any
 Ref: TypeAlias = Any
 
 
 @runtime_checkable
 class Runtime(Protocol):
-    """`call` never blocks; `get` raises what the call raised. A closed runtime refuses everything with RunError."""
+    """`call` never blocks; `get` raises what the call raised. A closed runtime refuses everything with RunError. One thread uses it."""
 
     def spawn(
         self,
@@ -21,17 +23,27 @@ class Runtime(Protocol):
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
     ) -> Handle:
-        """Make a part, `factory(spec)`."""
+        """Make a part, `factory(spec)`.
+
+        resources: what it needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes, and custom ones by name.
+        restarts: how many times a part whose process dies, or that `restart` gives up, is made again from `factory` and `spec`, without
+        what it had become. A method that raises costs none.
+        """
         ...
 
     def call(self, handle: Handle, method: str, *args: Any) -> Ref:
-        """Ask for `part.method(*args)`; calls of one part run in the order they were made."""
+        """Ask for `part.method(*args)`; calls of one part run in the order they were made.
+
+        A reference among `args` (not inside one of them) arrives as its value, without passing through here; the call waits for it, and
+        fails with its error if that is what came.
+        """
         ...
 
     def wait(
         self, refs: Sequence[Ref], *, at_least: int = 1, timeout: float | None = None
     ) -> tuple[list[Ref], list[Ref]]:
-        """(done, pending), in the order given; returns once `at_least` are done or `timeout` seconds have passed."""
+        """(done, pending), each in the order given; returns once `at_least` are done or `timeout` seconds have passed, with all that are
+        done by then. A failed call is done. Raises RunError if `at_least` is more than there are, or one is given twice."""
         ...
 
     def put(self, value: Any) -> Ref:
@@ -39,13 +51,57 @@ class Runtime(Protocol):
         ...
 
     def get(self, ref: Ref, *, timeout: float | None = None) -> Any:
-        """The value; raises what the call raised, TimeoutError after `timeout` seconds, RunError if the part was stopped."""
+        """The value; raises what the call raised, TimeoutError after `timeout` seconds, PartDied if the part died or was restarted before
+        it had answered, RunError if it was stopped or could not be made."""
+        ...
+
+    def incarnation(self, handle: Handle) -> int:
+        """How many times the part has been made again: 0 at first. A call is answered by the one that was current when it was made."""
+        ...
+
+    def restart(self, handle: Handle) -> None:
+        """Give up a part that is stuck, whatever it is doing, and make it again at the cost of one of its `restarts`.
+
+        Calls that it has not answered fail with PartDied, and so does every later one if it had no restart left.
+        """
         ...
 
     def stop(self, handle: Handle) -> None:
-        """End a part. Stopping twice is harmless."""
+        """End a part, whatever it is doing; values it has answered stay. Stopping twice is harmless."""
         ...
 
     def close(self) -> None:
         """End all parts. Closing twice is harmless."""
         ...
+
+
+STOPPED = "this part was stopped; spawn it again before calling it."
+CLOSED = "this runtime is closed; make a new one."
+
+
+def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
+    """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
+    if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
+        raise RunError(
+            f"{thing!r} is not a {kind.__name__.lower()} of this runtime; pass what its own spawn, call or put gave."
+        )
+
+
+def require_answerable(refs: Sequence[Ref], at_least: int) -> None:
+    """Raises RunError if a wait for `at_least` of these could not end, or its answer would be ambiguous."""
+    if at_least > len(refs):
+        raise RunError(
+            f"wait for at least {at_least} of {len(refs)} references can never end; ask for {len(refs)} or fewer."
+        )
+    if len({id(ref) for ref in refs}) < len(refs):
+        raise RunError("wait was given one reference twice; name each once.")
+
+
+def name_of(factory: Callable[[Any], Any]) -> str:
+    """What a part is called in messages."""
+    return f"part {getattr(factory, '__qualname__', type(factory).__name__)!r}"
+
+
+def worn_out(name: str, restarts: int, why: str) -> str:
+    """The sentence for a part that is not made again."""
+    return f"{name} {why}, and its {restarts} restarts are used up; spawn it again, with more restarts if such ends are to be expected."

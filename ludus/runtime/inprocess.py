@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ludus.errors import RunError
+from ludus.errors import PartDied, RunError
 from ludus.registry import load
-from ludus.runtime.base import Runtime
+from ludus.runtime.base import CLOSED, STOPPED, Runtime, name_of, require_answerable, require_mine, worn_out
 
-RUNTIMES: Mapping[str, str] = {"inprocess": "ludus.runtime.inprocess:InProcess"}
+RUNTIMES: Mapping[str, str] = {
+    "inprocess": "ludus.runtime.inprocess:InProcess",
+    "ray": "ludus.runtime.ray_runtime:RayRuntime",
+}
 
 
 def build_runtime(name: str, **options: Any) -> Runtime:
@@ -19,14 +22,33 @@ def build_runtime(name: str, **options: Any) -> Runtime:
 
 
 class Part:
-    """Handle of a spawned part; without one, `why` calls fail."""
+    """Handle of a spawned part; without one, `why` calls fail. One that has `ended` is not made again."""
 
-    __slots__ = ("owner", "value", "why")
+    __slots__ = ("ended", "factory", "number", "owner", "restarts", "spec", "value", "why")
 
-    def __init__(self, owner: object, value: Any, why: Exception | None) -> None:
+    def __init__(self, owner: object, factory: Callable[[Any], Any], spec: Any, restarts: int) -> None:
         self.owner = owner
-        self.value = value
+        self.factory = factory
+        self.spec = spec
+        self.restarts = restarts
+        self.number = 0
+        self.ended = False
+        self.make()
+
+    def make(self) -> None:
+        """`factory(spec)`, or why there is none."""
+        self.value: Any = None
+        self.why: Exception | None = None
+        try:
+            self.value = self.factory(self.spec)
+        except Exception as error:  # noqa: BLE001 (held for `get`)
+            self.why = error
+
+    def end(self, why: RunError) -> None:
+        """Let go of the part for good."""
+        self.value = None
         self.why = why
+        self.ended = True
 
 
 class Answer:
@@ -47,7 +69,7 @@ class InProcess:
       are not answers; they go straight up.
     - Values are passed, not copied: `get(put(x)) is x`. On Ray arrays arrive read-only, so nobody may write to what `get` or an argument
       brought, here either (the contract suite in `ludus.testing` shows parts that keep to it).
-    - `restarts` is accepted and never needed: a part lives as long as this process, and a method that raises does not end it.
+    - A part lives as long as this process, and a method that raises does not end it: `restarts` are only spent by `restart`.
     - `resources` are ignored.
     """
 
@@ -64,19 +86,22 @@ class InProcess:
     ) -> Part:
         """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
-        try:
-            return Part(self, factory(spec), None)
-        except Exception as error:  # noqa: BLE001 (held for `get`)
-            return Part(self, None, error)
+        return Part(self, factory, spec, restarts)
 
     def call(self, handle: Part, method: str, *args: Any) -> Answer:
         """Run `method` now and hold its result or exception."""
         self._require_open()
-        self._require_mine(handle, Part)
+        require_mine(self, handle, Part)
+        for argument in args:
+            if isinstance(argument, Answer):
+                require_mine(self, argument, Answer)
+                if argument.error is not None:
+                    return Answer(self, error=argument.error)
         if handle.why is not None:
             return Answer(self, error=handle.why)
         try:
-            return Answer(self, getattr(handle.value, method)(*args))
+            values = (argument.value if isinstance(argument, Answer) else argument for argument in args)
+            return Answer(self, getattr(handle.value, method)(*values))
         except Exception as error:  # noqa: BLE001 (held for `get`)
             return Answer(self, error=error)
 
@@ -86,11 +111,8 @@ class InProcess:
         """(all of them, none): everything is done already. Raises RunError if `at_least` is more than there are."""
         self._require_open()
         for ref in refs:
-            self._require_mine(ref, Answer)
-        if at_least > len(refs):
-            raise RunError(
-                f"wait for at least {at_least} of {len(refs)} references can never end; ask for {len(refs)} or fewer."
-            )
+            require_mine(self, ref, Answer)
+        require_answerable(refs, at_least)
         return list(refs), []
 
     def put(self, value: Any) -> Answer:
@@ -101,17 +123,34 @@ class InProcess:
     def get(self, ref: Answer, *, timeout: float | None = None) -> Any:
         """The value; raises what the call raised."""
         self._require_open()
-        self._require_mine(ref, Answer)
+        require_mine(self, ref, Answer)
         if ref.error is not None:
             raise ref.error
         return ref.value
 
+    def incarnation(self, handle: Part) -> int:
+        """How many times `restart` has made the part again."""
+        self._require_open()
+        require_mine(self, handle, Part)
+        return handle.number
+
+    def restart(self, handle: Part) -> None:
+        """Let go of the part and make it again, if it has a restart left. A stopped part stays stopped."""
+        self._require_open()
+        require_mine(self, handle, Part)
+        if handle.ended:
+            return
+        if handle.number == handle.restarts:
+            handle.end(PartDied(worn_out(name_of(handle.factory), handle.restarts, "was given up")))
+            return
+        handle.number += 1
+        handle.make()
+
     def stop(self, handle: Part) -> None:
         """Let go of the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""
         self._require_open()
-        self._require_mine(handle, Part)
-        handle.value = None
-        handle.why = RunError("this part was stopped; spawn it again before calling it.")
+        require_mine(self, handle, Part)
+        handle.end(RunError(STOPPED))
 
     def close(self) -> None:
         """Refuse everything from now on. Closing twice is harmless."""
@@ -119,10 +158,4 @@ class InProcess:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise RunError("this runtime is closed; make a new one.")
-
-    def _require_mine(self, thing: Any, kind: type) -> None:
-        if not isinstance(thing, kind) or thing.owner is not self:  # type: ignore[attr-defined]
-            raise RunError(
-                f"{thing!r} is not a {kind.__name__.lower()} of this runtime; pass what its own spawn, call or put gave."
-            )
+            raise RunError(CLOSED)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.errors import DataError, RunError
+from ludus.errors import DataError, PartDied, RunError
 from ludus.runtime.base import Runtime
 from ludus.types import Array
 
@@ -19,9 +19,9 @@ class Tally:
     """A part with state. `spec` is what it starts from."""
 
     def __init__(self, spec: int) -> None:
-        self.total = spec
+        self.total: float = spec
 
-    def add(self, amount: int, times: int = 1) -> int:
+    def add(self, amount: float, times: int = 1) -> float:
         self.total += amount * times
         return self.total
 
@@ -51,10 +51,23 @@ def check_runtime(make: MakeRuntime) -> None:
     - A value is passed as it is or as an equal copy; arrays that arrive must not be written to.
     - `wait` splits the references it was given, in their order, and obeys `at_least` and `timeout`; `get` raises TimeoutError.
     - `restarts` allows for a part whose process dies; an exception of a method is no death and costs none.
+    - A reference as an argument arrives as its value; if what it stands for failed, so does the call. The order of a part's calls stands
+      also when one waits for such a value.
+    - `restart` makes a part again from `factory` and `spec` and spends one of `restarts`; without one left, calls fail with PartDied.
+      Values that were there before stay.
     - `stop` twice is harmless; `get` of a call to a stopped part raises RunError, and `call` of it does not raise.
     - A closed runtime refuses everything but `close` with RunError.
     """
-    for check in (_check_calls, _check_errors, _check_values, _check_wait, _check_stop, _check_close):
+    for check in (
+        _check_calls,
+        _check_errors,
+        _check_values,
+        _check_arguments,
+        _check_wait,
+        _check_restart,
+        _check_stop,
+        _check_close,
+    ):
         runtime = make()
         assert isinstance(runtime, Runtime), "it lacks a method of ludus.runtime.base.Runtime"
         try:
@@ -103,6 +116,39 @@ def _check_values(runtime: Runtime) -> None:
     assert array.max() == 5, "an argument of a call was written to"
 
 
+def _check_arguments(runtime: Runtime) -> None:
+    first, second = runtime.spawn(Tally, 0), runtime.spawn(Tally, 100)
+    early = runtime.call(second, "add", runtime.call(first, "slow", 0.2))
+    late = runtime.call(second, "add", 1, runtime.put(5))
+    assert runtime.get(late) == 105.2, "a call went ahead of one that waits for its argument"
+    assert runtime.get(early) == 100.2, "a reference did not arrive as the value it stands for"
+    failed = runtime.call(first, "fail", "the first reason")
+    _expect(
+        DataError,
+        lambda: runtime.get(runtime.call(second, "add", failed)),
+        "a call whose argument failed",
+        message="the first reason",
+    )
+    assert runtime.get(runtime.call(first, "add", 2)) == 2, "a part was lost with its failed answer"
+
+
+def _check_restart(runtime: Runtime) -> None:
+    part = runtime.spawn(Tally, 5, restarts=1)
+    before = runtime.call(part, "add", 1)
+    assert runtime.get(before) == 6, "a part that may be restarted does not start from its spec"
+    assert runtime.incarnation(part) == 0, "a new part's incarnation is not 0"
+    runtime.restart(part)
+    assert runtime.incarnation(part) == 1, "the incarnation of a part that was made again once is not 1"
+    assert runtime.get(runtime.call(part, "add", 2)) == 7, "a part that was made again does not start from its spec"
+    runtime.restart(part)
+    _expect(PartDied, lambda: runtime.get(runtime.call(part, "add", 1)), "a call after the last restart")
+    assert runtime.get(before) == 6, "an answer was lost when its part was restarted"
+    stopped = runtime.spawn(Tally, 1, restarts=1)
+    runtime.stop(stopped)
+    runtime.restart(stopped)
+    _expect(RunError, lambda: runtime.get(runtime.call(stopped, "add", 1)), "restart of a stopped part: a call to it")
+
+
 def _check_wait(runtime: Runtime) -> None:
     parts = [runtime.spawn(Tally, 0) for _ in range(3)]
     refs = [runtime.call(part, "add", k) for k, part in enumerate(parts)]
@@ -122,15 +168,20 @@ def _check_wait(runtime: Runtime) -> None:
         assert runtime.get(slow, timeout=60) == 0.3, "after a TimeoutError get must still give the value"
     assert runtime.wait([], at_least=0) == ([], []), "waiting for nothing must give ([], [])"
     _expect(RunError, lambda: runtime.wait(refs, at_least=4, timeout=1), "wait for 4 of 3 references")
+    _expect(RunError, lambda: runtime.wait([slow, slow]), "wait for one reference, given twice")
+    failed = runtime.call(parts[1], "fail", "")
+    assert runtime.wait([failed], timeout=60) == ([failed], []), "a failed call must count as done"
 
 
 def _check_stop(runtime: Runtime) -> None:
     stopped, other = runtime.spawn(Tally, 1), runtime.spawn(Tally, 2)
-    runtime.get(runtime.call(stopped, "add", 1))
+    answered = runtime.call(stopped, "add", 1)
+    runtime.get(answered)
     runtime.stop(stopped)
     runtime.stop(stopped)
     ref = runtime.call(stopped, "add", 1)
     _expect(RunError, lambda: runtime.get(ref, timeout=60), "get of a call to a stopped part")
+    assert runtime.get(answered) == 2, "an answer was lost when its part was stopped"
     assert runtime.get(runtime.call(other, "add", 1)) == 3, "stopping one part stopped another"
 
 
@@ -145,6 +196,8 @@ def _check_close(runtime: Runtime) -> None:
         "wait": lambda: runtime.wait([ref]),
         "put": lambda: runtime.put(1),
         "get": lambda: runtime.get(ref),
+        "incarnation": lambda: runtime.incarnation(part),
+        "restart": lambda: runtime.restart(part),
         "stop": lambda: runtime.stop(part),
     }
     for name, call in calls.items():

@@ -1,0 +1,228 @@
+"""Parts as Ray actors, on this machine or a cluster. Values travel through Ray's object store; the driver handles references."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from ludus.errors import PartDied, RunError
+from ludus.runtime.base import CLOSED, STOPPED, name_of, require_answerable, require_mine, worn_out
+from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
+from ludus.runtime.ray_parts import Life, RayAnswer, RayPart, actor_options, words
+from ludus.runtime.ray_session import enter, leave
+
+
+class RayRuntime:
+    """A `Runtime` of actors.
+
+    address: of a cluster (`HOST:PORT`, or "auto" for the one on this machine), which is joined and left as it was but for the own actors.
+    None: the Ray that this process is connected to already; without one, a local Ray is started, and ended with the last runtime that
+    uses it (or the process, however that ends), leaving no process, shared memory or file behind.
+
+    - Exceptions arrive with their type, message and attributes; their cause is the remote traceback. Arrays arrive read-only.
+    - A part that dies is made again by the driver when it learns of it, in `get`: calls made before then fail with PartDied.
+    - Numerical libraries use one thread in a part. A node is named by its resource, `{"node:IP": 0.001}`, or by a custom one.
+    - A part must return what others are to have: what it puts into Ray's store itself is gone with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        cpus: float | None = None,
+        gpus: float | None = None,
+        object_store: int | None = None,
+        start_timeout: float = 120.0,
+        verbose: bool = False,
+    ) -> None:
+        """cpus, gpus, object_store: logical CPUs (None: as many as wanted), GPUs (None: those found) and bytes of shared memory of a local
+        Ray. start_timeout: seconds a part may wait for resources and its process. verbose: Ray's messages and what parts print.
+        """
+        self._closed = False
+        self._starting: list[Life] = []
+        self._parts: list[RayPart] = []
+        self._start_timeout = start_timeout
+        self._session = enter(address=address, cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
+
+    def spawn(
+        self,
+        factory: Callable[[Any], Any],
+        spec: Any,
+        *,
+        resources: Mapping[str, float] | None = None,
+        restarts: int = 0,
+    ) -> RayPart:
+        """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled."""
+        self._require_open()
+        options = actor_options(resources or {})
+        try:
+            order = ray.put((factory, spec))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{name_of(factory)} cannot be sent to another process: {error}") from error
+        part = RayPart(self, name_of(factory), order, options, restarts)
+        self._begin(part)
+        self._parts.append(part)
+        return part
+
+    def call(self, handle: RayPart, method: str, *args: Any) -> RayAnswer:
+        """Send the call. Raises RunError if an argument cannot be pickled, or holds a reference inside."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        values = []
+        for argument in args:
+            if isinstance(argument, RayAnswer):
+                require_mine(self, argument, RayAnswer)
+                if argument.error is not None:
+                    return RayAnswer(self, None, error=argument.error)
+                argument = argument.ref
+            values.append(argument)
+        life = handle.life
+        if life.why is not None:
+            return RayAnswer(self, None, error=life.why)
+        try:
+            return RayAnswer(self, life.actor.call.remote(method, *values), life=life)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RunError(
+                f"an argument of {method!r} of {handle.name} cannot be sent to another process: {error}"
+            ) from error
+
+    def wait(
+        self, refs: Sequence[RayAnswer], *, at_least: int = 1, timeout: float | None = None
+    ) -> tuple[list[RayAnswer], list[RayAnswer]]:
+        """(done, pending). Values are not fetched: this asks only where they are."""
+        self._require_open()
+        for ref in refs:
+            require_mine(self, ref, RayAnswer)
+        require_answerable(refs, at_least)
+        asked = [ref.ref for ref in refs if ref.ref is not None]
+        finished = self._wait(asked, at_least - (len(refs) - len(asked)), timeout)
+        done = [ref for ref in refs if ref.ref is None or ref.ref in finished]
+        return done, [ref for ref in refs if ref.ref is not None and ref.ref not in finished]
+
+    def put(self, value: Any) -> RayAnswer:
+        """Copy a value into the object store of this node."""
+        self._require_open()
+        try:
+            return RayAnswer(self, ray.put(value))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"the value cannot be sent to another process: {error}") from error
+
+    def get(self, ref: RayAnswer, *, timeout: float | None = None) -> Any:
+        """The value. Large arrays lie in the object store, which keeps them as long as they are used."""
+        self._require_open()
+        require_mine(self, ref, RayAnswer)
+        if ref.ref is None:
+            raise _again(ref.error)
+        begun = time.monotonic()
+        try:
+            if self._starting:
+                self._wait([ref.ref], 1, timeout)
+            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+            return ray.get(ref.ref, timeout=left)
+        except GetTimeoutError:
+            raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
+        except RayError as error:
+            if ref.life is not None and is_death(error, ref.life.actor_id):
+                self._end(ref.life, PartDied, f"died before it had answered ({reason(error)})")
+                raise _again(ref.life.why) from RemoteTraceback(str(error))
+            raise translate(error)  # noqa: B904  its cause is the remote traceback
+
+    def incarnation(self, handle: RayPart) -> int:
+        """How many times the part has been made again."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        return handle.number
+
+    def restart(self, handle: RayPart) -> None:
+        """Kill the part's process and make the part again, if it has a restart left."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        self._end(handle.life, PartDied, "was given up before it had answered")
+
+    def stop(self, handle: RayPart) -> None:
+        """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        if handle in self._parts:
+            self._parts.remove(handle)
+        handle.life.why = RunError(STOPPED)
+        self._kill(handle.life)
+
+    def close(self) -> None:
+        """Kill all parts, and end the local Ray if this was its last user. Closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        for part in self._parts:
+            self._kill(part.life)
+        leave(self._session)
+
+    def _begin(self, part: RayPart) -> None:
+        part.life = Life(part, self._start_timeout)
+        self._starting.append(part.life)
+
+    def _end(self, life: Life, kind: type[RunError], why: str, *, again: bool = True) -> None:
+        """A life is over: its part gets a new one if it may have one. Nothing happens for a life that had ended already."""
+        if life.why is not None:
+            return
+        part = life.part
+        self._kill(life)
+        if again and part.number < part.restarts:
+            life.why = kind(f"{part.name} {why}; it was made again (restart {part.number + 1} of {part.restarts}).")
+            part.number += 1
+            self._begin(part)
+        else:
+            life.why = kind(worn_out(part.name, part.restarts, why) if again else f"{part.name} {why}")
+
+    def _kill(self, life: Life) -> None:
+        if life in self._starting:
+            self._starting.remove(life)
+        with contextlib.suppress(Exception):  # it is dead already, or all of Ray is
+            ray.kill(life.actor)
+
+    def _wait(self, refs: list[ray.ObjectRef[Any]], at_least: int, timeout: float | None) -> set[ray.ObjectRef[Any]]:
+        """Those that are done, once so many are or the time is over; lives whose process does not come are ended meanwhile."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if not refs:
+            return set()
+        while True:
+            self._end_unplaced()
+            limits = [life.until for life in self._starting] + ([] if end is None else [end])
+            left = max(0.0, min(limits) - time.monotonic()) if limits else None
+            need = max(1, at_least)
+            done, _ = ray.wait(refs, num_returns=need, timeout=0.0 if at_least <= 0 else left, fetch_local=False)
+            if len(done) >= at_least or (end is not None and time.monotonic() >= end):
+                return set(ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)[0])
+
+    def _end_unplaced(self) -> None:
+        if not self._starting:
+            return
+        placed = {life.placed for life in self._starting}
+        placed = set(ray.wait(list(placed), num_returns=len(placed), timeout=0.0, fetch_local=False)[0])
+        self._starting = [life for life in self._starting if life.placed not in placed]
+        for life in [life for life in self._starting if life.until <= time.monotonic()]:
+            self._end(life, RunError, self._unplaced(life.part), again=False)
+
+    def _unplaced(self, part: RayPart) -> str:
+        total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+        return (
+            f"got no process within {self._start_timeout:g} seconds. It needs {words(part.options)}; "
+            f"the cluster has {words(total)}, of which {words(free)} is free. "
+            "Ask for less, run fewer parts, or add nodes."
+        )
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RunError(CLOSED)
+        if not ray.is_initialized():  # Ray would start another by itself
+            raise RunError("the connection to Ray was closed by somebody else; make a new runtime.")
+
+
+def _again(error: RunError | None) -> RunError:
+    """The same error as a new object, so that tracebacks do not pile up on one."""
+    return RunError(STOPPED) if error is None else type(error)(str(error))

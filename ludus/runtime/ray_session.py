@@ -1,0 +1,192 @@
+"""This process's connection to Ray: a local Ray of its own that leaves nothing behind, or a cluster that is joined and left alone."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from ludus.errors import RunError
+from ludus.runtime import ray_janitor
+from ludus.runtime.ray_host import THREADS
+
+CPUS = 1000
+"""Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
+OBJECT_STORE = 2**30
+"""Bytes of shared memory for values, before Ray spills them to disk."""
+_FOLDER = 43  # the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
+_TOKEN = secrets.token_hex(
+    32
+)  # Ray listens on every interface: whoever has no token must be refused. It reads one per process
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection, and how many runtimes use it. The last one ends it, unless it was there before them.
+
+    address: what was asked for. janitor: the process that cleans up behind a local Ray.
+    """
+
+    address: str | None
+    users: int
+    borrowed: bool
+    janitor: subprocess.Popen[bytes] | None = None
+    folder: str = ""
+
+
+_PRINTER = getattr(ray._private.worker, "print_to_stdstream", None)
+
+_sessions: list[Session] = []  # none or one: Ray has one connection per process
+
+
+def enter(
+    *, address: str | None, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool
+) -> Session:
+    """The session of this process, which is made if there is none. Raises RunError if there is another one, or none can be had."""
+    if _sessions and ray.is_initialized():
+        session = _sessions[0]
+        if address not in (None, session.address):
+            raise RunError(f"this process is connected to Ray at {session.address or 'itself'}, not at {address}.")
+        session.users += 1
+        return session
+    _sessions.clear()
+    if ray.is_initialized():
+        session = Session(address, users=1, borrowed=True)
+    elif address is None:
+        session = _start(cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
+    else:
+        session = _join(address, verbose=verbose)
+    _sessions.append(session)
+    return session
+
+
+def leave(session: Session) -> None:
+    """One runtime less. The last one disconnects, and ends a Ray that was started here with all of its processes and files."""
+    session.users -= 1
+    if session.users <= 0 and session in _sessions:
+        _sessions.remove(session)
+        _end(session)
+
+
+@atexit.register
+def leave_all() -> None:
+    """At the end of the process."""
+    while _sessions:
+        _end(_sessions.pop())
+
+
+def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool) -> Session:
+    folder = _short_folder()
+    session = Session(None, users=1, borrowed=False, janitor=_janitor(folder), folder=folder)
+    environment = {ray_janitor.MARK: folder, "RAY_USAGE_STATS_ENABLED": "0", **dict.fromkeys(THREADS, "1")}
+    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+        environment["RAY_AUTH_TOKEN"] = _TOKEN
+    try:
+        with _environment(environment):
+            _init(
+                verbose,
+                address="local",
+                num_cpus=CPUS if cpus is None else cpus,
+                num_gpus=gpus,
+                object_store_memory=OBJECT_STORE if object_store is None else object_store,
+                _temp_dir=folder,
+                include_dashboard=False,
+            )
+    except BaseException:  # Ctrl-C among them
+        _end(session)
+        raise
+    return session
+
+
+def _join(address: str, *, verbose: bool) -> Session:
+    try:
+        with _environment({}):
+            _init(verbose, address=address)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise RunError(
+            f"no Ray could be joined at {address!r}: {error}. Start one there with `ray start --head`, or leave the address out."
+        ) from error
+    return Session(address, users=1, borrowed=False)
+
+
+def _init(verbose: bool, **options: Any) -> None:
+    with _signals_kept(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # advice about future versions
+        ray.init(log_to_driver=verbose, logging_level=logging.INFO if verbose else logging.CRITICAL, **options)
+    if not verbose:
+        # Deaths would be printed to standard output, whatever log_to_driver says; here they are raised.
+        _set_printer(lambda *_args, **_options: None)
+
+
+def _set_printer(printer: Any) -> None:
+    if _PRINTER is not None:
+        ray._private.worker.print_to_stdstream = printer
+
+
+def _end(session: Session) -> None:
+    if not session.borrowed:
+        _set_printer(_PRINTER)
+        with contextlib.suppress(Exception):  # a Ray that is broken; the janitor ends it
+            ray.shutdown()
+    if session.janitor is not None and session.janitor.stdin is not None:
+        session.janitor.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            session.janitor.wait(timeout=2 * ray_janitor.PATIENCE)
+
+
+def _janitor(folder: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", ray_janitor.__file__, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it
+        cwd="/",
+    )
+
+
+def _short_folder() -> str:
+    usual = tempfile.gettempdir()
+    base = usual if len(os.path.join(usual, "ludus-12345678")) <= _FOLDER else "/tmp"
+    return tempfile.mkdtemp(prefix="ludus-", dir=base)
+
+
+@contextlib.contextmanager
+def _environment(changes: dict[str, str]) -> Iterator[None]:
+    """What Ray's processes are to inherit; afterwards the driver's own environment is as before, also where Ray wrote to it."""
+    before = dict(os.environ)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        for name, value in before.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray takes SIGTERM for itself; who stops a run is the run's business."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)

@@ -1,0 +1,38 @@
+"""A driver that starts a local Ray and ends in one of several ways; run by test_ray_drivers as `python ray_driver.py END`."""
+
+import os
+import sys
+
+
+def main(end):
+    from ludus.runtime import ray_session
+    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.testing.runtime import Tally
+
+    made = ray_session._short_folder
+
+    def short_folder():
+        folder = made()
+        print(folder, flush=True)
+        return folder
+
+    ray_session._short_folder = short_folder
+    runtime = RayRuntime()
+    parts = [runtime.spawn(Tally, 0) for _ in range(2)]
+    for part in parts:
+        runtime.get(runtime.call(part, "add", 1))
+    busy = [runtime.call(part, "slow", 600) for part in parts]
+    print("busy", flush=True)
+    if end != "wait":
+        sys.stdin.readline()
+    if end == "exit":
+        sys.exit(5)
+    if end == "raise":
+        raise ValueError("a fault of the driver")
+    if end == "abort":
+        os.abort()
+    runtime.get(busy[0])  # until a signal comes
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,227 @@
+"""The Ray runtime: its contract, what crosses processes, and parts that die. One local Ray serves all tests of this file."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ludus.errors import PartDied, RunError, UnknownName
+from ludus.testing.runtime import Tally, check_runtime
+
+pytestmark = pytest.mark.slow
+
+
+class Odd(Exception):
+    """Holds what cannot be pickled."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class Worker(Tally):
+    """A part that tells about its process."""
+
+    def process(self):
+        return os.getpid()
+
+    def surroundings(self):
+        return os.environ["OMP_NUM_THREADS"], "torch" in sys.modules, "ludus.envs" in sys.modules
+
+    def writeable(self, array):
+        return array.flags.writeable
+
+    def unknown(self):
+        raise UnknownName("colour", "redd", ["red"])
+
+    def odd(self):
+        raise Odd("odd one")
+
+    def leave(self):
+        sys.exit(3)
+
+
+def not_importable(spec):
+    from no_such_module import part
+
+    return part
+
+
+@pytest.fixture(scope="module")
+def session():
+    """Holds the local Ray open, so that the runtimes of the tests share it."""
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
+    runtime = RayRuntime()
+    assert dict(os.environ) == before
+    assert signal.getsignal(signal.SIGTERM) is handler
+    yield runtime
+    folder = runtime._session.folder
+    assert os.path.isdir(folder)
+    runtime.close()
+    assert not os.path.exists(folder)
+
+
+@pytest.fixture
+def make(session):
+    with contextlib.ExitStack() as stack:
+
+        def make(**options):
+            return stack.enter_context(contextlib.closing(type(session)(**options)))
+
+        yield make
+
+
+@pytest.fixture
+def runtime(make):
+    return make()
+
+
+def each(runtime, parts, method):
+    return [runtime.get(ref) for ref in [runtime.call(part, method) for part in parts]]
+
+
+def gone(process, seconds=30):
+    """Whether a process ends within so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_contract(session):
+    check_runtime(type(session))
+
+
+def test_what_crosses_processes(runtime):
+    part = runtime.spawn(Worker, 0)
+    assert runtime.get(runtime.call(part, "process")) != os.getpid()
+    assert runtime.get(runtime.call(part, "surroundings")) == ("1", False, False)
+    for size in (1, 10**6):
+        array = np.zeros(size)
+        assert not runtime.get(runtime.put(array)).flags.writeable
+        assert not runtime.get(runtime.call(part, "writeable", array))
+        assert not runtime.get(runtime.call(part, "writeable", runtime.put(array)))
+    with pytest.raises(UnknownName, match="unknown colour 'redd'; did you mean 'red'") as caught:
+        runtime.get(runtime.call(part, "unknown"))
+    assert type(caught.value) is UnknownName
+    assert caught.value.given == "redd"
+    assert 'raise UnknownName("colour"' in str(caught.value.__cause__)
+    with pytest.raises(RunError, match="a part raised Odd, which cannot be carried between processes: odd one"):
+        runtime.get(runtime.call(part, "odd"))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        runtime.get(runtime.call(runtime.spawn(not_importable, None), "process"))
+
+
+def test_what_is_refused(runtime):
+    lock = threading.Lock()
+    part = runtime.spawn(Worker, 0)
+    with pytest.raises(RunError, match="part 'Worker' cannot be sent to another process"):
+        runtime.spawn(Worker, lock)
+    with pytest.raises(RunError, match="an argument of 'add' of part 'Worker' cannot be sent"):
+        runtime.call(part, "add", lock)
+    with pytest.raises(RunError, match="the value cannot be sent"):
+        runtime.put(lock)
+    with pytest.raises(RunError, match="a reference inside an argument is not looked up"):
+        runtime.call(part, "add", [runtime.put(1)])
+    with pytest.raises(RunError, match="amounts of at least 0, unlike 'num_cpus': -1"):
+        runtime.spawn(Worker, 0, resources={"num_cpus": -1})
+    with pytest.raises(RunError, match=r"connected to Ray at itself, not at 127\.0\.0\.1:1"):
+        type(runtime)(address="127.0.0.1:1")
+    assert runtime.get(runtime.call(part, "add", 1)) == 1
+
+
+def test_a_part_that_nothing_can_hold(make):
+    runtime = make(start_timeout=1)
+    greedy = runtime.spawn(Worker, 0, resources={"num_cpus": 10**6, "gold": 1}, restarts=3)
+    ref = runtime.call(greedy, "add", 1)
+    done, pending = runtime.wait([ref], timeout=0.01)
+    assert (done, pending) == ([], [ref])
+    for failed in (ref, runtime.call(greedy, "add", 2)):
+        with pytest.raises(
+            RunError, match=r"no process within 1 seconds. It needs num_cpus 1e\+06, gold 1; the .* CPU"
+        ):
+            runtime.get(failed)
+    ref = runtime.call(runtime.spawn(Worker, 0, resources={"num_cpus": 10**6}), "add", 1)
+    assert runtime.wait([ref]) == ([ref], [])
+
+
+def test_a_part_whose_process_is_killed(runtime):
+    part = runtime.spawn(Worker, 10, restarts=2)
+    kept = runtime.call(part, "add", 1)
+    process = runtime.get(runtime.call(part, "process"))
+    running = runtime.call(part, "slow", 600)
+    queued = runtime.call(part, "add", 1)
+    runtime.wait([running], timeout=0.2)
+    os.kill(process, signal.SIGKILL)
+    with pytest.raises(PartDied, match=r"part 'Worker' died before .*made again \(restart 1 of 2\)") as caught:
+        runtime.get(running, timeout=30)
+    assert "connection error code" in str(caught.value.__cause__)
+    with pytest.raises(PartDied, match="restart 1 of 2"):
+        runtime.get(queued, timeout=30)
+    assert runtime.incarnation(part) == 1
+    assert runtime.get(kept) == 11
+    assert runtime.get(runtime.call(part, "add", 2), timeout=60) == 12
+    with pytest.raises(PartDied, match="exit code 3"):
+        runtime.get(runtime.call(part, "leave"))
+    last = runtime.call(part, "add", 3)
+    assert runtime.get(last, timeout=60) == 13
+    os.kill(runtime.get(runtime.call(part, "process")), signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(PartDied, match="and its 2 restarts are used up"):
+            runtime.get(runtime.call(part, "add", 1), timeout=30)
+    assert runtime.get(last) == 13
+
+
+def test_all_parts_are_killed_and_one_needs_the_answer_of_another(runtime):
+    parts = [runtime.spawn(Worker, k, restarts=1) for k in range(3)]
+    processes = each(runtime, parts, "process")
+    needed = runtime.call(parts[0], "slow", 600)
+    apart = runtime.spawn(Worker, 0)
+    dependent = runtime.call(apart, "add", needed)
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(PartDied, match="an argument came from a part that died"):
+        runtime.get(dependent, timeout=30)
+    assert runtime.get(runtime.call(apart, "add", 7)) == 7
+    refs = [
+        runtime.call(part, "add", 1) for part in parts
+    ]  # may still go to the dead ones, whose ends nobody has been told
+    done, _ = runtime.wait(refs, at_least=3, timeout=30)
+    assert done == refs
+    for ref in refs:
+        with pytest.raises(PartDied):
+            runtime.get(ref)
+    assert [runtime.get(runtime.call(part, "add", 1), timeout=60) for part in parts] == [1, 2, 3]
+
+
+def test_stuck_parts_are_given_up_stopped_or_closed(session, runtime):
+    parts = [runtime.spawn(Worker, 5, restarts=1) for _ in range(3)]
+    processes = each(runtime, parts, "process")
+    stuck = [runtime.call(part, "slow", 600) for part in parts]
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.2 seconds"):
+        runtime.get(stuck[0], timeout=0.2)
+    runtime.restart(parts[0])
+    with pytest.raises(PartDied, match=r"was given up before it had answered; it was made again \(restart 1 of 1\)"):
+        runtime.get(stuck[0], timeout=30)
+    assert runtime.get(runtime.call(parts[0], "add", 1), timeout=60) == 6
+    runtime.stop(parts[1])
+    with pytest.raises(RunError, match="this part was stopped") as caught:
+        runtime.get(stuck[1], timeout=30)
+    assert type(caught.value) is RunError
+    assert [gone(process) for process in processes[:2]] == [True, True]
+    processes[0] = runtime.get(runtime.call(parts[0], "process"))
+    runtime.call(parts[0], "slow", 600)
+    runtime.close()
+    assert [gone(process) for process in processes] == [True, True, True]
+    assert session.get(session.call(session.spawn(Tally, 1), "add", 1)) == 2

@@ -1,0 +1,95 @@
+"""However a driver ends, its local Ray leaves no process and no file behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ludus.runtime.ray_janitor import session_processes
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def start():
+    drivers = []
+
+    def start(end):
+        driver = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("ray_driver.py")), end],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        drivers.append(driver)
+        return driver, driver.stdout.readline().strip()
+
+    yield start
+    for driver in drivers:
+        driver.kill()
+        driver.communicate()
+
+
+def descendants(process):
+    """Ids of the processes that a process started, and of theirs."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [process]
+    for ancestor in found:
+        found += [child for child, parent in parents.items() if parent == ancestor]
+    return found[1:]
+
+
+def nothing_is_left(folder, processes=(), seconds=30):
+    end = time.monotonic() + seconds
+    left = [Path(folder), *(Path("/proc", str(process)) for process in processes)]
+    while time.monotonic() < end and any(path.exists() for path in left):
+        time.sleep(0.1)
+    assert [path for path in left if path.exists()] == []
+    assert session_processes(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "sent", "code"),
+    [
+        ("wait", signal.SIGKILL, -signal.SIGKILL),
+        ("wait", signal.SIGTERM, -signal.SIGTERM),
+        ("wait", signal.SIGINT, 1),
+        ("exit", None, 5),
+        ("raise", None, 1),
+        ("abort", None, -signal.SIGABRT),
+    ],
+)
+def test_a_driver_with_busy_parts(start, end, sent, code):
+    driver, folder = start(end)
+    assert driver.stdout.readline() == "busy\n"
+    processes = descendants(driver.pid)
+    assert len(processes) > 5
+    if sent is None:
+        driver.stdin.write("go on\n")
+        driver.stdin.flush()
+    else:
+        os.killpg(driver.pid, sent)  # as a terminal does
+    output, errors = driver.communicate(timeout=60)
+    assert driver.returncode == code, errors
+    assert output == ""
+    nothing_is_left(folder, processes)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.5])
+def test_ctrl_c_while_ray_starts(start, seconds):
+    driver, folder = start("wait")
+    time.sleep(seconds)
+    os.killpg(driver.pid, signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == -signal.SIGINT
+    nothing_is_left(folder)
