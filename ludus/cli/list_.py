@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +44,9 @@ def _ids(family: str, word: str) -> None:
     every = list_envs(family)
     found = [id for id in every if word.lower() in id.partition("/")[2].lower()]
     if not found:
-        raise UnknownName("environment", f"{family}/{word}", every)
+        close = [id for id in every if get_close_matches(word.lower(), re.split(r"[\W_]", id.lower()), n=1)][:3]
+        meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
+        raise ConfigError(f"no environment of {family} has {word!r} in its name{meant}")
     table(("environment",), [(id,) for id in found])
 
 

@@ -41,8 +41,9 @@ ADVICE = {
     "closed decisions": "When an agent leaves, or its episode ends, put its open decision into `ended` once, whoever moved last.",
     "episodes": "Count a step for each step in which somebody was due, and give `utility_range` bounds that hold, or infinities.",
     "rewards": "Pay everything between two decisions into the first of them; returns are the sum of all that was paid.",
-    "determinism": "Take all randomness from (seeds[e], number of the episode), or say determinism='none' in the spec.",
-    "neighbours": "Give each environment a random stream of its own, or say determinism='vector' in the spec.",
+    "determinism": "Take all randomness from the seed that `reset` is given, and keep nothing from earlier episodes; a vector may say "
+    "determinism='none' in its spec.",
+    "neighbours": "Give each environment a random stream of its own; a vector may say determinism='vector' in its spec.",
     "buffers": "Keep two sets of arrays and fill them in turn, or make new ones in each step.",
     "quotas": "Let an environment fall idle, with nothing due, after `episodes` episodes.",
     "snapshots": "Save everything that the next steps depend on, random streams included, or answer None.",

@@ -93,7 +93,7 @@ def masks(spec: EnvSpec, p: int, due: Due) -> None:
 
 def rewards(p: int, reward: NDArray[np.float32], what: str) -> None:
     """Rewards are numbers."""
-    assert np.isfinite(reward).all(), f"player {p}: a reward in `{what}` is not finite."
+    assert np.isfinite(reward).all(), f"player {p}: a reward in `{what}` is not finite, or beyond float32."
 
 
 def _outside(space: Space[Any], observation: Array) -> int:

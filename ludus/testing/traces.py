@@ -53,17 +53,34 @@ def record(spec: EnvSpec, timestep: Timestep, trace: Sequence[list[Row]]) -> Non
 def same(one: Trace, other: Trace, what: str, *, whole: bool = True) -> None:
     """Raises AssertionError where two traces part; `what` names the other. whole: neither may be longer."""
     for e, (a, b) in enumerate(zip(one, other, strict=True)):
+        where = f" in environment {e}" if len(one) > 1 else ""
         for i, (x, y) in enumerate(zip(a, b, strict=False)):
-            assert x == y, f"{what} went another way in environment {e}, event {i}: {_brief(x)} and {_brief(y)}."
-        assert len(a) == len(b) or not whole, (
-            f"{what} went another way in environment {e}: {len(a)} and {len(b)} events."
-        )
+            assert x == y, f"{what} went another way{where}, event {i}: {_difference(x, y)}."
+        assert len(a) == len(b) or not whole, f"{what} went another way{where}: {len(a)} and {len(b)} events."
+
+
+_FIELDS = {
+    "due": ("", "", "observation", "mask", "reward", "`first`"),
+    "ended": ("", "", "last reward", "`terminated`", "final observation"),
+    "finished": ("returns", "`terminated`", "length"),
+}
+
+
+def _difference(x: Row, y: Row) -> str:
+    """What two rows differ in, in words."""
+    kind, *values = x
+    other, *others = y
+    k = next((k for k, (a, b) in enumerate(zip(values, others, strict=False)) if a != b), 0)
+    if kind != other or not (field := _FIELDS[str(kind)][k]):
+        return f"{_who(x)}, and {_who(y)}"
+    seen = "" if isinstance(values[k], bytes) else f", {values[k]} and {others[k]}"
+    return f"{_who(x)}, and the {field} differs{seen}"
+
+
+def _who(row: Row) -> str:
+    kind, player, agent, *_ = row
+    return "the episode is finished" if kind == "finished" else f"agent {agent} of player {player} is {kind}"
 
 
 def _bytes(values: Array) -> bytes:
     return np.ascontiguousarray(values).tobytes()
-
-
-def _brief(row: Row) -> Row:
-    """An image's bytes would fill pages."""
-    return tuple(f"{len(x)} bytes" if isinstance(x, bytes) and len(x) > 64 else x for x in row)

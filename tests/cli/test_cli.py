@@ -212,7 +212,8 @@ def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (["evaluate", "nowhere", "--episodes", "0"], "argument --episodes: 0 was given, at least 1 was expected"),
         (["list", "envz"], "unknown list 'envz'; did you mean 'envs'?"),
         (["list", "envs", "openspeil"], "unknown family of environments 'openspeil'; did you mean 'openspiel'?"),
-        (["list", "envs", "openspiel", "leduk"], "unknown environment 'openspiel/leduk'; did you mean"),
+        (["list", "envs", "openspiel", "leduk"], "has 'leduk' in its name; did you mean 'openspiel/leduc_poker'"),
+        (["list", "envs", "openspiel", "zzz"], "no environment of openspiel has 'zzz' in its name."),
         (["record", "nowhere"], "there is no run 'nowhere'"),
     ],
 )

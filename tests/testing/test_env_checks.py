@@ -17,6 +17,7 @@ from ludus.seeding import keys
 from ludus.testing.actor import Actor
 from ludus.testing.env import ADVICE, Check, check_env, run_checks
 from ludus.testing.speed import measure_speed
+from ludus.testing.traces import Row, same
 from ludus.types import Due, EnvSpec, Timestep
 
 
@@ -180,3 +181,18 @@ def test_speed_counts_steps_and_decisions() -> None:
     speed = measure_speed(python_vector(Team, 3, agents=2), keys(0, "speed", count=3), seconds=0.01)
     assert speed.decisions == pytest.approx(2 * speed.steps)
     assert speed.steps > 0
+
+
+def test_differences_are_told_in_words() -> None:
+    due: Row = ("due", 0, 1, b"seen", b"", 0.5, False)
+    for row, words in (
+        (("due", 0, 1, b"other", b"", 0.5, False), "agent 1 of player 0 is due, and the observation differs."),
+        (("due", 0, 1, b"seen", b"", 0.25, False), "agent 1 of player 0 is due, and the reward differs, 0.5 and 0.25."),
+        (("due", 1, 0, b"seen", b"", 0.5, False), "agent 1 of player 0 is due, and agent 0 of player 1 is due."),
+        (("finished", (1.0,), True, 3), "agent 1 of player 0 is due, and the episode is finished."),
+    ):
+        with pytest.raises(AssertionError) as caught:
+            same([[due]], [[row]], "another play")
+        assert str(caught.value) == f"another play went another way, event 0: {words}"
+    with pytest.raises(AssertionError, match="went another way in environment 1: 1 and 0 events"):
+        same([[due], [due]], [[due], []], "another play")
