@@ -43,7 +43,7 @@ class Draws:
         self.shared = set(self.learners) & set(self.others)
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
-        self._keys = seeding.keys(order.seed, "opponents", count=num_envs)
+        self._keys = seeding.keys(order.seed, "opponents", count=num_envs) if factors else np.empty(0, np.uint64)
         self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, alone=_alone(order))
 
     def adopt(self, last: Draws) -> None:

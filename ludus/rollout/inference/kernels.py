@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -15,6 +16,16 @@ def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
         least = min(least, kind[row])
         most = max(most, kind[row])
     return least, most
+
+
+@njit(cache=True)
+def present(bound, rows):  # type: ignore[no-untyped-def]
+    """bool[rows]: whether some slot is bound to it."""
+    out = np.zeros(rows, np.bool_)
+    for row in bound:
+        if row >= 0:
+            out[row] = True
+    return out
 
 
 @njit(cache=True)

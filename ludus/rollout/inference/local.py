@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class _Entry:
     ref: PolicyRef
     policy: Policy
     tabulate: bool
+    group: object  # its `group_key`
 
 
 class LocalBank:
@@ -87,8 +88,8 @@ class LocalBank:
             if ref.mode not in policy.modes:
                 raise PolicyError(f"policy {ref.policy!r} has no mode {ref.mode!r}; it has {', '.join(policy.modes)}.")
         known = {e.ref: row for row, e in enumerate(self._entries) if e is not None and e.ref.version is not None}
-        bound = np.unique(np.concatenate(self._bound))
-        kept = {known[ref] for ref in refs if ref in known} | {int(row) for row in bound if row >= 0}
+        kept = {known[ref] for ref in refs if ref in known}
+        kept.update(*(self._bound_rows(p).tolist() for p in range(len(self._bound))))
         free = [row for row in range(len(self._entries)) if row not in kept]
         for row in free:
             self._entries[row] = None
@@ -97,7 +98,7 @@ class LocalBank:
             tabulate = self._tabulate and not set(getattr(policy, "extras", ())) & set(extras)
             row = known.get(ref, -1)
             if row < 0:
-                row = self._place(_Entry(ref, policy, tabulate), free)
+                row = self._place(_Entry(ref, policy, tabulate, group_key(policy, ref.mode)), free)
             elif self._update(row, tabulate):
                 self._kind[:, row] = _UNKNOWN
             rows.append(row)
@@ -106,8 +107,8 @@ class LocalBank:
         entries = [e for e in self._entries if e is not None]
         self.recurrent = any(e.policy.memory_shape is not None for e in entries)
         self.noise_width = max((e.policy.noise_width for e in entries), default=1)
-        for p, held in enumerate(self._bound):
-            self._prepare(p, np.unique(held[held >= 0]))
+        for p in range(len(self._bound)):
+            self._prepare(p, self._bound_rows(p))
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
             self._sole[p], self._alone[p] = _LOOK, None
@@ -204,7 +205,7 @@ class LocalBank:
         entry.tabulate = tabulate
         return changed
 
-    def _prepare(self, player: int, rows: NDArray[np.int32]) -> bool:
+    def _prepare(self, player: int, rows: NDArray[Any]) -> bool:
         """Find out which of these policies are played from tables for this player; whether any is new among the evaluated ones."""
         unknown = rows[self._kind[player, rows] == _UNKNOWN]
         if not len(unknown):
@@ -220,13 +221,16 @@ class LocalBank:
             self._kind[player, row] = _GROUP if probs is None else _TABLE
         return bool((self._kind[player, unknown] == _GROUP).any())
 
+    def _bound_rows(self, player: int) -> NDArray[np.int64]:
+        """The rows that some slot of a player is bound to, rising."""
+        return np.flatnonzero(kernels.present(self._bound[player], len(self._entries)))
+
     def _worth_a_table(self, player: int, ref: PolicyRef) -> bool:
         """Members (version 0) stay; other versions are a learner's."""
         return ref.version == 0 or len(self._tables[player]) <= LARGE
 
     def _all_tables(self, player: int) -> bool:
-        bound = self._bound[player]
-        return bool(self._tables) and bool((self._kind[player, np.unique(bound[bound >= 0])] == _TABLE).all())
+        return bool(self._tables) and bool((self._kind[player, self._bound_rows(player)] == _TABLE).all())
 
     def _regroup(self, player: int) -> None:
         """Put every policy that is evaluated for this player into the group of its class, configuration and mode."""
@@ -234,8 +238,7 @@ class LocalBank:
         for row in np.flatnonzero(self._kind[player] == _GROUP).tolist():
             entry = self._entries[row]
             if entry is not None:
-                key = group_key(entry.policy, entry.ref.mode)
-                members.setdefault(key, []).append((row, entry.policy, entry.ref.mode))
+                members.setdefault(entry.group, []).append((row, entry.policy, entry.ref.mode))
         group_of = self._group_of[player] = np.full(len(self._entries), -1, np.int32)
         index_of = self._index_of[player] = np.zeros(len(self._entries), np.int32)
         self._groups[player] = []
