@@ -178,11 +178,11 @@ def test_refusals(name: str, options: dict[str, Any], error: type[Exception], me
 NEEDS = {  # environment -> (module that is missing, what to install)
     "chess_v6": ("chess", "'ludus[classic]'"),
     "connect_four_v3": ("pygame", "'ludus[classic]'"),
-    "hanabi_v5": ("shimmy", "shimmy"),
+    "hanabi_v5": ("shimmy", "'ludus[classic]'"),
     "leduc_holdem_v4": ("rlcard", "'ludus[classic]'"),
     "multiwalker_v9": ("Box2D", "'ludus[butterfly]'"),
     "pistonball_v6": ("pymunk", "'ludus[butterfly]'"),
-    "pong_v3": ("multi_agent_ale_py", "multi-agent-ale-py"),
+    "pong_v3": ("multi_agent_ale_py", "'ludus[atari]'"),
 }
 
 

@@ -86,10 +86,11 @@ def shown_as(render: bool) -> dict[str, str]:
 _PACKAGES = {  # what to install for a module, where that is not its name
     "Box2D": "'ludus[butterfly]'",
     "chess": "'ludus[classic]'",
-    "multi_agent_ale_py": "multi-agent-ale-py",
+    "multi_agent_ale_py": "'ludus[atari]'",
     "pygame": "'ludus[classic]'",
     "pymunk": "'ludus[butterfly]'",
     "rlcard": "'ludus[classic]'",
+    "shimmy": "'ludus[classic]'",
 }
 
 
