@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import Schema, rows_of, schema_of, write_rows
 from ludus.data.rate_limiter import check_replay
 from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Choice, Selector, reservoir
-from ludus.data.slots import Circle, Indices, Pool, find
+from ludus.data.slots import Circle, Indices, Pool
 from ludus.data.table import BoundedTable
 from ludus.errors import DataError, Deadlock
 from ludus.registry import load
@@ -46,8 +47,9 @@ class Replay(BoundedTable):
                 "give one priority for each index of a sample."
             )
         self._check_priorities(priority)
-        slots, there = find(self._book.slots, names)
-        slots, priority = slots[there], priority[there]
+        slots, there = self._book.slots.find(names)
+        if not there.all():
+            slots, priority = slots[there], priority[there]
         self._book.priority[slots] = priority
         self._top = float(priority.max(initial=self._top))
         self._tell("priority", slots)
@@ -259,11 +261,9 @@ class Replay(BoundedTable):
 
     def _check_priorities(self, priority: NDArray[np.float64]) -> None:
         weights = "prioritised" in (self.choice.sampler, self.choice.remover)
-        bad = ~np.isfinite(priority)
-        if weights:
-            bad |= priority < 0
-        if bad.any():
+        low, high = (float(priority.min()), float(priority.max())) if len(priority) else (0.0, 0.0)  # NaN if one is
+        if not (math.isfinite(low) and math.isfinite(high)) or (weights and low < 0):
             raise DataError(
-                f"table {self.spec.name!r}: a priority is {priority[bad][0]:g}; priorities must be finite"
+                f"table {self.spec.name!r}: priorities are {low:g} to {high:g}; priorities must be finite"
                 f"{' and not negative' if weights else ''}."
             )

@@ -41,13 +41,17 @@ class Circle:
 
     def held(self, slots: Indices) -> NDArray[np.bool_]:
         """Which of the slots hold an item."""
-        return self.names(slots) >= self._newest - self.size
+        return slots < self.size  # they are filled in order, once
 
     def names(self, slots: Indices) -> Indices:
         names = slots - self._newest
         names %= self.capacity
         names += self._newest - self.capacity
         return names
+
+    def find(self, names: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+        """Slots of the named items, and which of them are still held."""
+        return names % self.capacity, (names >= self._newest - self.size) & (names < self._newest)
 
     def numbers(self, slots: Indices) -> Indices:
         return self.names(slots)
@@ -106,6 +110,11 @@ class Pool:
     def names(self, slots: Indices) -> Indices:
         return self._name[slots]
 
+    def find(self, names: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+        """Slots of the named items, and which of them are still held."""
+        slots = names % self.capacity
+        return slots, self.held(slots) & (self._name[slots] == names)
+
     def numbers(self, slots: Indices) -> Indices:
         return self._number[slots]
 
@@ -133,9 +142,3 @@ class Pool:
         self._order, self._number, self._name = (np.array(state[name]) for name in ("order", "number", "name"))
         self._place = np.empty(self.capacity, np.int64)
         self._place[self._order] = slots
-
-
-def find(slots: Circle | Pool, names: Indices) -> tuple[Indices, NDArray[np.bool_]]:
-    """Slots of the named items, and which of them are still held."""
-    found = names % slots.capacity
-    return found, slots.held(found) & (slots.names(found) == names)

@@ -150,6 +150,10 @@ def test_refusals_where_items_leave():
     check(4, samples_per_insert=2, min_size=8, batch=8, min_diff=0, max_diff=400)
     with pytest.raises(Deadlock, match="or insert one item at a time and raise min_size to the batch"):
         check(4, samples_per_insert=2, min_size=7, batch=8, min_diff=0, max_diff=400)
+    # 4, 8, and a batch of 3 leaves 5: fewer than min_size 6, and 5 + 4 > 8.
+    with pytest.raises(Deadlock, match=r"must deadlock: inserts of 4 .* batches of 3 .* \[3, 8\] is too narrow"):
+        check(1, insert=4, batch=3, min_size=6, max_diff=8)
+    check(1, insert=4, batch=3, min_size=5, max_diff=8)
     check(1, insert=4, batch=0, min_size=9, max_diff=12)
     with pytest.raises(Deadlock, match=r"takes it to min_size 9 would bring .* to 12, above max_diff 11"):
         check(1, insert=4, batch=0, min_size=9, max_diff=11)

@@ -184,9 +184,12 @@ def test_refused_specs():
 @pytest.mark.parametrize("sampler", ["prioritised", "max_heap"])
 def test_refused_priorities_change_nothing(sampler):
     by_priority = table(sampler)
-    bad = [(rows(1, priority=[np.nan]), "a priority is nan"), (rows(1, priority=[[1.0]]), r"items of float32\[1\]")]
+    bad = [
+        (rows(1, priority=[np.nan]), "priorities are nan to nan"),
+        (rows(1, priority=[[1.0]]), r"items of float32\[1\]"),
+    ]
     if sampler == "prioritised":
-        bad.append((rows(1, priority=[-1]), "a priority is -1; priorities must be finite and not negative"))
+        bad.append((rows(1, priority=[-1]), "priorities are -1 to -1; priorities must be finite and not negative"))
     for items, words in bad:
         with pytest.raises(DataError, match=words):
             by_priority.try_insert(items)
@@ -195,7 +198,7 @@ def test_refused_priorities_change_nothing(sampler):
     for index, priority, words in [
         ([0, 1], [1.0], "give one priority for each index"),
         ([0.0], [1.0], "index has shape .* and dtype float64"),
-        ([0], [np.inf], "a priority is inf"),
+        ([0], [np.inf], "priorities are inf to inf"),
     ]:
         with pytest.raises(DataError, match=words):
             by_priority.update_priorities(np.array(index), np.array(priority))
