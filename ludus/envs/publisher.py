@@ -99,6 +99,20 @@ class Publisher:
         """[E, *shape], read where episodes end."""
         return self._sides[self._now].final_state
 
+    def tables(self, player: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For `kernels.put_row`; `side` says which of the two. For adapters that put no other arrays in place."""
+        due = self.due[player]
+        first, second = (
+            addresses(side.observation[player], due if (mask := side.mask[player]) is None else mask, due)
+            for side in self._sides
+        )
+        return first, second
+
+    @property
+    def side(self) -> int:
+        """0 or 1: which of the two sets of buffers is being filled."""
+        return self._now
+
     # ------------------------------------------------------------------------------------------ episodes
 
     def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> NDArray[np.int64]:

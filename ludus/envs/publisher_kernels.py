@@ -65,9 +65,9 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
 
 
 @njit(cache=True)
-def put_row(seen, mask, slot, observation, legal, due):  # type: ignore[no-untyped-def]
-    """What an agent that must act sees, and its legal actions (neither mask nor legal: None), into the dense arrays of its player, unless
-    there is a flaw. Returns NOT_FINITE, NOTHING_LEGAL or 0."""
+def put_row(seen, mask, slot, table):  # type: ignore[no-untyped-def]
+    """What an agent that must act sees, and its legal actions (None: it has no masks), into row `slot` of its player's arrays, unless
+    there is a flaw. table: addresses of observations of the same dtype, masks, and who is due. Returns NOT_FINITE, NOTHING_LEGAL or 0."""
     flat = np.ascontiguousarray(seen).reshape(-1)
     for value in flat:
         if not np.isfinite(value):
@@ -75,12 +75,13 @@ def put_row(seen, mask, slot, observation, legal, due):  # type: ignore[no-untyp
     if mask is not None:
         if not mask.any():
             return NOTHING_LEGAL
+        legal, at = flat_at(table, 1, np.bool_), slot * len(mask)
         for a in range(len(mask)):
-            legal[slot, a] = mask[a] != 0
-    target, at = observation.reshape(-1), slot * len(flat)
+            legal[at + a] = mask[a] != 0
+    target, at = flat_at(table, 0, seen.dtype), slot * len(flat)
     for i in range(len(flat)):
         target[at + i] = flat[i]
-    due[slot] = True
+    flat_at(table, 2, np.bool_)[slot] = True
     return 0
 
 

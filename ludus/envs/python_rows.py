@@ -54,7 +54,13 @@ class RowWriter:
         self._shape = [agent.observation.shape for agent in spec.agents]
         self._legal = [int(a.action.n) if isinstance(a.action, Discrete) else -1 for a in spec.agents]
         self._all_legal = [np.ones(max(n, 0), np.bool_) for n in self._legal]
+        self._masked = [pub.mask[agent.player] is not None for agent in spec.agents]
         self._dtype = [np.dtype(agent.observation.dtype) for agent in spec.agents]
+        known = [
+            d.char in _COMPILED and d == pub.observation[p].dtype
+            for d, p in zip(self._dtype, self._player, strict=True)
+        ]
+        self._tables = [pub.tables(p) if k else None for k, p in zip(known, self._player, strict=True)]
 
     def put(self, e: int, happened: Happened) -> None:
         """Write what happened into the publisher's rows of environment `e`."""
@@ -81,16 +87,13 @@ class RowWriter:
 
     def _put_due(self, i: int, slot: int, seen: Any, mask: Any) -> None:
         """What agent `i` must act on; after a flaw, the old observation is still there."""
-        pub, p, dtype = self._pub, self._player[i], self._dtype[i]
-        legal, kernel = pub.mask[p], dtype.char in _COMPILED
-        given = None if legal is None else self._shaped_mask(i, mask)
-        if not (kernel and type(seen) is np.ndarray and seen.dtype is dtype and seen.shape == self._shape[i]):
-            seen = self._checked(i, seen)
-        if not kernel:
-            self._put_slowly(i, slot, seen, given)
-            return
-        flaw = put_row(seen.astype(dtype, copy=False), given, slot, pub.observation[p], legal, pub.due[p])
-        if flaw:
+        dtype, tables = self._dtype[i], self._tables[i]
+        given = self._shaped_mask(i, mask) if self._masked[i] else None
+        if type(seen) is not np.ndarray or seen.dtype is not dtype or seen.shape != self._shape[i]:
+            seen = self._checked(i, seen).astype(dtype)
+        if tables is None:
+            self._put_slowly(i, slot, self._checked(i, seen), given)
+        elif flaw := put_row(seen, given, slot, tables[self._pub.side]):
             raise self._flaw(i, _NOT_NUMBERS if flaw == NOT_FINITE else _NO_ACTION)
 
     def _put_slowly(self, i: int, slot: int, seen: Array, mask: Array | None) -> None:
