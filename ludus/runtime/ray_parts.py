@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from ludus.errors import RunError
 from ludus.runtime.base import Runtime
@@ -21,26 +21,38 @@ SMALL = {"num_cpus": 0.1}
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
-    placed: done as soon as its process is there. until: when it must be, in `time.monotonic` seconds.
+    placed: done as soon as its process is there, or failed. until: when it must be there, in `time.monotonic` seconds. begun: whether it
+    was seen to be.
     """
 
-    __slots__ = ("actor", "actor_id", "part", "placed", "until", "why")
+    __slots__ = ("actor", "actor_id", "begun", "part", "placed", "until", "why")
 
-    def __init__(self, part: RayPart, patience: float) -> None:
+    def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
         host: Any = ray.remote(Host)
         self.actor = host.options(**part.options).remote()
         self.actor_id = self.actor._actor_id.hex()
         self.placed = self.actor.place.remote()
         self.actor.begin.remote([part.order], [os.path.abspath(entry) for entry in sys.path])
-        self.until = time.monotonic() + patience
+        self.until = until
+        self.begun = False
         self.why: RunError | None = None
+
+    def look(self) -> bool:
+        """Whether it is known by now if its process came; `begun` is set if it did."""
+        if not self.begun and ray.wait([self.placed], timeout=0.0)[0]:
+            try:
+                ray.get(self.placed)
+            except RayError:  # it ended before
+                return True
+            self.begun = True
+        return self.begun
 
 
 class RayPart:
-    """Handle of a spawned part: the order it is made from, and its current life."""
+    """Handle of a spawned part: the order it is made from, its current life and the number of that, and how many restarts are `spent`."""
 
-    __slots__ = ("life", "name", "number", "options", "order", "owner", "restarts")
+    __slots__ = ("life", "name", "number", "options", "order", "owner", "restarts", "spent")
 
     def __init__(self, owner: Runtime, name: str, order: ray.ObjectRef[Any], options: dict[str, Any], restarts: int):
         self.owner = owner
@@ -49,6 +61,7 @@ class RayPart:
         self.options = options
         self.restarts = restarts
         self.number = 0
+        self.spent = 0
         self.life: Life
 
 

@@ -128,7 +128,8 @@ class RayRuntime:
             raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
         except RayError as error:
             if ref.life is not None and is_death(error, ref.life.actor_id):
-                self._end(ref.life, PartDied, f"died before it had answered ({reason(error)})")
+                ref.life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
+                self._end(ref.life, f"died before it had answered ({reason(error)})", free=not ref.life.begun)
                 raise _again(ref.life.why) from RemoteTraceback(str(error))
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
@@ -142,7 +143,7 @@ class RayRuntime:
         """Kill the part's process and make the part again, if it has a restart left."""
         self._require_open()
         require_mine(self, handle, RayPart)
-        self._end(handle.life, PartDied, "was given up before it had answered")
+        self._end(handle.life, "was given up before it had answered")
 
     def stop(self, handle: RayPart) -> None:
         """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
@@ -162,22 +163,25 @@ class RayRuntime:
             self._kill(part.life)
         leave(self._session)
 
-    def _begin(self, part: RayPart) -> None:
-        part.life = Life(part, self._start_timeout)
+    def _begin(self, part: RayPart, until: float | None = None) -> None:
+        part.life = Life(part, time.monotonic() + self._start_timeout if until is None else until)
         self._starting.append(part.life)
 
-    def _end(self, life: Life, kind: type[RunError], why: str, *, again: bool = True) -> None:
-        """A life is over: its part gets a new one if it may have one. Nothing happens for a life that had ended already."""
+    def _end(self, life: Life, why: str, *, free: bool = False) -> None:
+        """A life is over: its part gets a new one, `free` or if it has a restart left. A life ends once."""
         if life.why is not None:
             return
         part = life.part
         self._kill(life)
-        if again and part.number < part.restarts:
-            life.why = kind(f"{part.name} {why}; it was made again (restart {part.number + 1} of {part.restarts}).")
-            part.number += 1
-            self._begin(part)
-        else:
-            life.why = kind(worn_out(part.name, part.restarts, why) if again else f"{part.name} {why}")
+        if not free and part.spent == part.restarts:
+            life.why = PartDied(worn_out(part.name, part.restarts, why))
+            return
+        part.spent += not free
+        part.number += 1
+        life.why = PartDied(
+            f"{part.name} {why}; it is made again ({part.spent} of {part.restarts} restarts are spent)."
+        )
+        self._begin(part, life.until if free else None)
 
     def _kill(self, life: Life) -> None:
         if life in self._starting:
@@ -200,13 +204,10 @@ class RayRuntime:
                 return set(ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)[0])
 
     def _end_unplaced(self) -> None:
-        if not self._starting:
-            return
-        placed = {life.placed for life in self._starting}
-        placed = set(ray.wait(list(placed), num_returns=len(placed), timeout=0.0, fetch_local=False)[0])
-        self._starting = [life for life in self._starting if life.placed not in placed]
+        self._starting = [life for life in self._starting if not life.look()]
         for life in [life for life in self._starting if life.until <= time.monotonic()]:
-            self._end(life, RunError, self._unplaced(life.part), again=False)
+            life.why = RunError(f"{life.part.name} {self._unplaced(life.part)}")
+            self._kill(life)
 
     def _unplaced(self, part: RayPart) -> str:
         total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]

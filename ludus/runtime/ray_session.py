@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,10 +28,8 @@ CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
 OBJECT_STORE = 2**30
 """Bytes of shared memory for values, before Ray spills them to disk."""
+_HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
 _FOLDER = 43  # the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
-_TOKEN = secrets.token_hex(
-    32
-)  # Ray listens on every interface: whoever has no token must be refused. It reads one per process
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
     session = Session(None, users=1, borrowed=False, janitor=_janitor(folder), folder=folder)
     environment = {ray_janitor.MARK: folder, "RAY_USAGE_STATS_ENABLED": "0", **dict.fromkeys(THREADS, "1")}
     if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-        environment["RAY_AUTH_TOKEN"] = _TOKEN
+        environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # Ray listens on every interface
     try:
         with _environment(environment):
             _init(
@@ -103,6 +102,7 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
                 num_gpus=gpus,
                 object_store_memory=OBJECT_STORE if object_store is None else object_store,
                 _temp_dir=folder,
+                _system_config={"gcs_rpc_server_reconnect_timeout_s": _HEAD_LOST},
                 include_dashboard=False,
             )
     except BaseException:  # Ctrl-C among them
@@ -112,10 +112,13 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
 
 
 def _join(address: str, *, verbose: bool) -> Session:
+    host, _, port = address.rpartition(":")
     try:
+        if port.isdigit():
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()  # Ray would try for minutes
         with _environment({}):
             _init(verbose, address=address)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise RunError(
             f"no Ray could be joined at {address!r}: {error}. Start one there with `ray start --head`, or leave the address out."
         ) from error
@@ -136,11 +139,20 @@ def _set_printer(printer: Any) -> None:
         ray._private.worker.print_to_stdstream = printer
 
 
+def _forget_token() -> None:
+    """Ray reads its mode and token once per process; the next cluster has others."""
+    with contextlib.suppress(AttributeError):
+        raylet: Any = ray._raylet
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
 def _end(session: Session) -> None:
     if not session.borrowed:
         _set_printer(_PRINTER)
         with contextlib.suppress(Exception):  # a Ray that is broken; the janitor ends it
             ray.shutdown()
+        _forget_token()
     if session.janitor is not None and session.janitor.stdin is not None:
         session.janitor.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

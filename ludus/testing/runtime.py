@@ -143,6 +143,11 @@ def _check_restart(runtime: Runtime) -> None:
     runtime.restart(part)
     _expect(PartDied, lambda: runtime.get(runtime.call(part, "add", 1)), "a call after the last restart")
     assert runtime.get(before) == 6, "an answer was lost when its part was restarted"
+    single = runtime.spawn(Tally, 0)
+    runtime.restart(single)
+    _expect(
+        PartDied, lambda: runtime.get(runtime.call(single, "add", 1)), "a call after a restart that was not allowed"
+    )
     stopped = runtime.spawn(Tally, 1, restarts=1)
     runtime.stop(stopped)
     runtime.restart(stopped)

@@ -164,10 +164,12 @@ def test_a_part_whose_process_is_killed(runtime):
     queued = runtime.call(part, "add", 1)
     runtime.wait([running], timeout=0.2)
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(PartDied, match=r"part 'Worker' died before .*made again \(restart 1 of 2\)") as caught:
+    with pytest.raises(
+        PartDied, match=r"part 'Worker' died before .*made again \(1 of 2 restarts are spent\)"
+    ) as caught:
         runtime.get(running, timeout=30)
     assert "connection error code" in str(caught.value.__cause__)
-    with pytest.raises(PartDied, match="restart 1 of 2"):
+    with pytest.raises(PartDied, match="1 of 2 restarts"):
         runtime.get(queued, timeout=30)
     assert runtime.incarnation(part) == 1
     assert runtime.get(kept) == 11
@@ -212,7 +214,7 @@ def test_stuck_parts_are_given_up_stopped_or_closed(session, runtime):
     with pytest.raises(TimeoutError, match=r"no answer within 0\.2 seconds"):
         runtime.get(stuck[0], timeout=0.2)
     runtime.restart(parts[0])
-    with pytest.raises(PartDied, match=r"was given up before it had answered; it was made again \(restart 1 of 1\)"):
+    with pytest.raises(PartDied, match=r"was given up before it had answered; it is made again \(1 of 1 restarts"):
         runtime.get(stuck[0], timeout=30)
     assert runtime.get(runtime.call(parts[0], "add", 1), timeout=60) == 6
     runtime.stop(parts[1])

@@ -1,0 +1,105 @@
+"""The Ray runtime on a cluster of two simulated nodes, which it joins and leaves alone."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+
+import numpy as np
+import pytest
+import ray
+
+from ludus.errors import PartDied, RunError
+from ludus.testing.runtime import Tally
+
+pytestmark = pytest.mark.slow
+
+
+class Placed(Tally):
+    """A part that tells where it is."""
+
+    def node(self):
+        return ray.get_runtime_context().get_node_id()
+
+    def process(self):
+        return os.getpid()
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two nodes of 2 CPUs; the head has the resource `head`, the other `leaf`."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    folder = tempfile.mkdtemp(prefix="ludus-t-", dir="/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", folder)
+    cluster = Cluster()
+    for name in ("head", "leaf"):
+        cluster.add_node(num_cpus=2, resources={name: 8}, object_store_memory=10**8, include_dashboard=False)
+    yield cluster
+    with contextlib.suppress(Exception):
+        cluster.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def insist(runtime, part, method, *args):
+    """The answer. Ray may go on placing parts on a node that it has not noticed to be gone; these deaths cost no restart."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return runtime.get(runtime.call(part, method, *args), timeout=60)
+        except PartDied:
+            if time.monotonic() > end:
+                raise
+
+
+def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    runtime = RayRuntime(address=cluster.address, start_timeout=25)
+    with pytest.raises(RunError, match=f"is connected to Ray at {cluster.address}, not at"):
+        RayRuntime(address="127.0.0.1:9")
+    near, far = (runtime.spawn(Placed, 0, resources={name: 1}) for name in ("head", "leaf"))
+    free = [runtime.spawn(Placed, k, restarts=1) for k in range(2)]
+    nodes = [runtime.get(runtime.call(part, "node")) for part in (near, far, *free)]
+    assert nodes[0] != nodes[1]
+    assert sorted(nodes[2:]) == sorted(nodes[:2]), "parts that may be anywhere are not spread over the nodes"
+    moved = free[nodes[2:].index(nodes[1])]
+
+    once = runtime.call(far, "double", runtime.put(np.ones(10**5)))
+    doubled = runtime.call(near, "double", once)  # from node to node
+    assert runtime.get(doubled).tolist() == [4.0] * 10**5
+    running = [runtime.call(part, "slow", 600) for part in (far, moved)]
+    runtime.wait(running, timeout=0.5)
+    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+    for ref in running:
+        with pytest.raises(PartDied):
+            runtime.get(ref, timeout=30)
+    assert insist(runtime, moved, "add", 1) == free.index(moved) + 1
+    assert runtime.get(runtime.call(moved, "node")) == nodes[0]
+    with pytest.raises(PartDied, match="0 restarts are used up"):
+        runtime.get(runtime.call(far, "add", 1))
+    lost = runtime.spawn(Placed, 0, resources={"leaf": 1})
+    with pytest.raises(
+        RunError, match=r"no process within 25 seconds. It needs num_cpus 0\.1, leaf 1; the cluster has"
+    ):
+        insist(runtime, lost, "add", 1)
+
+    process = runtime.get(runtime.call(near, "process"))
+    runtime.close()
+    assert not ray.is_initialized()
+    end = time.monotonic() + 30
+    while os.path.exists(f"/proc/{process}") and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{process}")
+    again = RayRuntime(address=cluster.address)  # the cluster is still there
+    assert again.get(again.call(again.spawn(Tally, 1), "add", 1)) == 2
+    again.close()
+
+
+def test_no_cluster_at_an_address():
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    with pytest.raises(RunError, match=r"no Ray could be joined at '127\.0\.0\.1:9'.*refused"):
+        RayRuntime(address="127.0.0.1:9")
