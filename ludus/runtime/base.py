@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ludus.errors import RunError
+from ludus.errors import RunError, article
 
 Handle: TypeAlias = Any
 Ref: TypeAlias = Any
@@ -83,7 +83,7 @@ def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
     """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
     if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
         raise RunError(
-            f"{thing!r} is not a {kind.__name__.lower()} of this runtime; pass what its own spawn, call or put gave."
+            f"{thing!r} is not {article(kind.__name__.removeprefix('Ray').lower())} of this runtime; pass what its own spawn, call or put gave."
         )
 
 

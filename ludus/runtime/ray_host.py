@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ray import ObjectRef, cloudpickle, get, get_runtime_context
+from ray import cloudpickle
 from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
 
@@ -40,17 +40,17 @@ class Host:
         )  # before torch is loaded, which reads it once; Ray puts num_cpus there
         threadpool_limits(limits=1)  # what Ray has loaded already
 
-    def place(self) -> tuple[str, int]:
-        """(node id, process id): answered as soon as the process is there, before the part is made."""
-        return get_runtime_context().get_node_id(), os.getpid()
+    def place(self) -> int:
+        """The process id: answered as soon as the process is there, before the part is made."""
+        return os.getpid()
 
-    def begin(self, order: list[ObjectRef[Any]], path: list[str]) -> None:
-        """Make the part. order: one reference to (factory, spec), in a list so that what cannot be loaded here raises here. path: where
-        the driver finds modules."""
+    def begin(self, order: bytes, path: list[str]) -> None:
+        """Make the part. order: (factory, spec), pickled in one piece, so that arrays of the spec may be written to. path: where the
+        driver finds modules."""
         sys.path.extend(entry for entry in path if entry not in sys.path)
         try:
             factory: Callable[[Any], Any]
-            factory, spec = get(order[0])
+            factory, spec = cloudpickle.loads(order)
             self._part = factory(spec)
         except Exception as error:  # noqa: BLE001  (held for the calls)
             self._flaw = carry(error)

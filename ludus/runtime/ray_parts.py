@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -21,11 +22,11 @@ SMALL = {"num_cpus": 0.1}
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
-    placed: done as soon as its process is there, or failed. until: when it must be there, in `time.monotonic` seconds. begun: whether it
-    was seen to be.
+    placed: done as soon as its process is there, or failed. until: when it must be there, in `time.monotonic` seconds. process: its id
+    where it was seen to be there, otherwise 0.
     """
 
-    __slots__ = ("actor", "actor_id", "begun", "part", "placed", "until", "why")
+    __slots__ = ("actor", "actor_id", "part", "placed", "process", "until", "why")
 
     def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
@@ -33,20 +34,18 @@ class Life:
         self.actor = host.options(**part.options).remote()
         self.actor_id = self.actor._actor_id.hex()
         self.placed = self.actor.place.remote()
-        self.actor.begin.remote([part.order], [os.path.abspath(entry) for entry in sys.path])
+        self.actor.begin.remote(part.order, [os.path.abspath(entry) for entry in sys.path])
         self.until = until
-        self.begun = False
+        self.process = 0
         self.why: RunError | None = None
 
     def look(self) -> bool:
-        """Whether it is known by now if its process came; `begun` is set if it did."""
-        if not self.begun and ray.wait([self.placed], timeout=0.0)[0]:
-            try:
-                ray.get(self.placed)
-            except RayError:  # it ended before
-                return True
-            self.begun = True
-        return self.begun
+        """Whether it is known by now if its process came."""
+        if self.process or not ray.wait([self.placed], timeout=0.0)[0]:
+            return self.process > 0
+        with contextlib.suppress(RayError):  # it ended before
+            self.process = ray.get(self.placed)
+        return True
 
 
 class RayPart:

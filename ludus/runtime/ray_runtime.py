@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pickle import PicklingError
 from typing import Any
 
 import ray
@@ -14,7 +15,7 @@ from ludus.errors import PartDied, RunError
 from ludus.runtime.base import CLOSED, STOPPED, name_of, require_answerable, require_mine, worn_out
 from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
 from ludus.runtime.ray_parts import Life, RayAnswer, RayPart, actor_options, words
-from ludus.runtime.ray_session import enter, leave
+from ludus.runtime.ray_session import enter, last_words, leave
 
 
 class RayRuntime:
@@ -27,6 +28,7 @@ class RayRuntime:
     - Exceptions arrive with their type, message and attributes; their cause is the remote traceback. Arrays arrive read-only.
     - A part that dies is made again by the driver when it learns of it, in `get`: calls made before then fail with PartDied.
     - Numerical libraries use one thread in a part. A node is named by its resource, `{"node:IP": 0.001}`, or by a custom one.
+    - Linux ends Ray's processes with the thread that started them: make the first runtime in one that stays.
     - A part must return what others are to have: what it puts into Ray's store itself is gone with it.
     """
 
@@ -61,8 +63,8 @@ class RayRuntime:
         self._require_open()
         options = actor_options(resources or {})
         try:
-            order = ray.put((factory, spec))
-        except (TypeError, ValueError, AttributeError) as error:
+            order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
+        except (TypeError, ValueError, AttributeError, PicklingError) as error:
             raise RunError(f"{name_of(factory)} cannot be sent to another process: {error}") from error
         part = RayPart(self, name_of(factory), order, options, restarts)
         self._begin(part)
@@ -129,8 +131,8 @@ class RayRuntime:
         except RayError as error:
             if ref.life is not None and is_death(error, ref.life.actor_id):
                 ref.life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
-                self._end(ref.life, f"died before it had answered ({reason(error)})", free=not ref.life.begun)
-                raise _again(ref.life.why) from RemoteTraceback(str(error))
+                self._end(ref.life, f"died before it had answered ({reason(error)})", free=not ref.life.process)
+                raise _again(ref.life.why) from RemoteTraceback(f"{error}{last_words(self._session, ref.life.process)}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     def incarnation(self, handle: RayPart) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import glob
 import logging
 import os
 import secrets
@@ -16,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,6 +30,7 @@ CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
 OBJECT_STORE = 2**30
 """Bytes of shared memory for values, before Ray spills them to disk."""
+_LAST_LINES = 40
 _HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
 _FOLDER = 43  # the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
 
@@ -55,13 +58,15 @@ def enter(
     *, address: str | None, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool
 ) -> Session:
     """The session of this process, which is made if there is none. Raises RunError if there is another one, or none can be had."""
-    if _sessions and ray.is_initialized():
-        session = _sessions[0]
-        if address not in (None, session.address):
-            raise RunError(f"this process is connected to Ray at {session.address or 'itself'}, not at {address}.")
-        session.users += 1
-        return session
-    _sessions.clear()
+    if not ray.is_initialized():
+        _sessions.clear()
+    else:
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", here, *(session.address for session in _sessions)):
+            raise RunError(f"this process is connected to Ray at {here}, not at {address}.")
+    if _sessions:
+        _sessions[0].users += 1
+        return _sessions[0]
     if ray.is_initialized():
         session = Session(address, users=1, borrowed=True)
     elif address is None:
@@ -78,6 +83,16 @@ def leave(session: Session) -> None:
     if session.users <= 0 and session in _sessions:
         _sessions.remove(session)
         _end(session)
+
+
+def last_words(session: Session, process: int) -> str:
+    """What a process of a local Ray wrote to standard error at its end, the trace of a crash included; empty if nothing is known."""
+    pattern = os.path.join(session.folder, "session_2*", "logs", f"worker-*-{process}.err")
+    for file in glob.glob(pattern) if session.folder and process else ():
+        with contextlib.suppress(OSError):
+            lines = Path(file).read_text(errors="replace").splitlines()[-_LAST_LINES:]
+            return "\n".join(["", "Its last words on standard error:", *lines])
+    return ""
 
 
 @atexit.register

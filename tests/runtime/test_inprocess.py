@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ludus.errors import DataError, RunError, UnknownName
-from ludus.runtime.inprocess import InProcess, build_runtime
+from ludus.errors import DataError, PartDied, RunError, UnknownName
+from ludus.runtime.inprocess import Answer, InProcess, build_runtime
 from ludus.testing.runtime import Tally, check_runtime
 
 
@@ -74,6 +74,26 @@ def test_things_of_another_runtime_are_refused():
             use()
 
 
+def test_a_part_that_is_made_again():
+    runtime = InProcess()
+    made: list[str] = []
+    part = runtime.spawn(lambda spec: made.append(spec) or Tally(1), "order", restarts=1)
+    runtime.restart(part)
+    assert made == ["order", "order"]
+    runtime.restart(part)
+    assert runtime.incarnation(part) == 1
+    words = r"part '.*<lambda>' was given up, and its 1 restarts are used up; spawn it again"
+    with pytest.raises(PartDied, match=words):
+        runtime.get(runtime.call(part, "add", 1))
+
+
+def test_references_of_another_runtime_are_refused_as_arguments():
+    runtime = InProcess()
+    part = runtime.spawn(Tally, 0)
+    with pytest.raises(RunError, match="is not an answer of this runtime"):
+        runtime.call(part, "add", InProcess().put(1))
+
+
 class RaisesAtCall(InProcess):
     def call(self, handle, method, *args):
         ref = super().call(handle, method, *args)
@@ -106,6 +126,25 @@ class WrapsErrors(InProcess):
             raise RuntimeError(str(error)) from error
 
 
+class PassesReferences(InProcess):
+    def call(self, handle, method, *args):
+        return super().call(handle, method, *(self.put(arg) if isinstance(arg, Answer) else arg for arg in args))
+
+
+class RestartsForEver(InProcess):
+    def restart(self, handle):
+        handle.restarts += 1
+        super().restart(handle)
+
+
+class KeepsState(InProcess):
+    def restart(self, handle):
+        kept = handle.value
+        super().restart(handle)
+        if not handle.ended:
+            handle.value = kept
+
+
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -113,9 +152,12 @@ class WrapsErrors(InProcess):
         (LosesOrder, "in the order given"),
         (Forgets, "state or order was lost"),
         (NeverCloses, "of a closed runtime did not raise RunError"),
+        (PassesReferences, "unsupported operand"),
+        (RestartsForEver, "a call after the last restart did not raise PartDied"),
+        (KeepsState, "made again does not start from its spec"),
         (WrapsErrors, "raised RuntimeError .*expected DataError"),
     ],
 )
 def test_the_check_notices(broken, words):
-    with pytest.raises((AssertionError, DataError), match=words):
+    with pytest.raises((AssertionError, DataError, TypeError), match=words):
         check_runtime(broken)

@@ -1,6 +1,7 @@
 """The Ray runtime: its contract, what crosses processes, and parts that die. One local Ray serves all tests of this file."""
 
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from ludus.errors import PartDied, RunError, UnknownName
 from ludus.testing.runtime import Tally, check_runtime
@@ -44,6 +46,25 @@ class Worker(Tally):
 
     def leave(self):
         sys.exit(3)
+
+    def crash(self):
+        faulthandler._sigsegv()
+
+    def threads(self):
+        import torch
+
+        return torch.get_num_threads(), [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+
+
+class Owner:
+    """Writes to what it was made from."""
+
+    def __init__(self, spec):
+        self.numbers = spec
+
+    def raised(self):
+        self.numbers += 1
+        return self.numbers
 
 
 def not_importable(spec):
@@ -106,7 +127,6 @@ def test_contract(session):
 def test_what_crosses_processes(runtime):
     part = runtime.spawn(Worker, 0)
     assert runtime.get(runtime.call(part, "process")) != os.getpid()
-    assert runtime.get(runtime.call(part, "surroundings")) == ("1", False, False)
     for size in (1, 10**6):
         array = np.zeros(size)
         assert not runtime.get(runtime.put(array)).flags.writeable
@@ -123,6 +143,21 @@ def test_what_crosses_processes(runtime):
         runtime.get(runtime.call(runtime.spawn(not_importable, None), "process"))
 
 
+def test_surroundings_of_a_part(runtime):
+    part = runtime.spawn(Worker, 0, resources={"num_cpus": 4})
+    assert runtime.get(runtime.call(part, "surroundings")) == ("1", False, False)
+    threads, pools = runtime.get(runtime.call(part, "threads"))
+    assert threads == 1
+    assert set(pools) == {1}
+    numbers = np.zeros(10**5)
+    assert runtime.get(runtime.call(runtime.spawn(Owner, numbers), "raised")).sum() == 10**5
+    assert numbers.sum() == 0
+    with pytest.raises(PartDied) as caught:
+        runtime.get(runtime.call(part, "crash"))
+    assert "Fatal Python error: Segmentation fault" in str(caught.value.__cause__)
+    assert "in crash" in str(caught.value.__cause__)
+
+
 def test_what_is_refused(runtime):
     lock = threading.Lock()
     part = runtime.spawn(Worker, 0)
@@ -136,7 +171,7 @@ def test_what_is_refused(runtime):
         runtime.call(part, "add", [runtime.put(1)])
     with pytest.raises(RunError, match="amounts of at least 0, unlike 'num_cpus': -1"):
         runtime.spawn(Worker, 0, resources={"num_cpus": -1})
-    with pytest.raises(RunError, match=r"connected to Ray at itself, not at 127\.0\.0\.1:1"):
+    with pytest.raises(RunError, match=r"connected to Ray at .*, not at 127\.0\.0\.1:1"):
         type(runtime)(address="127.0.0.1:1")
     assert runtime.get(runtime.call(part, "add", 1)) == 1
 
