@@ -82,9 +82,8 @@ CLOSED = "this runtime is closed; make a new one."
 def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
     """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
     if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
-        raise RunError(
-            f"{thing!r} is not {article(kind.__name__.removeprefix('Ray').lower())} of this runtime; pass what its own spawn, call or put gave."
-        )
+        wanted = article(kind.__name__.removeprefix("Ray").lower())
+        raise RunError(f"{thing!r} is not {wanted} of this runtime; pass what its own spawn, call or put gave.")
 
 
 def require_answerable(refs: Sequence[Ref], at_least: int) -> None:
