@@ -27,14 +27,14 @@ HIDDEN = (64, 64)
 
 
 class Clock:
-    """Seconds spent inside of some functions. Calls within calls count once. What the clock itself costs is known per call (`inside` what
-    it measures, `outside` of it), so that it can be taken off."""
+    """Seconds spent inside of some functions, while it is on. Calls within calls count once. What it measures of itself is known per call
+    (`own`), and taken off."""
 
     def __init__(self) -> None:
-        self.inside, self.outside = 0.0, 0.0
-        self._open = False
-        self.clear()
-        self._calibrate()
+        self.measured, self.calls = 0.0, 0
+        self._inside = False
+        self._functions: list[tuple[Any, str, Any, Any]] = []  # owner, name, with and without this clock
+        self.own = self._calibrated()
 
     def clear(self) -> None:
         """Back to 0."""
@@ -43,14 +43,41 @@ class Clock:
     @property
     def seconds(self) -> float:
         """Of the functions alone."""
-        return self.measured - self.calls * self.inside
+        return self.measured - self.calls * self.own
 
-    @property
-    def cost(self) -> float:
-        """Seconds that went into the clock itself."""
-        return self.calls * (self.inside + self.outside)
+    def around(self, owner: Any, name: str) -> None:
+        """Put this clock around `owner.name` and turn it on."""
+        function = getattr(owner, name)
 
-    def _calibrate(self, calls: int = 20_000) -> None:
+        @wraps(function)
+        def timed(*arguments: Any, **keywords: Any) -> Any:
+            if self._inside:
+                return function(*arguments, **keywords)
+            self._inside = True
+            begun = perf_counter()
+            try:
+                return function(*arguments, **keywords)
+            finally:
+                self.measured += perf_counter() - begun
+                self.calls += 1
+                self._inside = False
+
+        self._functions.append((owner, name, timed, function))
+        setattr(owner, name, timed)
+
+    def around_named(self, owner: str, name: str) -> None:
+        """`around`, for an owner given as `module:Class`."""
+        module, _, attribute = owner.partition(":")
+        self.around(getattr(importlib.import_module(module), attribute), name)
+
+    def turn(self, on: bool) -> None:
+        """On, or off: then the functions are what they were."""
+        for owner, name, timed, function in self._functions:
+            setattr(owner, name, timed if on else function)
+
+    def _calibrated(self, calls: int = 20_000) -> float:
+        """Seconds that a call which does nothing seems to take, less those that it takes."""
+
         class Nothing:
             def call(self) -> None:
                 pass
@@ -59,45 +86,19 @@ class Clock:
                 pass
 
         self.around(Nothing, "call")
-        nothing = Nothing()
-        insides, outsides = [], []
+        nothing, found = Nothing(), []
         for _ in range(5):
             self.clear()
             begun = perf_counter()
             for _ in range(calls):
                 nothing.bare()
-            between = perf_counter()
+            bare = perf_counter() - begun
             for _ in range(calls):
                 nothing.call()
-            bare, timed = between - begun, perf_counter() - between
-            insides.append(max(self.measured - bare, 0.0) / calls)
-            outsides.append((timed - bare) / calls - insides[-1])
-        self.inside, self.outside = median(insides), median(outsides)
+            found.append(max(self.measured - bare, 0.0) / calls)
+        self._functions.clear()
         self.clear()
-
-    def around(self, owner: Any, name: str) -> None:
-        """Replace `owner.name` by the same function with this clock around it."""
-        function = getattr(owner, name)
-
-        @wraps(function)
-        def timed(*arguments: Any, **keywords: Any) -> Any:
-            if self._open:
-                return function(*arguments, **keywords)
-            self._open = True
-            begun = perf_counter()
-            try:
-                return function(*arguments, **keywords)
-            finally:
-                self.measured += perf_counter() - begun
-                self.calls += 1
-                self._open = False
-
-        setattr(owner, name, timed)
-
-    def around_named(self, owner: str, name: str) -> None:
-        """`around`, for an owner given as `module:Class`."""
-        module, _, attribute = owner.partition(":")
-        self.around(getattr(importlib.import_module(module), attribute), name)
+        return median(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,33 +23,38 @@ MEGABYTE = 1 << 20
 
 
 def share(kind: str, *, orders: int) -> dict[str, float]:
-    """What is neither the environment's step nor the policy call, of the wall time."""
+    """What is neither the environment's step nor the policy call, of the wall time. Orders with clocks around these take turns with orders
+    without, whose wall time counts."""
     setup = SETUPS[kind]
+    plain = Player(setup.make(), decisions=setup.decisions)
     environment, policy = Clock(), Clock()
     setup.clock_environment(environment)
     policy.around_named(POLICIES[kind == "pong"], "act")
-    player = Player(setup.make(), decisions=setup.decisions)
+    clocked = Player(setup.make(), decisions=setup.decisions)
     per_decision = _bare_seconds(setup) if setup.openspiel else 0.0
-    shares, rates, env_parts, policy_parts = [], [], [], []
-    for number in range(orders + 1):
-        environment.clear()
-        policy.clear()
+    walls, env_parts, policy_parts = [], [], []
+    for number in range(2 * orders + 1):
+        for clock in (environment, policy):
+            clock.turn(on=False)
         begun = time.perf_counter()
-        rollout = player.play()
-        wall = time.perf_counter() - begun - environment.cost - policy.cost
-        decisions = rollout.counters["decisions"]
-        outside = environment.seconds + per_decision * decisions
+        decisions = plain.play().counters["decisions"]
+        wall = (time.perf_counter() - begun) / decisions
+        for clock in (environment, policy):
+            clock.turn(on=True)
+            clock.clear()
+        decisions = clocked.play().counters["decisions"]
         if number:  # the first one compiles, and grows the buffers
-            shares.append((wall - outside - policy.seconds) / wall)
-            env_parts.append(outside / wall)
-            policy_parts.append(policy.seconds / wall)
-            rates.append(decisions / wall)
-    player.worker.close()
+            walls.append(wall)
+            env_parts.append(per_decision + environment.seconds / decisions)
+            policy_parts.append(policy.seconds / decisions)
+    plain.worker.close()
+    clocked.worker.close()
+    wall, outside, inside = median(walls), median(env_parts), median(policy_parts)
     return {
-        "share": median(shares),
-        "environment": median(env_parts),
-        "policy": median(policy_parts),
-        "decisions per second": median(rates),
+        "share": (wall - outside - inside) / wall,
+        "environment": outside / wall,
+        "policy": inside / wall,
+        "decisions per second": 1 / wall,
     }
 
 
@@ -76,7 +81,7 @@ def general(game: str, *, orders: int) -> dict[str, float]:
         begun = time.perf_counter()
         decisions = player.play().counters["decisions"]
         if number:
-            rates.append(decisions / (time.perf_counter() - begun - policy.cost - policy.seconds))
+            rates.append(decisions / (time.perf_counter() - begun - policy.seconds))
     out = {"decisions per second": median(rates)}
     for name, loop in (("bare loop per second", bare(game)), ("rl_environment per second", rl_environment(game))):
         loop(50)
