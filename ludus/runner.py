@@ -40,7 +40,9 @@ from ludus.population.agent_manager import AgentManager
 from ludus.report import write_report
 from ludus.result import Result, read_result
 from ludus.rollout.manager import RolloutManager
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.shards import shards_of
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess
 from ludus.scenario import Scenario
 from ludus.schedulers.psro import PSROScheduler
 from ludus.training.training import Parts
@@ -60,15 +62,18 @@ def run(
 ) -> Result:
     """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
     not fit together."""
-    env = scenario.env.make()
+    scenario, env = scenario.with_shards(), _first_shard(scenario)
     scenario.check(env.spec)
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
-    with _session(scenario, folder) as tensorboard, Store.create(folder, info, locate=files.locate) as store:
+    with (
+        _session(scenario, folder) as (tensorboard, runtime),
+        Store.create(folder, info, locate=files.locate) as store,
+    ):
         replace_file(folder / SCENARIO, info.text.encode())
         observers = Observers(observer or Silent(), tensorboard)
-        driver = _driver(scenario, env, store, files, observers, stop or StopRequest())
+        driver = _driver(scenario, runtime, env, store, files, observers, stop or StopRequest())
         driver.observer.run_started(info)
         _first_policies(driver)
         return _finish(driver, driver.run(), report=report)
@@ -88,13 +93,16 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    env = scenario.env.make()
+    env = _first_shard(scenario)
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
-    with _session(scenario, stored.folder) as tensorboard, Store.open(stored.folder, locate=files.locate) as store:
+    with (
+        _session(scenario, stored.folder) as (tensorboard, runtime),
+        Store.open(stored.folder, locate=files.locate) as store,
+    ):
         stored.still_last()
         observers = Observers(observer or Silent(), tensorboard)
-        driver = _driver(scenario, env, store, files, observers, stop or StopRequest())
+        driver = _driver(scenario, runtime, env, store, files, observers, stop or StopRequest())
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -114,13 +122,17 @@ def resume(
 
 
 @contextmanager
-def _session(scenario: Scenario, folder: Path) -> Iterator[TensorBoardWriter]:
-    """One thread, and a writer of events that is closed whatever happens. A disk that is full or taken away ends the run in one line;
-    what was committed stays."""
+def _session(scenario: Scenario, folder: Path) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
+    """One thread, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run in
+    one line; what was committed stays."""
     torch_too = not isinstance(scenario.oracle, ComputedOracle)
     try:
-        with single_threaded(torch_too=torch_too), closing(TensorBoardWriter(folder)) as tensorboard:
-            yield tensorboard
+        with (
+            single_threaded(torch_too=torch_too),
+            closing(TensorBoardWriter(folder)) as tensorboard,
+            closing(scenario.runtime.build()) as runtime,
+        ):
+            yield tensorboard, runtime
     except BrokenPipeError:  # of whoever watches
         raise
     except OSError as error:
@@ -129,15 +141,42 @@ def _session(scenario: Scenario, folder: Path) -> Iterator[TensorBoardWriter]:
         ) from error
 
 
+def _first_shard(scenario: Scenario) -> VectorEnv:
+    """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
+    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.runtime.pieces)[0].num_envs)
+
+
+def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
+    here = isinstance(runtime, InProcess)
+    if not here:
+        env.close()
+    return RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env.spec,
+        num_envs=scenario.env.num_envs,
+        shards=scenario.runtime.pieces,
+        hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
+        resources={} if here else scenario.runtime.resources,
+        ready=env if here else None,
+    )
+
+
 def _driver(
-    scenario: Scenario, env: VectorEnv, store: Store, files: PolicyFiles, observer: Observer, stop: StopRequest
+    scenario: Scenario,
+    runtime: Runtime,
+    env: VectorEnv,
+    store: Store,
+    files: PolicyFiles,
+    observer: Observer,
+    stop: StopRequest,
 ) -> Driver:
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(
         utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
     )
-    rollouts = RolloutManager(build_runtime("inprocess"), env)
+    rollouts = _rollouts(scenario, runtime, env)
     members: dict[PolicyRef, Policy] = {}
 
     def policy(ref: PolicyRef) -> Policy:

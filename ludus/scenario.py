@@ -17,6 +17,7 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
+from ludus.runtime.base import Runtime
 from ludus.schedulers.warm_start import WarmStart
 from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
@@ -68,6 +69,37 @@ class Environment(Config):
         )
 
 
+class RuntimeChoice(Config):
+    """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
+    environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
+    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. cpus, gpus: that each worker asks
+    for."""
+
+    kind: str = "inprocess"
+    workers: int = Field(1, ge=1)
+    shards: int | None = Field(None, ge=1)
+    address: str | None = None
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+
+    @property
+    def pieces(self) -> int:
+        """How many shards there are."""
+        return self.shards or self.workers
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Of a worker."""
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+    def build(self) -> Runtime:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
+
+        options = {} if self.kind == "inprocess" else {"workers": self.workers, "address": self.address}
+        return build_runtime(self.kind, **options)
+
+
 class Evaluation(Config):
     """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. exploitability: likewise, or off."""
 
@@ -93,6 +125,10 @@ def _name(value: str) -> str:
 
 def _environment(value: Any) -> Any:
     return {"id": value} if isinstance(value, str) else value
+
+
+def _runtime(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
 
 
 def _rules(value: Any) -> Any:
@@ -138,6 +174,7 @@ class PSRO(Config):
     share: Literal["auto", "never"] = "auto"
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
+    runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
     seed: int = Field(0, ge=0)
     name: Annotated[str, AfterValidator(_name)] = ""
 
@@ -146,6 +183,10 @@ class PSRO(Config):
     def to_yaml(self) -> str:
         """The scenario in full; `load_scenario` of it gives an equal one."""
         return to_yaml({"scenario": "psro", **self.model_dump(mode="json")})
+
+    def with_shards(self) -> PSRO:
+        """With the number of shards written out, so that a run keeps it when it goes on with other workers."""
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.runtime.pieces})})
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
         """[P] index of each player's population."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,3 +50,25 @@ class Trajectories:
     @property
     def num_segments(self) -> int:
         return len(self.start) - 1
+
+
+def join(pieces: Sequence[Trajectories]) -> Trajectories:
+    """One after the other, at least one, all of one policy and environment. Their columns are copied, unless there is only one."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    offsets = np.cumsum([0, *(piece.num_rows for piece in pieces)])
+    starts = [piece.start[:-1] + offset for piece, offset in zip(pieces, offsets, strict=False)]
+    columns: dict[str, Any] = {
+        name: None if getattr(first, name) is None else np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in _COLUMNS
+    }
+    return Trajectories(
+        start=np.concatenate([*starts, offsets[-1:]]),
+        policy=first.policy,
+        extras={name: np.concatenate([piece.extras[name] for piece in pieces]) for name in first.extras},
+        **columns,
+    )
+
+
+_COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))

@@ -16,7 +16,7 @@ from ludus.errors import ConfigError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.stored import META, StoredRun
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
 from ludus.types import Exploitability
 
@@ -70,7 +70,7 @@ class _Run:
     def __init__(self, folder: Path) -> None:
         self.stored = StoredRun(folder)
         env = self.stored.scenario.env.make()
-        rollouts = RolloutManager(build_runtime("inprocess"), env)
+        rollouts = manage(build_runtime("inprocess"), env)
         self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.scenario.seed)
         tree = getattr(env, "tree", None)
         self.exact = ExactEvaluator(tree, self.stored.population) if isinstance(tree, GameTree) else None

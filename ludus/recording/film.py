@@ -21,7 +21,8 @@ from ludus.policies.base import Policy
 from ludus.recording.pictures import Pictures
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.draws import mixture_refs
-from ludus.rollout.manager import make_worker
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.worker import RolloutWorker
 from ludus.types import Array, Mixture, PolicyRef, Timestep
 
 MOST_STEPS = 1000
@@ -147,7 +148,7 @@ def record(
     mixture, find = _players(players, policy)
     played = wrap(filmed, wrappers)
     try:
-        worker = make_worker(played)
+        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs))
         policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
         returns, length = [], []
         cut = ""

@@ -7,32 +7,34 @@ from numpy.typing import NDArray
 
 from ludus.rollout import kernels
 from ludus.rollout.base import RolloutOrder
+from ludus.rollout.shards import Shard
 
 
 class Clocks:
-    """Of E environments. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota int64[E]: how many
+    """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota int64[E]: how many
     they play, -1 without end; clock int64[E, 2]: see `kernels`. step: number of the present one; active: how many have not played their
     quota."""
 
-    def __init__(self, num_envs: int) -> None:
+    def __init__(self, shard: Shard) -> None:
+        num_envs = shard.num_envs
+        self.shard = shard
         self.episode = np.zeros(num_envs, np.int64)
         self.index = np.zeros(num_envs, np.int64)
         self.quota = np.full(num_envs, -1, np.int64)
         self.clock = np.zeros((num_envs, 2), np.int64)
-        self.step = self.first_episode = self.active = 0
+        self.step = self.active = 0
 
     def restart(self, order: RolloutOrder) -> int | NDArray[np.int64] | None:
         """Everything anew. What the environments' reset is told about the episodes to play."""
-        envs = len(self.episode)
         self.episode.fill(0)
         self.clock[:] = -1, 0
-        self.step, self.first_episode = 0, order.first_episode
-        self.index[:] = order.first_episode + np.arange(envs)
+        self.step = 0
+        self.index[:] = order.first_episode + self.shard.environments
         self.quota.fill(-1)
         quota: int | NDArray[np.int64] | None = None
         if order.unit == "episodes":
-            self.quota[:] = order.amount // envs + (np.arange(envs) < order.amount % envs)
-            quota = int(self.quota[0]) if order.amount % envs == 0 else self.quota.copy()
+            self.quota[:] = self.shard.quota(order.amount)
+            quota = int(self.quota[0]) if (self.quota == self.quota[0]).all() else self.quota.copy()
         self.active = int(np.count_nonzero(self.quota))
         return quota
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ludus import seeding
 from ludus.errors import PolicyError, ScenarioError
 from ludus.rollout.base import RolloutOrder
+from ludus.rollout.shards import Shard
 from ludus.types import Factor, Mixture, PolicyRef
 
 LEARNER = -1
@@ -22,28 +23,29 @@ _TOLERANCE = 1e-6
 
 
 class Draws:
-    """Draws of one order, for E environments and P players.
+    """Draws of one order, for the E environments of a shard and P players.
 
     seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e. learners: the players
     that it plays somewhere; others: those that it does not play everywhere; shared: those that are both.
     learner: index of the learner's policy in the bank.
     """
 
-    def __init__(self, order: RolloutOrder, *, num_envs: int, num_players: int, refs: Sequence[PolicyRef]) -> None:
+    def __init__(self, order: RolloutOrder, *, shard: Shard, num_players: int, refs: Sequence[PolicyRef]) -> None:
         check_order(order, num_players)
+        num_envs = shard.num_envs
         known = {ref: k for k, ref in enumerate(refs)}
         factors = order.opponents.factors
         self.learner = LEARNER if order.learner is None else _index(known, order.learner)
         self.seat = np.full(num_envs, LEARNER, np.int8)
         if order.learner is not None:
-            self.seat[:] = np.array(order.seats, np.int8)[np.arange(num_envs) % len(order.seats)]
+            self.seat[:] = np.array(order.seats, np.int8)[shard.environments % len(order.seats)]
         self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
         self.learners = [p for p, row in enumerate(self.mine) if row.any()]
         self.others = [p for p, row in enumerate(self.mine) if not row.all()]
         self.shared = set(self.learners) & set(self.others)
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
-        self._keys = seeding.keys(order.seed, "opponents", count=num_envs) if factors else np.empty(0, np.uint64)
+        self._keys = shard.keys(order.seed, "opponents") if factors else np.empty(0, np.uint64)
         self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, alone=_alone(order))
 
     def adopt(self, last: Draws) -> None:

@@ -43,7 +43,7 @@ class EpisodeLog:
         end = self.count + len(finished.environment)
         if end > len(self._columns[0]):
             self._grow(end)
-        self._clocks.active -= _finish(*finished, self.count, self._clocks.first_episode, self._factors, self._table)
+        self._clocks.active -= _finish(*finished, self.count, self._clocks.shard.total, self._factors, self._table)
         self.count = end
 
     @property
@@ -70,8 +70,9 @@ class EpisodeLog:
 
 
 @njit(cache=True)
-def _finish(environment, returns, terminated, length, at, first, factors, table):  # type: ignore[no-untyped-def]
-    """Writes episodes from row `at` on, and sends their environments on. Returns how many environments have played their quota."""
+def _finish(environment, returns, terminated, length, at, total, factors, table):  # type: ignore[no-untyped-def]
+    """Writes episodes from row `at` on, and sends their environments on, to indices that are `total`, the environments of all shards,
+    higher. Returns how many environments have played their quota."""
     players, idle = returns.shape[1], 0
     episode, present, quota = (
         flat_at(table, _EPISODE, np.int64),
@@ -91,7 +92,7 @@ def _finish(environment, returns, terminated, length, at, first, factors, table)
             to_entry[row * factors + f] = entry[e * factors + f]
         to_length[row], to_terminated[row], to_seat[row], to_index[row] = length[i], terminated[i], seat[e], present[e]
         episode[e] += 1
-        present[e] = first + episode[e] * len(episode) + e
+        present[e] += total
         clock[e, kernels.TIME] = 0
         idle += episode[e] == quota[e]
     return idle

@@ -1,50 +1,99 @@
-"""The rollout manager: gives orders to rollout workers, wherever the runtime has put them."""
+r"""The rollout manager: gives orders to rollout hosts, wherever the runtime has put them, and merges what they bring.
+
+order --> host 0 (shards 0, 1 …) --rollouts--+
+      \-> host 1 (shards …)      --rollouts--+--> one rollout, in the order of the shards
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.profile import Profile
 from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.worker import RolloutWorker
-from ludus.runtime.base import Runtime
-from ludus.types import PolicyRef
+from ludus.rollout.host import KEPT, HostSpec, MakeEnv, Parcel, RolloutHost
+from ludus.rollout.recent import Recent
+from ludus.rollout.shards import check_portions, merge, shards_of
+from ludus.runtime.base import Ref, Runtime
+from ludus.types import EnvSpec, PolicyRef
 
 
 class RolloutManager:
-    """One worker around one vector of environments, spawned through `runtime`. The worker and its environment belong to it."""
+    """`num_envs` environments in `shards` shards, carried by `hosts` parts of the runtime. The hosts and their environments belong to
+    it."""
 
     def __init__(
         self,
         runtime: Runtime,
-        env: VectorEnv,
+        make_env: MakeEnv,
         *,
-        make: Callable[[VectorEnv], RolloutWorker] | None = None,
+        spec: EnvSpec,
+        num_envs: int,
+        shards: int = 1,
+        hosts: int = 1,
+        resources: Mapping[str, float] | None = None,
+        ready: VectorEnv | None = None,
         profile: Profile | None = None,
     ) -> None:
-        """make: builds the worker where the runtime puts it; default `make_worker`. profile: what rollouts are added to."""
-        self.spec, self.num_envs = env.spec, env.num_envs
+        """spec: of the environments. resources: that each host asks for. ready: a vector made already, for the first shard; only where the
+        runtime is this process. profile: what rollouts are added to. Raises ScenarioError for more shards than environments, or more
+        hosts than shards."""
+        self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Profile()
         self._runtime = runtime
-        self._worker = runtime.spawn(make or make_worker, env)
+        self._shards = shards_of(num_envs, shards)
+        self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
+        self._hosts = [
+            runtime.spawn(
+                RolloutHost,
+                HostSpec(
+                    make_env,
+                    self._shards[block.first : block.first + block.num_envs],
+                    runtime.fetch,
+                    ready=ready if block.index == 0 else None,
+                ),
+                resources=resources,
+            )
+            for block in shards_of(shards, hosts)
+        ]
 
     def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
-        """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises."""
+        """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
+        too small for the shards."""
+        check_portions(order, len(self._shards))
         begun = perf_counter()
-        rollout: Rollout = self._runtime.get(self._runtime.call(self._worker, "play", order, policies))
-        self.profile.rollout(perf_counter() - begun, rollout.seconds, rollout.counters)
+        sent = [(ref, self._send(ref, policy)) for ref, policy in policies]
+        self._sent.trim(len(policies))
+        answers = [self._runtime.call(host, "play", order, sent) for host in self._hosts]
+        rollout = merge([portion for answer in answers for portion in self._runtime.get(answer)])
+        seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
+        self.profile.rollout(perf_counter() - begun, seconds, rollout.counters)
         return rollout
 
     def close(self) -> None:
-        """Close the environments and give the worker back."""
-        self._runtime.get(self._runtime.call(self._worker, "close"))
-        self._runtime.stop(self._worker)
+        """Close the environments and give the hosts back."""
+        for answer in [self._runtime.call(host, "close") for host in self._hosts]:
+            self._runtime.get(answer)
+        for host in self._hosts:
+            self._runtime.stop(host)
+
+    def _send(self, ref: PolicyRef, policy: Policy) -> Ref:
+        """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
+        last = self._sent.find(ref)
+        if last is not None and last[0] is policy:
+            return last[1]
+        parcel = Parcel(policy)
+        sent = self._runtime.put(parcel)
+        self._sent.keep(ref, (policy, sent), parcel.size)
+        return sent
 
 
-def make_worker(env: VectorEnv) -> RolloutWorker:
-    """A worker with local copies of the policies."""
-    return RolloutWorker(env, LocalBank(env.spec, env.num_envs))
+def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:
+    """One host in this process around a vector that exists already."""
+    return RolloutManager(runtime, _made_already, spec=env.spec, num_envs=env.num_envs, ready=env)
+
+
+def _made_already(*, num_envs: int) -> VectorEnv:
+    raise AssertionError(f"the vector of {num_envs} environments was given")

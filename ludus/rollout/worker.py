@@ -15,7 +15,6 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus import seeding
 from ludus.envs.base import VectorEnv
 from ludus.errors import EnvError, ScenarioError
 from ludus.policies.base import Policy
@@ -24,6 +23,7 @@ from ludus.rollout.clocks import Clocks
 from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
 from ludus.rollout.noise import Uniforms
+from ludus.rollout.shards import Shard, whole
 from ludus.rollout.writer import TrajectoryWriter
 from ludus.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 
@@ -34,12 +34,14 @@ _PATIENCE = 1000  # episodes per environment without a decision of the learner
 class RolloutWorker:
     """Owns `env` and `bank`; the driver loads the bank with every policy that an order names, then runs the order."""
 
-    def __init__(self, env: VectorEnv, bank: PolicyBank) -> None:
+    def __init__(self, env: VectorEnv, bank: PolicyBank, *, shard: Shard | None = None) -> None:
+        """shard: which environments of how many these are; default: all."""
         self.env = env
         self.bank = bank
+        self._shard = shard or whole(env.num_envs)
         spec = env.spec
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._clocks = Clocks(env.num_envs)
+        self._clocks = Clocks(self._shard)
         self._writer = TrajectoryWriter(spec, self._clocks)
         self._noise = Uniforms()
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
@@ -63,10 +65,12 @@ class RolloutWorker:
         The same order on an equal worker gives the same rollout. Raises ScenarioError for an order that does not fit the game, PolicyError
         for a policy that is not loaded, EnvError if the environment breaks its contract.
         """
-        run = _Run(order, self.env)
-        self._noise.restart(seeding.generator(order.seed, "noise"))
-        draws = Draws(order, num_envs=self.env.num_envs, num_players=len(self._agents), refs=self.bank.refs)
-        capacity = order.amount if order.unit == "episodes" else max(self.env.num_envs, _EPISODES)
+        shard = self._shard
+        run = _Run(order, self.env, decisions=shard.decisions(order.amount))
+        self._noise.restart(shard.noise(order.seed))
+        draws = Draws(order, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
+        whole_episodes = order.unit == "episodes"
+        capacity = int(shard.quota(order.amount).sum()) if whole_episodes else max(shard.num_envs, _EPISODES)
         log = EpisodeLog(
             self._clocks, seat=draws.seat, entry=draws.entry, num_players=len(self._agents), capacity=capacity
         )
@@ -101,7 +105,7 @@ class RolloutWorker:
         for p, agents in enumerate(self._agents):
             policy = np.where(draws.mine[p], draws.learner, draws.policy[:, p]).astype(np.int32)
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
-        timestep = self.env.reset(seeding.keys(order.seed, "environment", count=envs), episodes=quota)
+        timestep = self.env.reset(self._shard.keys(order.seed, "environment"), episodes=quota)
         self._observe(draws, log, run, timestep)
         return timestep
 
@@ -118,7 +122,7 @@ class RolloutWorker:
             self.bank.bind(p, slots, np.full(len(slots), draws.learner, np.int32), keep_memory=True)
 
     def _done(self, run: _Run, timestep: Timestep) -> bool:
-        if run.order.unit == "decisions" and self._writer.complete >= run.order.amount:
+        if run.order.unit == "decisions" and self._writer.complete >= run.wanted:
             return True
         for due in timestep.due:
             if len(due.slot):
@@ -218,8 +222,8 @@ class RolloutWorker:
 class _Run:
     """What one order has used and counted so far. `waited` and `restarts` count in the environment, from before this order on."""
 
-    def __init__(self, order: RolloutOrder, env: VectorEnv) -> None:
-        self.order = order
+    def __init__(self, order: RolloutOrder, env: VectorEnv, *, decisions: int) -> None:
+        self.order, self.wanted = order, decisions
         self.env_steps = self.decisions = self.learner_decisions = 0
         self.environment = self.inference = self.writing = 0.0
         self._waited, self._restarts = _counted(env)

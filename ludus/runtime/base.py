@@ -66,6 +66,11 @@ class Runtime(Protocol):
         """
         ...
 
+    def fetch(self, ref: Ref) -> Any:
+        """`get` for a part that was given a reference inside of an argument. A function of its own: parts may keep it, and it travels to
+        other processes without the runtime."""
+        ...
+
     def stop(self, handle: Handle) -> None:
         """End a part, whatever it is doing; values it has answered stay. Stopping twice is harmless."""
         ...

@@ -146,6 +146,13 @@ class InProcess:
         handle.number += 1
         handle.make()
 
+    @staticmethod
+    def fetch(ref: Answer) -> Any:
+        """The value; raises what the call raised."""
+        if ref.error is not None:
+            raise ref.error
+        return ref.value
+
     def stop(self, handle: Part) -> None:
         """Let go of the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""
         self._require_open()

@@ -19,7 +19,7 @@ from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
 from ludus.types import Factor, Mixture, PolicyRef
 
@@ -34,7 +34,7 @@ def player() -> MatchPlayer:
     def policy(ref: PolicyRef) -> Policy:
         return build_policy(spec, {"probs": np.tile(np.eye(2)[["pass", "bet"].index(ref.policy)], (12, 1))})
 
-    return MatchPlayer(RolloutManager(InProcess(), env), policy, seed=3)
+    return MatchPlayer(manage(InProcess(), env), policy, seed=3)
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:

@@ -14,10 +14,8 @@ from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.inprocess import InProcess
 from ludus.stopping.stoppers import parse_stopper
 from ludus.training.training import Parts, Training
@@ -26,13 +24,17 @@ from ludus.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 UNIFORM = PolicyRef(0, "uniform")
 
 
-class SpyWorker(RolloutWorker):
+class SpyRollouts(RolloutManager):
     """Keeps the orders and what came of them."""
 
-    def run(self, order: RolloutOrder) -> Rollout:
-        rollout = super().run(order)
+    def run(self, order, policies) -> Rollout:
+        rollout = super().run(order, policies)
         self.seen = [*getattr(self, "seen", []), (order, rollout)]
         return rollout
+
+
+def no_env(*, num_envs: int):
+    raise AssertionError
 
 
 def training_of(
@@ -43,18 +45,17 @@ def training_of(
     num_envs: int = 6,
     seats: tuple[int, ...] = (0,),
     **stop,
-) -> tuple[Training, SpyWorker]:
+) -> tuple[Training, SpyRollouts]:
     vector = make_env(env, num_envs=num_envs, tree=tree)
-    worker = SpyWorker(vector, LocalBank(vector.spec, num_envs))
-    rollouts = RolloutManager(InProcess(), vector, make=lambda _: worker)
+    rollouts = SpyRollouts(InProcess(), no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
     parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture)
-    return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), worker
+    return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), rollouts
 
 
-def decisions(worker: SpyWorker) -> list[tuple[int, int, int]]:
+def decisions(worker: SpyRollouts) -> list[tuple[int, int, int]]:
     """(episode, agent, t) of every decision that the learner was given."""
     out = []
     for _, rollout in worker.seen:

@@ -1,0 +1,93 @@
+"""What the runtime spawns for rollouts: the workers of some shards, and the policies that they have seen, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ludus.envs.base import VectorEnv
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.recent import Recent
+from ludus.rollout.shards import Shard
+from ludus.rollout.worker import RolloutWorker
+from ludus.runtime.base import Ref
+from ludus.types import PolicyRef, PolicySpec, Weights
+
+KEPT = 256 << 20
+"""Bytes of policies that a host keeps from order to order: many thousands of small ones."""
+
+
+class MakeEnv(Protocol):
+    """Makes a vector of environments in whatever process it is called in, so it must be picklable where there are several."""
+
+    def __call__(self, *, num_envs: int) -> VectorEnv: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostSpec:
+    """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
+    exists already, for the first shard; only within one process. kept: bytes of policies that stay from order to order."""
+
+    make_env: MakeEnv
+    shards: tuple[Shard, ...]
+    fetch: Callable[[Ref], Any]
+    ready: VectorEnv | None = None
+    kept: int = KEPT
+
+
+class RolloutHost:
+    """Plays orders, shard by shard. A policy is fetched when an order names it and it is not kept from an earlier one."""
+
+    def __init__(self, spec: HostSpec) -> None:
+        self._spec = spec
+        self._policies: Recent[Policy] = Recent(spec.kept)
+        self._workers = []
+        for k, shard in enumerate(spec.shards):
+            env = spec.ready if k == 0 and spec.ready is not None else spec.make_env(num_envs=shard.num_envs)
+            self._workers.append(RolloutWorker(env, LocalBank(env.spec, env.num_envs), shard=shard))
+
+    def play(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Rollout]:
+        """One rollout per shard. Raises what `RolloutWorker.play` raises."""
+        loaded = [(ref, self._policy(sent)) for ref, sent in policies]
+        self._policies.trim(len(policies))
+        return [worker.play(order, loaded) for worker in self._workers]
+
+    def close(self) -> None:
+        """Close the environments."""
+        for worker in self._workers:
+            worker.close()
+
+    def _policy(self, sent: Ref) -> Policy:
+        policy = self._policies.find(sent)
+        if policy is None:
+            parcel: Parcel = self._spec.fetch(sent)
+            policy = parcel.policy
+            self._policies.keep(sent, policy, parcel.size)
+        return policy
+
+
+class Parcel:
+    """A policy on its way to hosts. Within a process it is the policy itself; between processes its spec and weights travel."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    @property
+    def size(self) -> int:
+        """Bytes of the weights."""
+        return sum(np.asarray(array).nbytes for array in self.policy.weights().values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpack, (self.policy.spec, dict(self.policy.weights()))
+
+
+def _unpack(spec: PolicySpec, weights: Weights) -> Parcel:
+    return Parcel(build_policy(spec, weights))

@@ -1,0 +1,96 @@
+"""Shards: some of the environments with random streams of their own, so that results do not depend on how many processes carry them.
+
+An order goes to every shard as it is; each plays its portion, and the portions are merged in the order of the shards. Numbers of
+environments and indices of episodes are those of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.data.trajectories import join
+from ludus.errors import ScenarioError
+from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `index`-th of `count` shards: environments `first` to `first + num_envs - 1` of `total`."""
+
+    index: int
+    count: int
+    first: int
+    num_envs: int
+    total: int
+
+    @property
+    def environments(self) -> NDArray[np.int64]:
+        """Their numbers, int64[num_envs]."""
+        return self.first + np.arange(self.num_envs)
+
+    def keys(self, seed: int, what: str) -> NDArray[np.uint64]:
+        """One stream for each environment, uint64[num_envs], which does not depend on how the whole is cut into shards."""
+        return seeding.keys(seed, what, count=self.total)[self.first : self.first + self.num_envs]
+
+    def noise(self, seed: int) -> np.random.Generator:
+        """The stream that the shard's policies draw their actions with."""
+        return seeding.generator(seed, "noise") if self.count == 1 else seeding.generator(seed, "noise", self.index)
+
+    def quota(self, episodes: int) -> NDArray[np.int64]:
+        """How many of `episodes` each environment plays, int64[num_envs]."""
+        quota: NDArray[np.int64] = episodes // self.total + (self.environments < episodes % self.total)
+        return quota
+
+    def decisions(self, amount: int) -> int:
+        """How many of `amount` decisions are this shard's."""
+        return amount // self.count + (self.index < amount % self.count)
+
+
+def whole(num_envs: int) -> Shard:
+    """All environments in one shard."""
+    return Shard(0, 1, 0, num_envs, num_envs)
+
+
+def shards_of(num_envs: int, count: int) -> tuple[Shard, ...]:
+    """`num_envs` environments in `count` shards, whose sizes differ by one at most. Raises ScenarioError for more shards than that."""
+    if not 1 <= count <= num_envs:
+        raise ScenarioError(
+            f"{num_envs} environments cannot be cut into {count} shards; give num_envs={count} or more, or fewer shards."
+        )
+    bounds = [k * num_envs // count for k in range(count + 1)]
+    return tuple(Shard(k, count, first, end - first, num_envs) for k, (first, end) in enumerate(pairwise(bounds)))
+
+
+def check_portions(order: RolloutOrder, count: int) -> None:
+    """Raises ScenarioError if a shard would have nothing to do for an order in decisions."""
+    if order.unit == "decisions" and order.amount < count:
+        raise ScenarioError(
+            f"{order.amount} decisions cannot be collected by {count} shards; collect at least one in each, or give fewer shards."
+        )
+
+
+def merge(rollouts: Sequence[Rollout]) -> Rollout:
+    """Portions of one order, in the order of their shards; counters and seconds are sums."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    given = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
+    names = dict.fromkeys(name for rollout in rollouts for name in rollout.counters)
+    parts = dict.fromkeys(name for rollout in rollouts for name in rollout.seconds)
+    return Rollout(
+        trajectories=join(given) if given else None,
+        episodes=_episodes([rollout.episodes for rollout in rollouts]),
+        counters={name: sum(rollout.counters.get(name, 0) for rollout in rollouts) for name in names},
+        seconds={name: sum(rollout.seconds.get(name, 0.0) for rollout in rollouts) for name in parts},
+    )
+
+
+def _episodes(episodes: Sequence[Episodes]) -> Episodes:
+    joined = Episodes(*(np.concatenate([getattr(e, f.name) for e in episodes]) for f in fields(Episodes)))
+    order = np.argsort(joined.index, kind="stable")
+    return replace(joined, **{f.name: getattr(joined, f.name)[order] for f in fields(Episodes)})

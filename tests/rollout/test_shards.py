@@ -1,0 +1,169 @@
+"""Shards: what each plays, and that results do not depend on who carries them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ludus.data.trajectories import Trajectories, join
+from ludus.envs.registry import make_env
+from ludus.errors import ScenarioError
+from ludus.policies.network import initial_weights
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import mlp_spec
+from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.recent import Recent
+from ludus.rollout.shards import Shard, check_portions, shards_of, whole
+from ludus.runtime.inprocess import InProcess
+from ludus.types import Mixture, PolicyRef
+
+ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")
+MIXTURE = Mixture.product({1: ([YOU, OTHER], [0.5, 0.5])})
+
+
+def test_environments_are_cut_into_blocks() -> None:
+    assert shards_of(10, 3) == (Shard(0, 3, 0, 3, 10), Shard(1, 3, 3, 3, 10), Shard(2, 3, 6, 4, 10))
+    assert whole(4) == Shard(0, 1, 0, 4, 4)
+    for count in (0, 11):
+        with pytest.raises(ScenarioError, match=f"10 environments cannot be cut into {count} shards"):
+            shards_of(10, count)
+
+
+def test_portions() -> None:
+    first, second, third = shards_of(10, 3)
+    assert [s.quota(23).tolist() for s in (first, second, third)] == [[3, 3, 3], [2, 2, 2], [2, 2, 2, 2]]
+    assert [s.decisions(11) for s in (first, second, third)] == [4, 4, 3]
+    assert_array_equal(
+        np.concatenate([s.keys(7, "environment") for s in (first, second, third)]), whole(10).keys(7, "environment")
+    )
+    check_portions(order("decisions", 3), 3)
+    check_portions(order("episodes", 1), 3)
+    with pytest.raises(ScenarioError, match="2 decisions cannot be collected by 3 shards"):
+        check_portions(order("decisions", 2), 3)
+
+
+def order(unit: str, amount: int, *, carry_on: bool = False, seed: int = 5) -> RolloutOrder:
+    return RolloutOrder(ME, (0,), MIXTURE, unit, amount, seed=seed, carry_on=carry_on)  # type: ignore[arg-type]
+
+
+def policies():
+    spec = mlp_spec(inputs=11, actions=2, hidden=[8])
+    return [
+        (r, build_policy(spec, initial_weights(spec, np.random.default_rng(k)))) for k, r in enumerate((ME, YOU, OTHER))
+    ]
+
+
+def rollouts(*, shards: int, hosts: int, num_envs: int = 7) -> list[Rollout]:
+    """Two orders in decisions, the second of which carries on, and one in episodes."""
+    make = partial(make_env, "openspiel/kuhn_poker", tree="off")
+    manager = RolloutManager(
+        InProcess(), make, spec=make(num_envs=1).spec, num_envs=num_envs, shards=shards, hosts=hosts
+    )
+    orders = [order("decisions", 40), order("decisions", 40, carry_on=True, seed=6), order("episodes", 25)]
+    out = [manager.run(each, policies()) for each in orders]
+    manager.close()
+    return out
+
+
+def assert_equal(one: Rollout, other: Rollout) -> None:
+    assert one.counters == other.counters
+    for ours, theirs in ((one.episodes, other.episodes), (one.trajectories, other.trajectories)):
+        for name in type(ours).__slots__:
+            a, b = getattr(ours, name), getattr(theirs, name)
+            if isinstance(a, np.ndarray):
+                assert_array_equal(a, b, err_msg=name)
+            else:
+                assert a == b, name
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_who_carries_the_shards_makes_no_difference(hosts: int) -> None:
+    for one, other in zip(rollouts(shards=3, hosts=1), rollouts(shards=3, hosts=hosts), strict=True):
+        assert_equal(one, other)
+
+
+def test_portions_are_merged_into_what_was_ordered() -> None:
+    first, second, episodes = rollouts(shards=3, hosts=1)
+    for rollout in (first, second):
+        rows = rollout.trajectories
+        assert rows is not None
+        assert rows.num_rows >= 40
+        assert len(rows.reward) == rows.num_rows
+        assert (np.diff(rows.start) > 0).all()
+        assert (np.diff(rollout.episodes.index) > 0).all()
+    assert episodes.episodes.index.tolist() == list(range(25))
+    assert episodes.counters["episodes"] == 25
+
+
+def test_draws_of_opponents_do_not_depend_on_the_cut() -> None:
+    """Each is a function of environment and episode; 25 episodes are preassigned to 7 environments."""
+    drawn = [rollouts(shards=shards, hosts=1)[2].episodes.entry for shards in (1, 2, 7)]
+    assert_array_equal(drawn[0], drawn[1])
+    assert_array_equal(drawn[0], drawn[2])
+    assert set(drawn[0][:, 0].tolist()) == {0, 1}
+
+
+def test_more_shards_than_environments_or_decisions() -> None:
+    with pytest.raises(ScenarioError, match="2 environments cannot be cut into 3 shards"):
+        rollouts(shards=3, hosts=1, num_envs=2)
+    make = partial(make_env, "openspiel/kuhn_poker")
+    manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=4, shards=4)
+    with pytest.raises(ScenarioError, match="3 decisions cannot be collected by 4 shards"):
+        manager.run(order("decisions", 3), policies())
+
+
+def pieces() -> list[Trajectories]:
+    def piece(rows: int, starts: list[int], first: int) -> Trajectories:
+        segments = len(starts) - 1
+        return Trajectories(
+            start=np.array(starts, np.int64),
+            observation=np.arange(first, first + rows, dtype=np.int32),
+            action=np.zeros(rows, np.int32),
+            logp=np.zeros(rows, np.float32),
+            reward=np.ones(rows, np.float32),
+            mask=None,
+            t=np.arange(rows, dtype=np.int32),
+            tail=np.zeros(segments, np.int8),
+            tail_observation=np.full(segments, -1, np.int32),
+            tail_mask=None,
+            agent=np.zeros(segments, np.int16),
+            seat=np.zeros(segments, np.int8),
+            episode=np.arange(segments, dtype=np.int64),
+            version_lo=np.ones(segments, np.int32),
+            version_hi=np.ones(segments, np.int32),
+            policy="me",
+            extras={"value": np.full(rows, float(first), np.float32)},
+        )
+
+    return [piece(3, [0, 2, 3], 0), piece(0, [0], 9), piece(4, [0, 4], 10)]
+
+
+def test_trajectories_are_joined() -> None:
+    joined = join(pieces())
+    assert joined.start.tolist() == [0, 2, 3, 7]
+    assert joined.observation.tolist() == [0, 1, 2, 10, 11, 12, 13]
+    assert joined.t.tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert joined.extras["value"].tolist() == [0, 0, 0, 10, 10, 10, 10]
+    assert joined.mask is None
+    assert joined.episode.dtype == np.int64
+    assert joined.num_segments == 3
+    only = pieces()[0]
+    assert join([only]) is only
+
+
+def test_recent_forgets_what_was_not_used_for_longest() -> None:
+    recent: Recent[str] = Recent(10)
+    for key in "abc":
+        recent.keep(key, key.upper(), 4)
+    assert recent.find("a") == "A"
+    recent.trim(needed=1)
+    assert (recent.find("b"), len(recent), recent.size) == (None, 2, 8)
+    recent.keep("a", "AA", 9)
+    recent.trim(needed=2)
+    assert (len(recent), recent.size) == (2, 13), "an order's own policies stay, whatever their size"
+    recent.trim(needed=0)
+    assert (recent.find("c"), recent.find("a")) == (None, "AA")
