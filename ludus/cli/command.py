@@ -82,6 +82,23 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
 
 
+_RUNTIME = {"runtime": "kind", "workers": "workers", "address": "address"}
+
+
+def add_runtime(parser: argparse.ArgumentParser) -> None:
+    """The options that say where a run's parts live."""
+    group = parser.add_argument_group("where it runs")
+    group.add_argument("--runtime", metavar="KIND", help="inprocess (the default), ray, or module:Class")
+    group.add_argument("--workers", type=positive_number, metavar="N", help="processes that play")
+    group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
+
+
+def runtime_overrides(options: argparse.Namespace) -> list[str]:
+    """The options of `add_runtime` as changes to a scenario."""
+    given = {key: getattr(options, name) for name, key in _RUNTIME.items()}
+    return [f"runtime.{key}={value}" for key, value in given.items() if value is not None]
+
+
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """The arguments that name a scenario and change it."""
     parser.add_argument(

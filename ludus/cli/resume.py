@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ludus.cli.command import Command, add_profile
+from ludus.cli.command import Command, add_profile, add_runtime, runtime_overrides
 from ludus.cli.runs import find_run
 
 
@@ -15,6 +15,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
     )
     add_profile(parser)
+    add_runtime(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -25,7 +26,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.runner import resume
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
-        result = resume(run_dir, options.overrides, observer=observer, stop=stop)
+        result = resume(run_dir, [*runtime_overrides(options), *options.overrides], observer=observer, stop=stop)
     show_result(result)
     if options.profile:
         show_profile(result.run_dir)
@@ -40,6 +41,7 @@ COMMAND = Command(
     examples=(
         ("ludus resume leduc-20261120-120000", "from its last barrier"),
         ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
+        ("ludus resume leduc-20261120-120000 --workers 2", "with as many processes as there are now"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 from pathlib import Path
 
-from ludus.cli.command import Command, add_profile, add_scenario, folder
+from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides
 from ludus.errors import ConfigError
 
 
@@ -14,6 +14,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario(parser)
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     add_profile(parser)
+    add_runtime(parser)
     parser.add_argument("--name", help="name of the run (default: the preset and the time)")
 
 
@@ -24,7 +25,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.observe.progress import progress_for
     from ludus.scenario import load_scenario
 
-    scenario = load_scenario(options.scenario, options.overrides, options.seed)
+    scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
     from ludus.runner import run
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
@@ -55,6 +56,7 @@ COMMAND = Command(
         ("ludus train leduc", "the preset as it is"),
         ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
         ("ludus train leduc --profile", "and say where the time went"),
+        ("ludus train leduc --runtime ray --workers 8", "eight processes"),
         ("ludus train my.yaml oracle.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
     ),
     add_arguments=_add_arguments,
