@@ -11,9 +11,9 @@ from ludus.rollout.shards import Shard
 
 
 class Clocks:
-    """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota int64[E]: how many
-    they play, -1 without end; clock int64[E, 2]: see `kernels`. step: number of the present one; active: how many have not played their
-    quota."""
+    """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota
+    int64[E]: how many they play, -1 without end; clock int64[E, 2]: see `kernels`. step: number of the present one; active: how many have
+    not played their quota."""
 
     def __init__(self, shard: Shard) -> None:
         num_envs = shard.num_envs
