@@ -53,9 +53,10 @@ class Trajectories:
 
 
 def join(pieces: Sequence[Trajectories]) -> Trajectories:
-    """One after the other, at least one, all of one policy and environment. Their columns are copied, unless there is only one."""
+    """One after the other, at least one, all of one policy and environment. Copies, that may be written to; a single one that may be
+    is given back as it is."""
     first = pieces[0]
-    if len(pieces) == 1:
+    if len(pieces) == 1 and first.reward.flags.writeable:
         return first
     offsets = np.cumsum([0, *(piece.num_rows for piece in pieces)])
     starts = [piece.start[:-1] + offset for piece, offset in zip(pieces, offsets, strict=False)]

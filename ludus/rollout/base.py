@@ -19,7 +19,8 @@ class RolloutOrder:
     """What a worker plays.
 
     learner: its newest weights act in every training episode, in the seats `seats` (environment e plays seats[e mod len]); None: an
-    evaluation, every seat is drawn from `opponents`. opponents: every other seat, drawn once per episode.
+    evaluation, every seat is drawn from `opponents`. together: the learner plays all of `seats` in every episode, against itself, and
+    learns from all of them. opponents: every other seat, drawn once per episode.
     unit, amount: exactly `amount` whole episodes (preassigned indices, never the first to finish), or at least `amount` decisions
     of the learner, leaving episodes open that the next order with `carry_on` continues.
     seed: key of this order's shard streams.
@@ -38,12 +39,14 @@ class RolloutOrder:
     carry_on: bool = False
     extras: tuple[str, ...] = ()
     first_episode: int = 0
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episodes:
-    """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner
-    (-1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's own seat), index int64[n]."""
+    """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner (its
+    first one, where it plays several; -1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's
+    own seats), index int64[n]."""
 
     returns: NDArray[np.float64]
     length: NDArray[np.int32]

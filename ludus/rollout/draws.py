@@ -25,8 +25,8 @@ _TOLERANCE = 1e-6
 class Draws:
     """Draws of one order, for the E environments of a shard and P players.
 
-    seat int8[E]: the learner's (-1: none). mine bool[P, E]: whether the learner plays player p in environment e. learners: the players
-    that it plays somewhere; others: those that it does not play everywhere; shared: those that are both.
+    seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
+    environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
     learner: index of the learner's policy in the bank.
     """
 
@@ -40,17 +40,20 @@ class Draws:
         if order.learner is not None:
             self.seat[:] = np.array(order.seats, np.int8)[shard.environments % len(order.seats)]
         self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
+        if order.together:
+            self.seat[:] = order.seats[0]
+            self.mine[:] = np.isin(np.arange(num_players), order.seats)[:, None]
         self.learners = [p for p, row in enumerate(self.mine) if row.any()]
         self.others = [p for p, row in enumerate(self.mine) if not row.all()]
         self.shared = set(self.learners) & set(self.others)
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
         self._keys = shard.keys(order.seed, "opponents") if factors else np.empty(0, np.uint64)
-        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, alone=_alone(order))
+        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(order))
 
     def adopt(self, last: Draws) -> None:
         """Go on with the open episodes of the last order: what was drawn for them stays (invariant 1)."""
-        if not np.array_equal(self.seat, last.seat) or self.entry.shape != last.entry.shape:
+        if not np.array_equal(self.mine, last.mine) or self.entry.shape != last.entry.shape:
             raise ScenarioError(
                 "an order that carries on has other seats, or another number of opponent factors, than the order before it; "
                 "give the same ones, or carry_on=False."
@@ -82,6 +85,10 @@ def check_order(order: RolloutOrder, num_players: int) -> None:
         raise ScenarioError("an order for whole episodes cannot carry on with open ones; give unit='decisions'.")
     if order.learner is None and order.unit == "decisions":
         raise ScenarioError("an order without a learner was given in its decisions; give unit='episodes'.")
+    if order.learner is None and order.together:
+        raise ScenarioError(
+            "an order without a learner was given together=True, which is about the learner's seats; leave it out."
+        )
     if order.learner is not None and not order.seats:
         raise ScenarioError(f"the learner {order.learner.policy!r} was given no seat; name at least one in `seats`.")
     wrong = [seat for seat in order.seats if not 0 <= seat < num_players]
@@ -118,16 +125,17 @@ def _check_seats(order: RolloutOrder, num_players: int) -> None:
     given = [seat for factor in order.opponents.factors for seat in factor.seats]
     if len(given) != len(set(given)):
         raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
-    missing = [seat for seat in range(num_players) if seat not in given and seat != _alone(order)]
+    missing = [seat for seat in range(num_players) if seat not in given and seat not in _always(order)]
     if missing:
         raise ScenarioError(
             f"no opponents were given for seats {missing}; every seat that the learner does not always play needs a factor."
         )
 
 
-def _alone(order: RolloutOrder) -> int:
-    """The seat that only the learner ever plays, or -1."""
-    return order.seats[0] if order.learner is not None and len(set(order.seats)) == 1 else LEARNER
+def _always(order: RolloutOrder) -> set[int]:
+    """The seats that only the learner ever plays."""
+    seats = set() if order.learner is None else set(order.seats)
+    return seats if order.together or len(seats) == 1 else set()
 
 
 def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:
@@ -144,7 +152,7 @@ def _index(known: dict[PolicyRef, int], ref: PolicyRef) -> int:
 
 
 def _compile(
-    factors: Sequence[Factor], num_players: int, known: dict[PolicyRef, int], *, alone: int
+    factors: Sequence[Factor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
     """cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""
     most = max((len(f.entries) for f in factors), default=1)
@@ -158,7 +166,7 @@ def _compile(
         seats[f, list(factor.seats)] = True
         for k, entry in enumerate(factor.entries):
             for seat, ref in zip(factor.seats, entry, strict=True):
-                if seat != alone:
+                if seat not in always:
                     policies[f, k, seat] = _index(known, ref)
     return cumulative, policies, seats
 
@@ -174,7 +182,7 @@ def _draw(environments, episode, keys, cumulative, policies, seats, learner, ent
                 k += 1
             needed = False
             for p in range(players):
-                if seats[f, p] and p != learner[e]:
+                if seats[f, p] and p != learner[e] and policies[f, k, p] != LEARNER:
                     policy[e, p] = policies[f, k, p]
                     needed = True
             entry[e, f] = k if needed else -1

@@ -77,8 +77,6 @@ def check_portions(order: RolloutOrder, count: int) -> None:
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
     """Portions of one order, in the order of their shards; counters and seconds are sums."""
-    if len(rollouts) == 1:
-        return rollouts[0]
     given = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
     names = dict.fromkeys(name for rollout in rollouts for name in rollout.counters)
     parts = dict.fromkeys(name for rollout in rollouts for name in rollout.seconds)
@@ -91,6 +89,8 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
 
 
 def _episodes(episodes: Sequence[Episodes]) -> Episodes:
+    if len(episodes) == 1:
+        return episodes[0]
     joined = Episodes(*(np.concatenate([getattr(e, f.name) for e in episodes]) for f in fields(Episodes)))
     order = np.argsort(joined.index, kind="stable")
     return replace(joined, **{f.name: getattr(joined, f.name)[order] for f in fields(Episodes)})

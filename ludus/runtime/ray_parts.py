@@ -83,7 +83,14 @@ class RayAnswer:
         self.error = error
 
     def __reduce__(self) -> Any:
-        raise RunError("a reference inside an argument is not looked up; pass it as an argument of its own.")
+        """Inside an argument it arrives as what `fetch` takes."""
+        if self.ref is None:
+            raise RunError("a reference to something that cannot come any more was passed inside an argument.")
+        return _arrived, (self.ref,)
+
+
+def _arrived(ref: ray.ObjectRef[Any]) -> ray.ObjectRef[Any]:
+    return ref
 
 
 def actor_options(resources: Mapping[str, float]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class RayRuntime:
         return part
 
     def call(self, handle: RayPart, method: str, *args: Any) -> RayAnswer:
-        """Send the call. Raises RunError if an argument cannot be pickled, or holds a reference inside."""
+        """Send the call. Raises RunError if an argument cannot be pickled. References inside of an argument are for `fetch`."""
         self._require_open()
         require_mine(self, handle, RayPart)
         values = []
@@ -133,6 +133,14 @@ class RayRuntime:
                 ref.life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
                 self._end(ref.life, f"died before it had answered ({reason(error)})", free=not ref.life.process)
                 raise _again(ref.life.why) from RemoteTraceback(f"{error}{last_words(self._session, ref.life.process)}")
+            raise translate(error)  # noqa: B904  its cause is the remote traceback
+
+    @staticmethod
+    def fetch(ref: Any) -> Any:
+        """The value of a reference that a part was given inside of an argument. Raises RunError if it is lost."""
+        try:
+            return ray.get(ref)
+        except RayError as error:
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     def incarnation(self, handle: RayPart) -> int:

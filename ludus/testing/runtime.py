@@ -31,6 +31,10 @@ class Tally:
     def double(self, array: Array) -> Array:
         return array * 2
 
+    def fetched(self, fetch: Callable[[Any], Any], inside: list[Any]) -> float:
+        """The total, after adding the values of references that came inside of an argument."""
+        return self.add(sum(fetch(ref) for ref in inside))
+
     def slow(self, seconds: float) -> float:
         """Stands for a long computation."""
         time.sleep(seconds)
@@ -53,6 +57,7 @@ def check_runtime(make: MakeRuntime) -> None:
     - `restarts` allows for a part whose process dies; an exception of a method is no death and costs none.
     - A reference as an argument arrives as its value; if what it stands for failed, so does the call. The order of a part's calls stands
       also when one waits for such a value.
+    - A reference inside of an argument arrives as what `fetch`, called by the part, gives the value of.
     - `restart` makes a part again from `factory` and `spec` and spends one of `restarts`; without one left, calls fail with PartDied.
       Values that were there before stay.
     - `stop` twice is harmless; `get` of a call to a stopped part raises RunError, and `call` of it does not raise.
@@ -122,6 +127,9 @@ def _check_arguments(runtime: Runtime) -> None:
     late = runtime.call(second, "add", 1, runtime.put(5))
     assert runtime.get(late) == 105.2, "a call went ahead of one that waits for its argument"
     assert runtime.get(early) == 100.2, "a reference did not arrive as the value it stands for"
+    inside = [runtime.put(5), runtime.put(0.25)]
+    added = runtime.get(runtime.call(second, "fetched", runtime.fetch, inside))
+    assert added == 110.45, "a reference inside of an argument did not give its value to `fetch`"
     failed = runtime.call(first, "fail", "the first reason")
     _expect(
         DataError,

@@ -167,8 +167,9 @@ def test_what_is_refused(runtime):
         runtime.call(part, "add", lock)
     with pytest.raises(RunError, match="the value cannot be sent"):
         runtime.put(lock)
-    with pytest.raises(RunError, match="a reference inside an argument is not looked up"):
-        runtime.call(part, "add", [runtime.put(1)])
+    runtime.stop(other := runtime.spawn(Worker, 0))
+    with pytest.raises(RunError, match="cannot come any more was passed inside an argument"):
+        runtime.call(part, "add", [runtime.call(other, "add", 1)])
     with pytest.raises(RunError, match="amounts of at least 0, unlike 'num_cpus': -1"):
         runtime.spawn(Worker, 0, resources={"num_cpus": -1})
     with pytest.raises(RunError, match=r"connected to Ray at .*, not at 127\.0\.0\.1:1"):
