@@ -96,8 +96,13 @@ class RuntimeChoice(Config):
         """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
         from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
 
-        options = {} if self.kind == "inprocess" else {"workers": self.workers, "address": self.address}
-        return build_runtime(self.kind, **options)
+        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None):
+            given = f"workers={self.workers}" if self.workers > 1 else f"address={self.address!r}"
+            raise ConfigError(
+                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
+                f"runtime.shards={self.pieces} gives the same numbers in one process."
+            )
+        return build_runtime(self.kind, **({} if self.address is None else {"address": self.address}))
 
 
 class Evaluation(Config):
