@@ -5,10 +5,8 @@
 Each collects on-policy data of 64 environments in fragments of 128 steps: actions sampled from a 64 x 64 network (tanh;
 Nature CNN for Pong) with a value head on the same trunk, log-probabilities and values recorded (but for Tianshou), no
 learning. CartPole is Gymnasium's native vector, EnvPool's, and 64 Python environments in each one's own vectoriser; Pong
-is EnvPool's, 84 x 84, four frames; connect_four is PettingZoo's without its checking wrappers. There the peers let one
-network decide for both players and record both, which is the fastest that they have; in Ludus a learner plays the first
-player, recorded, and another network the second: the same decisions, of which Ludus records half. A step is one decision
-of one player, recorded or not.
+is EnvPool's, 84 x 84, four frames; connect_four is PettingZoo's without its checking wrappers. There one
+network decides for both players, and the decisions of both are recorded. A step is one decision of one player.
 
 Figures are medians over the orders of a process: per second of the processor ("core second") and by the wall clock. A peer is
 compared with Ludus on the environment on which that peer is fastest. What each peer is, and what we did for it:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.rollout_run --case cartpole/gymnasium
 
-The learner plays the first player; where there is a second one, a network of its own plays it. Actions, log-probabilities and values
-are recorded; every order goes on where the last one stopped.
+The learner plays all players, against itself where there are two. Actions, log-probabilities and values of every decision are recorded;
+every order goes on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -40,24 +40,22 @@ ENVS: dict[str, dict[str, Any]] = {
 def orders(case: str, seed: int) -> Iterator[int]:
     """Plays order after order, each going on where the last one stopped; how many decisions each was."""
     env = make_env(**ENVS[case], num_envs=ENVIRONMENTS)
-    players = env.spec.num_players
     rng = np.random.default_rng(seed)
-    refs = [PolicyRef(player, "learner" if player == 0 else "opponent", 1) for player in range(players)]
+    learner = PolicyRef(0, "learner", 1)
     bank = LocalBank(env.spec, ENVIRONMENTS)
-    bank.load([(ref, _policy(env.spec.agents[0], rng)) for ref in refs], extras=("value",))
+    bank.load([(learner, _policy(env.spec.agents[0], rng))], extras=("value",))
     worker = RolloutWorker(env, bank)
-    others = Mixture.product({player: ([refs[player]], [1.0]) for player in range(1, players)})
-    amount = ENVIRONMENTS * STEPS // players
     for number in itertools.count():
         order = RolloutOrder(
-            refs[0],
-            (0,),
-            others,
+            learner,
+            tuple(range(env.spec.num_players)),
+            Mixture(()),
             "decisions",
-            amount,
+            ENVIRONMENTS * STEPS,
             seed=1000 * seed + number,
             carry_on=number > 0,
             extras=("value",),
+            together=True,
         )
         yield worker.run(order).counters["decisions"]
 
