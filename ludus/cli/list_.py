@@ -33,9 +33,7 @@ def _envs(family: str | None = None, word: str = "") -> None:
 
 
 def _have(family: Family) -> str:
-    if family.installed:
-        return "yes"
-    return f"pip install 'ludus[{family.extra}]'" if family.extra else f"pip install {family.needs}"
+    return "yes" if family.installed else family.install
 
 
 def _ids(family: str, word: str) -> None:

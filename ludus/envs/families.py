@@ -43,6 +43,11 @@ class Family:
     def installed(self) -> bool:
         return importlib.util.find_spec(self.needs) is not None
 
+    @property
+    def install(self) -> str:
+        """The command that brings its package."""
+        return f"pip install 'ludus[{self.extra}]'" if self.extra else f"pip install {PIP.get(self.needs, self.needs)}"
+
 
 FAMILIES: Mapping[str, Family] = {
     "ale": Family(
@@ -121,18 +126,55 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
+    **{family.needs: f"'ludus[{family.extra}]'" for family in FAMILIES.values() if family.extra},
+    "Box2D": "'ludus[box2d]'",
+    "chess": "'ludus[classic]'",
+    "cv2": "'ludus[atari]'",
+    "imageio": "'ludus[mujoco]'",
+    "mujoco": "'ludus[mujoco]'",
+    "multi_agent_ale_py": "'ludus[atari]'",
+    "open_spiel": "open-spiel",
+    "pygame": "pygame-ce",
+    "pyglet": "'pyglet<2'",
+    "pymunk": "'ludus[butterfly]'",
+    "pyspiel": "open-spiel",
+    "rlcard": "'ludus[classic]'",
+    "shimmy": "'ludus[classic]'",
+}
+_PIP_OF_PETTINGZOO = {"Box2D": "'ludus[butterfly]'", "pygame": "'ludus[classic]'"}
+
+
 def adapter(family: str) -> Adapter:
-    """The module of a family. Raises ConfigError, with the extra to install, if a package is missing."""
+    """The module of a family. Raises ConfigError, with what to install, if its package is missing."""
     entry = FAMILIES[family]
+    if not entry.installed:
+        raise ConfigError(
+            f"environments {family}/… need {entry.needs}, which is not installed; `{entry.install}` brings it."
+        )
     try:
         return cast(Adapter, importlib.import_module(entry.module))
     except ImportError as error:
-        raise ConfigError(missing(family, error)) from error
+        raise missing_package(f"{family}/…", error) from error
 
 
-def missing(family: str, error: ImportError) -> str:
-    """A sentence that says which extra to install."""
-    entry = FAMILIES[family]
-    package = error.name or entry.needs
-    how = f"`pip install 'ludus[{entry.extra}]'`" if entry.extra else f"`pip install {package}`"
-    return f"environments {family}/… need {package}, which cannot be imported ({error}); {how} brings it."
+def missing_package(id: str, error: BaseException) -> ConfigError:
+    """An error that says what `id` needs and what to install. Packages raise ImportErrors of their own: the first that names a module,
+    among an error and its causes, counts."""
+    cause: BaseException | None = error
+    module = ""
+    while cause is not None and not module:
+        said = cause
+        module = (getattr(cause, "name", None) or "").partition(".")[0]
+        cause = cause.__cause__ or cause.__context__
+    if not module:
+        return ConfigError(f"{id} needs something that cannot be imported: {_line(error)}.")
+    if importlib.util.find_spec(module) is not None:
+        return ConfigError(f"{id} needs {module}, which is installed and cannot be imported: {_line(said)}.")
+    special = _PIP_OF_PETTINGZOO if id.startswith("pettingzoo/") else {}
+    what = special.get(module) or PIP.get(module, module)
+    return ConfigError(f"{id} needs {module}, which cannot be imported; `pip install {what}` brings it.")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")

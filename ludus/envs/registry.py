@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import FAMILIES, Family, adapter, missing
+from ludus.envs.families import FAMILIES, Family, adapter, missing_package
 from ludus.errors import ConfigError, UnknownName
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
@@ -63,7 +63,10 @@ def list_envs(family: str | None = None) -> list[str]:
     if family is not None:
         if family not in FAMILIES:
             raise UnknownName("family of environments", family, FAMILIES)
-        return [f"{family}/{name}" for name in adapter(family).names()]
+        try:
+            return [f"{family}/{name}" for name in adapter(family).names()]
+        except ImportError as error:
+            raise missing_package(f"{family}/…", error) from error
     return [id for name, entry in FAMILIES.items() if entry.installed for id in list_envs(name)]
 
 
@@ -96,14 +99,15 @@ def _make(family: str, name: str, *, num_envs: int, restarts: int, options: Mapp
     if FAMILIES[family].python:
         options = {**options, "restarts": restarts}
     elif restarts:
+        other = "" if FAMILIES[family].threads else ", or give workers=1 or more: then a subprocess is restarted"
         raise ConfigError(
             f"restarts={restarts} was given; environments {family}/… are stepped together and cannot be restarted one by one. "
-            "Leave it out, or give workers=1 or more: then a subprocess is restarted."
+            f"Leave it out{other}."
         )
     try:
         return adapter(family).make(name, num_envs=num_envs, **options)
     except ImportError as error:
-        raise ConfigError(missing(family, error)) from error
+        raise missing_package(f"{family}/{name}", error) from error
 
 
 def _in_workers(

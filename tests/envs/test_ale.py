@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -114,10 +113,3 @@ def test_a_vector_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.envs.adapters.ale.AtariVectorEnv", Broken)
     with pytest.raises(EnvError, match=r"ale/pong cannot be made .*'img_height': 900.*: MemoryError: too large"):
         make_env("ale/pong", num_envs=1, img_height=900)
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ale_py", None)
-    monkeypatch.delitem(sys.modules, "ludus.envs.adapters.ale", raising=False)
-    with pytest.raises(ConfigError, match=r"pip install 'ludus\[atari\]'"):
-        vector("pong", 1)

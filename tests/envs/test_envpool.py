@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -164,7 +163,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         "intersection-multi-agent-v0 has 2 agents that act at once",
     ),
     "workers": ("CartPole-v1", {"workers": 1}, ConfigError, "threads of its own"),
-    "restarts": ("CartPole-v1", {"restarts": 1}, ConfigError, "cannot be restarted one by one"),
+    "restarts": ("CartPole-v1", {"restarts": 2}, ConfigError, r"cannot be restarted one by one. Leave it out\.$"),
 }
 
 
@@ -173,10 +172,3 @@ def test_wrong_ids_and_options(case: str) -> None:
     name, options, error, sentence = WRONG[case]
     with pytest.raises(error, match=sentence):
         vector(name, 2, **options)
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    monkeypatch.delitem(sys.modules, "ludus.envs.adapters.envpool", raising=False)
-    with pytest.raises(ConfigError, match=r"pip install 'ludus\[envpool\]'"):
-        vector("CartPole-v1", 1)

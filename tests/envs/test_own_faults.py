@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,15 @@ def test_what_cannot_be_made(name: str, options: dict[str, Any], error: type[Exc
         ("unclosed:Env", "importing 'unclosed' raised SyntaxError"),
         ("dividing:Env", "importing 'dividing' raised ZeroDivisionError: division by zero"),
         ("poor:Env", "No module named 'no_such_package'. 'poor' imports it; install it"),
-        ("absent:Env", "No module named 'absent'. Is 'absent' on the Python path"),
+        (
+            "p00r:Env",
+            "No module named 'p00r'. The working directory, {here}, is not on Python's path; PYTHONPATH=. adds it.",
+        ),
+        ("poorr:Env", "No module named 'poorr'; did you mean 'poor'?"),
+        ("gymnasium.vectr:Env", "No module named 'gymnasium.vectr'; did you mean 'gymnasium.vector'?"),
+        ("gymnasium.zzz:Env", "No module named 'gymnasium.zzz'. 'gymnasium' has no such module."),
+        ("gymnasium/poorr:Own-v0", "No module named 'poorr'; did you mean 'poor'?"),
+        ("gymnasium/poor:Own-v0", "needs no_such_package, which cannot be imported; `pip install no_such_package`"),
         ("poor.py:Env", "Name the module as Python imports it, poor:Env"),
     ],
 )
@@ -130,7 +139,19 @@ def test_modules_that_cannot_be_imported(
 ) -> None:
     for name, text in (("unclosed", "x = ("), ("dividing", "1 / 0"), ("poor", "import no_such_package")):
         (tmp_path / f"{name}.py").write_text(text)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", ".")])
     with pytest.raises(ConfigError) as caught:
         make_env(id, num_envs=1)
-    assert message in str(caught.value)
+    assert message.format(here=elsewhere.resolve()) in str(caught.value)
+
+
+def test_the_working_directory_that_was_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    with pytest.raises(ConfigError) as caught:
+        make_env("p00r:Env", num_envs=1)
+    assert f"Python looked in the working directory, {tmp_path.resolve()}, and on its path" in str(caught.value)

@@ -16,9 +16,12 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
+from ludus.envs.families import PIP, missing_package
 from ludus.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.registry import look_again
 
 _VECTOR = ("auto", "native", "python")
+_NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}  # packages of Gymnasium's groups
 
 
 def make(
@@ -68,9 +71,12 @@ def registered(name: str) -> Registered:
         with quiet():
             return gymnasium.spec(id)
     except ImportError as error:
-        raise ConfigError(f"gymnasium/{name} needs a module that cannot be imported: {error}.") from error
+        if error.name == module and module not in PIP:  # the user's own
+            raise ConfigError(f"gymnasium/{name} could not be imported: {error}{look_again(module)}") from error
+        raise missing_package(f"gymnasium/{name}", error) from error
     except (gymnasium.error.Error, ValueError) as error:
-        raise UnknownName("Gymnasium environment", id, names()) from error
+        hint = f"Atari's are registered by their package: gymnasium/ale_py:{id}" if id.startswith("ALE/") else ""
+        raise UnknownName("Gymnasium environment", id, names(), hint=hint) from error
 
 
 def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
@@ -78,10 +84,8 @@ def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mappin
     try:
         with quiet():
             return build()
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise ConfigError(f"{id} needs a package that is not installed: {error}") from error
-    except ImportError as error:
-        raise ConfigError(f"{id} needs a package that cannot be imported: {error}") from error
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise missing_package(id, error) from error
     except Exception as error:
         wrong = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if wrong is not None and wrong.group(1) in options:
@@ -118,7 +122,9 @@ def _parameters(entry: Registered) -> list[str]:
 def _current(entry: Registered) -> bool:
     if callable(entry.entry_point) or entry.entry_point is None:
         return False  # stand-ins for what has moved to other packages, and functions that need options
-    if entry.namespace in ("phys2d", "tabular") and importlib.util.find_spec("jax") is None:
+    group = re.match(r"gymnasium\.envs\.(\w+)", str(entry.entry_point))
+    needed = _NEEDS.get(group[1]) if group else None
+    if needed is not None and importlib.util.find_spec(needed) is None:
         return False
     others = [
         o.version or 0 for o in gymnasium.registry.values() if (o.namespace, o.name) == (entry.namespace, entry.name)

@@ -18,6 +18,7 @@ from ludus.envs.adapters.answers import RESET_ALL, check_mappings
 from ludus.envs.adapters.parallel import ParallelEnv
 from ludus.envs.adapters.seats import Seats
 from ludus.envs.adapters.teams import Sides, seat_agents
+from ludus.envs.families import missing_package
 from ludus.envs.python_loop import Flaw, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space
 from ludus.errors import ConfigError, EnvError, nearest
@@ -81,31 +82,6 @@ def check_api(api: str) -> None:
 def shown_as(render: bool) -> dict[str, str]:
     """The options that make an environment able to show itself, if it is to."""
     return {"render_mode": "rgb_array"} if render else {}
-
-
-_PACKAGES = {  # what to install for a module, where that is not its name
-    "Box2D": "'ludus[butterfly]'",
-    "chess": "'ludus[classic]'",
-    "multi_agent_ale_py": "'ludus[atari]'",
-    "pygame": "'ludus[classic]'",
-    "pymunk": "'ludus[butterfly]'",
-    "rlcard": "'ludus[classic]'",
-    "shimmy": "'ludus[classic]'",
-}
-
-
-def missing_package(id: str, error: ImportError) -> ConfigError:
-    """A sentence that says what to install. PettingZoo raises ImportErrors of its own: the first that names a module counts."""
-    cause: BaseException | None = error
-    module = ""
-    while cause is not None and not module:
-        module = (getattr(cause, "name", None) or "").partition(".")[0]
-        cause = cause.__cause__ or cause.__context__
-    if not module:
-        return ConfigError(f"{id} cannot be made: {error}.")
-    return ConfigError(
-        f"{id} needs {module}, which cannot be imported; `pip install {_PACKAGES.get(module, module)}` brings it."
-    )
 
 
 def _make(id: str, entry: str | Callable[..., Any], options: dict[str, Any]) -> Any:

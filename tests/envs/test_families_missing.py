@@ -1,0 +1,104 @@
+"""What is said where the package of a family, or of one of its environments, is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ludus.envs.families import FAMILIES, Family, missing_package
+from ludus.envs.registry import list_envs
+from ludus.errors import ConfigError
+
+ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package, what brings it
+    "gymnasium/Ant-v5": ("mujoco", "'ludus[mujoco]'"),
+    "gymnasium/CarRacing-v3": ("pygame", "pygame-ce"),
+    "gymnasium/LunarLander-v3": ("Box2D", "'ludus[box2d]'"),
+    "gymnasium/ale_py:ALE/Pong-v5": ("ale_py", "'ludus[atari]'"),
+    "mpe2/simple_tag_v3": ("pygame", "pygame-ce"),
+    "openspiel/python_pig": ("open_spiel", "open-spiel"),
+    "pettingzoo/chess_v6": ("chess", "'ludus[classic]'"),
+    "pettingzoo/connect_four_v3": ("pygame", "'ludus[classic]'"),
+    "pettingzoo/hanabi_v5": ("shimmy", "'ludus[classic]'"),
+    "pettingzoo/leduc_holdem_v4": ("rlcard", "'ludus[classic]'"),
+    "pettingzoo/multiwalker_v9": ("Box2D", "'ludus[butterfly]'"),
+    "pettingzoo/pistonball_v6": ("pymunk", "'ludus[butterfly]'"),
+    "pettingzoo/pong_v3": ("multi_agent_ale_py", "'ludus[atari]'"),
+}
+INSTALLS = {  # family -> what brings its package
+    "ale": "'ludus[atari]'",
+    "envpool": "'ludus[envpool]'",
+    "lbf": "'ludus[lbf]'",
+    "magent2": "'ludus[magent2]'",
+    "mpe2": "mpe2",
+    "openspiel": "open-spiel",
+    "pettingzoo": "pettingzoo",
+    "rware": "'ludus[rware]'",
+    "vmas": "'ludus[vmas]'",
+}
+
+
+def said_without(package: str, call: str) -> str:
+    """What a call says in an interpreter that cannot import `package`; one that has imported it once cannot forget it."""
+    code = (
+        f"import sys, warnings; warnings.simplefilter('ignore'); sys.modules[{package!r}] = None\n"
+        "from ludus.envs.registry import list_envs, make_env\n"
+        f"try: print({call})\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("id", ENVIRONMENTS)
+def test_of_an_environment(id: str) -> None:
+    package, install = ENVIRONMENTS[id]
+    assert said_without(package, f"make_env({id!r}, num_envs=1)") == (
+        f"ConfigError {id} needs {package}, which cannot be imported; `pip install {install}` brings it."
+    )
+
+
+@pytest.mark.parametrize("family", INSTALLS)
+def test_of_a_family(family: str) -> None:
+    package = FAMILIES[family].needs
+    sentence = (
+        f"environments {family}/… need {package}, which is not installed; `pip install {INSTALLS[family]}` brings it."
+    )
+    assert said_without(package, f"make_env({FAMILIES[family].example!r}, num_envs=1)") == f"ConfigError {sentence}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, package, None)
+        with pytest.raises(ConfigError) as caught:
+            list_envs(family)
+    assert str(caught.value) == sentence
+    assert FAMILIES[family].install == f"pip install {INSTALLS[family]}"
+
+
+def test_that_every_family_is_tried() -> None:
+    assert {*INSTALLS, "gymnasium"} == set(FAMILIES)  # Ludus cannot be imported without Gymnasium
+
+
+def test_that_the_other_families_are_listed() -> None:
+    code = "sorted({id.partition('/')[0] for id in list_envs()} & {'mpe2', 'pettingzoo', 'gymnasium'})"
+    assert said_without("mpe2", code) == "['gymnasium', 'pettingzoo']"
+
+
+@pytest.mark.parametrize(("package", "gone"), [("mujoco", "Ant-v5"), ("Box2D", "LunarLander-v3")])
+def test_that_gymnasium_lists_what_can_be_made(package: str, gone: str) -> None:
+    listed = said_without(package, "*list_envs('gymnasium')").split()
+    assert "gymnasium/CartPole-v1" in listed
+    assert f"gymnasium/{gone}" not in listed
+
+
+def test_of_one_that_is_there_and_broken() -> None:
+    error = ImportError("cannot import name 'x' from 'gymnasium'.", name="gymnasium")
+    assert str(missing_package("a/b", error)) == (
+        "a/b needs gymnasium, which is installed and cannot be imported: cannot import name 'x' from 'gymnasium'."
+    )
+    assert str(missing_package("a/b", ImportError("libGL.so.1: no such\nfile"))) == (
+        "a/b needs something that cannot be imported: libGL.so.1: no such file."
+    )
+
+
+def test_of_a_family_of_others() -> None:
+    assert Family("m", "s", "e/x", needs="far_away", extra="far").install == "pip install 'ludus[far]'"
+    assert Family("m", "s", "e/x", needs="far_away").install == "pip install far_away"
