@@ -158,6 +158,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         shards=scenario.runtime.pieces,
         hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
         resources={} if here else scenario.runtime.resources,
+        restarts=scenario.runtime.restarts,
         ready=env if here else None,
     )
 

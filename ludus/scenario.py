@@ -72,13 +72,14 @@ class Environment(Config):
 class RuntimeChoice(Config):
     """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
     environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
-    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. cpus, gpus: that each worker asks
-    for."""
+    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
+    replaced when its process dies. cpus, gpus: that each worker asks for."""
 
     kind: str = "inprocess"
     workers: int = Field(1, ge=1)
     shards: int | None = Field(None, ge=1)
     address: str | None = None
+    restarts: int = Field(3, ge=0)
     cpus: float = Field(1.0, ge=0)
     gpus: float = Field(0.0, ge=0)
 

@@ -1,0 +1,32 @@
+"""An environment whose process dies once, in the middle of a step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+
+class Mortal(gymnasium.Env[np.ndarray, int]):
+    """Ten steps an episode. Whoever finds `marker` removes it and dies."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, marker: str) -> None:
+        self._marker, self._time = Path(marker), 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._time = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        self._time += 1
+        if self._time == 7 and self._marker.exists():
+            self._marker.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), self._time == 10, False, {}
