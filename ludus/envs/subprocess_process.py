@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -66,11 +67,17 @@ def shares(num_envs: int, workers: int) -> list[Share]:
 
 
 class Process:
-    """A subprocess, the socket to it, and a pipe that carries nothing: when its other end is closed, the parent is gone."""
+    """A subprocess, the socket to it, and a pipe that carries nothing: when its other end is closed, the parent is gone.
 
-    def __init__(self, share: Share) -> None:
+    patience: seconds after which it is taken for hung when it stops in the midst of a message; None: never.
+    """
+
+    def __init__(self, share: Share, *, patience: float | None) -> None:
         self.share = share
         ours, theirs = socket.socketpair()
+        if patience is not None:
+            for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                ours.setsockopt(socket.SOL_SOCKET, direction, struct.pack("@ll", math.ceil(patience), 0))
         lifeline, self._lifeline = os.pipe()
         with theirs:
             code = (
@@ -98,7 +105,7 @@ class Process:
         try:
             self._connection.send(message)
         except OSError as error:
-            raise Lost(self._gone()) from error
+            raise self._lost(error) from error
         except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
             raise ConfigError(
                 f"{message[1:]} cannot be sent to a subprocess ({error}); name the environment as module:Class, with plain "
@@ -111,7 +118,7 @@ class Process:
         try:
             send_handle(self._connection, descriptor, self.pid)
         except OSError as error:
-            raise Lost(self._gone()) from error
+            raise self._lost(error) from error
 
     def receive(self, until: float | None) -> Any:
         """The answer to the oldest message that is not answered yet. until: when, by `time.perf_counter`, it is taken for hung and
@@ -120,7 +127,7 @@ class Process:
             self._wait(until)
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise Lost(self._gone()) from error
+            raise self._lost(error) from error
         if answer[0] == "error":
             raise Raised(*answer[1:])
         return answer[1]
@@ -132,8 +139,7 @@ class Process:
             if self._answered.poll(math.ceil(left * 1000)):
                 return
             if until is not None and time.perf_counter() >= until:
-                self.kill()
-                raise Lost("did not answer within the deadline and was killed")
+                raise self._lost(BlockingIOError())
             if self._popen.poll() is not None and not self._answered.poll(0):
                 raise Lost(self._gone())  # what it started holds the socket open, so that there is no end of file
 
@@ -147,6 +153,13 @@ class Process:
         self._connection.close()
         os.close(self._lifeline)
 
+    def _lost(self, error: Exception) -> Lost:
+        """It is ended if it is not gone."""
+        if isinstance(error, BlockingIOError):
+            self.kill()
+            return Lost("did not answer within the deadline and was killed")
+        return Lost(self._gone())
+
     def _gone(self) -> str:
         """How it ended."""
         try:
@@ -158,14 +171,16 @@ class Process:
             return "closed its connection"
         if code >= 0:
             return f"ended with exit code {code}"
-        return f"was killed by {signal.Signals(-code).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def end_all(processes: Iterable[Process]) -> None:
     """End every subprocess: ask first, kill those that do not listen. Returns when all are gone."""
     processes = list(processes)
     for process in processes:
-        with suppress(OSError):  # it is gone
+        with suppress(OSError):  # it is gone, or does not read
+            os.set_blocking(process._connection.fileno(), False)
             process._connection.send(("close",))
     until = time.perf_counter() + _GRACE
     for process in processes:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.subprocess_memory import SideViews
 from ludus.envs.subprocess_worker import Rows, Written
 from ludus.types import Array, Due, EnvSpec, Timestep
 
 
 class Record:
-    """Open decisions, returns and lengths of E environments. `repairs`: also keeps what each open decision was made on."""
+    """Open decisions, returns and lengths of E environments. `repairs`: also keeps what each open decision was made on.
+
+    seeds, began: what an environment's vector was last reset with, and how many episodes were finished by then: their difference to
+    `episode` is the episode's number in that vector.
+    """
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, repairs: bool) -> None:
         self.num_envs = num_envs
         self.seeds = np.zeros(num_envs, np.uint64)
+        self.began = np.zeros(num_envs, np.int64)
         self.episode = np.zeros(num_envs, np.int64)  # finished since the reset
-        self.length = np.zeros(num_envs, np.int32)
+        self.length = np.zeros(num_envs, np.int32)  # timesteps with due decisions; 0: no episode is seen to run
+        self._given = np.zeros(num_envs, np.uint64)
         self._quota: NDArray[np.int64] | None = None
         self._returns = np.zeros((num_envs, spec.num_players))
         self._repairs = repairs
@@ -26,19 +33,30 @@ class Record:
 
     def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> None:
         """Forget everything."""
-        self.seeds[:] = seeds
+        self.seeds[:] = self._given[:] = seeds
         self._quota = None
         if episodes is not None:
             self._quota = np.zeros(self.num_envs, np.int64)
             self._quota[:] = episodes
-        for array in (self.episode, self.length, self._returns):
+        for array in (self.began, self.episode, self.length, self._returns):
             array.fill(0)
         for player in self._players:
             player.forget()
 
-    def left(self, at: slice) -> NDArray[np.int64] | None:
-        """Episodes that the environments still have to play; None: for ever."""
-        return None if self._quota is None else self._quota[at] - self.episode[at]
+    def following(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64] | None]:
+        """What a vector that takes over the environments `first` … is reset with: seeds by (the seed that was given, number of its first
+        episode), and how many episodes are left to be played. Those that are running are over; episode 0 has the seed itself."""
+        at = slice(first, first + count)
+        number = self._next(at)
+        seeds = [
+            int(seed) if k == 0 else int(episode_seed(seed, np.uint64(k)))
+            for seed, k in zip(self._given[at], number, strict=True)
+        ]
+        return np.array(seeds, np.uint64), None if self._quota is None else self._quota[at] - number
+
+    def _next(self, at: slice) -> NDArray[np.int64]:
+        """Numbers of the next episodes."""
+        return self.episode[at] + (self.length[at] > 0)
 
     def see(self, timestep: Timestep) -> None:
         """Take note of a timestep. It must stay valid until the next one is seen."""
@@ -65,18 +83,18 @@ class Record:
     def truncate(self, side: SideViews, first: int, count: int, fresh: Written) -> Written:
         """Add to what a new subprocess wrote into `side` that the open episodes of its environments `first` … ended as truncated: nothing
         more was earned, the final observations are those that the open decisions were made on."""
+        at = slice(first, first + count)
+        self.seeds[at], self.began[at] = self.following(first, count)[0], self._next(at)
         rows: list[Rows] = []
-        running = np.zeros(self.num_envs, np.bool_)
         for player, views, (n, masked, _, _) in zip(self._players, side.players, fresh[0], strict=True):
             base = first * player.agents
             slots = base + np.flatnonzero(player.open[base : (first + count) * player.agents])
-            running[slots // player.agents] = True
             at = slice(base, base + len(slots))
             views.end_slot[at] = slots
             views.end_reward[at] = 0
             views.end_terminated[at] = False
             rows.append((n, masked, len(slots), player.recall(slots, views.end_observation[at], views.end_mask, at)))
-        over = np.flatnonzero(running)
+        over = first + np.flatnonzero(self.length[first : first + count])
         at = slice(first, first + len(over))
         side.environment[at] = over
         side.returns[at] = self._returns[over]
@@ -85,14 +103,6 @@ class Record:
         if side.final_state is not None and self._state is not None:
             side.final_state[at] = self._state[over]
         return tuple(rows), len(over)
-
-    def running(self, first: int, count: int) -> NDArray[np.int64]:
-        """Those of the environments `first` … that are inside an episode."""
-        inside = np.zeros(count, np.bool_)
-        for player in self._players:
-            base = first * player.agents
-            inside |= player.open[base : base + count * player.agents].reshape(count, player.agents).any(axis=1)
-        return first + np.flatnonzero(inside)
 
 
 class _PlayerRecord:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.envs.base import VectorEnv
-from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.python_loop import check_actions
 from ludus.envs.subprocess_join import Joiner
 from ludus.envs.subprocess_memory import Memory, anonymous_file, layout
@@ -35,8 +34,9 @@ class SubprocessVectorEnv:
     make: `make(num_envs=n)` gives the vector of one subprocess; it is pickled. deadline: seconds after which a subprocess that has not
     answered is killed (a minute more until its first step is done); None: never. restarts: how many faults (a subprocess that crashed or
     hung, a vector that raised) are repaired before the next raises EnvError. A repaired fault ends the open episodes of that subprocess's
-    environments as truncated, with the observations of the last decisions as final ones, and begins new ones in the same timestep, with
-    seeds that are a function of (seed, episode). The returns of such episodes are the sums of the rewards that were published.
+    environments as truncated, with the observations of the last decisions as final ones, and begins new ones in the same timestep. The
+    returns of such episodes are the sums of the rewards that were published. From number k on, which follows the last truncated one, an
+    environment's episodes are the episodes 0, 1, … of an undisturbed one with seed `episode_seed(seed, k)`.
     """
 
     def __init__(
@@ -203,24 +203,14 @@ class SubprocessVectorEnv:
 
     def _reset_message(self, share: Share) -> tuple[Any, ...]:
         """Begin what is left to be played: at first with the seeds that were given, later with others."""
-        record, at = self._record, slice(share.first, share.first + share.count)
-        episode, left = record.episode[at].copy(), record.left(at)
-        running = record.running(share.first, share.count) - share.first  # their episodes are over by the fault
-        episode[running] += 1
-        if left is not None:
-            left[running] -= 1
-        seeds = [
-            int(seed) if k == 0 else int(episode_seed(seed, np.uint64(k)))
-            for seed, k in zip(record.seeds[at], episode, strict=True)
-        ]
-        return "reset", self._side, np.array(seeds, np.uint64), left
+        return "reset", self._side, *self._record.following(share.first, share.count)
 
     # ------------------------------------------------------------------------------------------ subprocesses
 
     def _start(self) -> EnvSpec:
         """Start all at once; what the first one plays says how large the memory is."""
         for share in self._shares:
-            self._processes.append(Process(share))
+            self._processes.append(self._process(share))
         share = self._shares[0]
         try:
             for share, process in zip(self._shares, self._processes, strict=True):
@@ -240,15 +230,20 @@ class SubprocessVectorEnv:
             raise as_error(f"{share} of {self.num_envs} cannot be made", share, fault) from None
         return spec
 
+    def _process(self, share: Share) -> Process:
+        return Process(share, patience=None if self._deadline is None else self._deadline + _START)
+
     def _repair(self, faults: dict[int, Fault], written: dict[int, Written]) -> dict[int, Fault]:
         """Put new vectors in the place of faulty ones, in new subprocesses where those are gone. Returns the faults of the new ones."""
-        for w, fault in sorted(faults.items()):
-            if self.restarts >= self._allowed:
-                raise self._error(self._shares[w], fault) from None
-            self.restarts += 1
+        left = self._allowed - self.restarts
+        if len(faults) > left:  # before anything is repaired, so that nothing is half repaired
+            w, fault = sorted(faults.items())[left]
+            raise self._error(self._shares[w], fault) from None
+        self.restarts += len(faults)
+        for w, fault in faults.items():
+            self._new[w] = True  # a vector is made anew, in the same subprocess too
             if isinstance(fault, Lost):
-                self._processes[w] = Process(self._shares[w])
-                self._new[w] = True
+                self._processes[w] = self._process(self._shares[w])
         again: dict[int, Fault] = {}
         for w, fault in faults.items():
             try:
@@ -286,10 +281,8 @@ class SubprocessVectorEnv:
 
     def _error(self, share: Share, fault: Fault) -> EnvError | ConfigError:
         record, at = self._record, slice(share.first, share.first + share.count)
-        where = (
-            f"{share} of {self.num_envs}, seeds {record.seeds[at].tolist()}, episodes {record.episode[at].tolist()}, steps "
-            f"{record.length[at].tolist()}"
-        )
+        episodes = (record.episode - record.began)[at].tolist()
+        where = f"{share} of {self.num_envs}, seeds {record.seeds[at].tolist()}, episodes {episodes}, steps {record.length[at].tolist()}"
         after = f" (after {self.restarts} restarts)" if self.restarts else ""
         return as_error(f"{self.spec.id}{after}, {where}", share, fault)
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import signal
+import struct
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box
 from python_games import Team, Turns, spec
 
+from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.errors import ConfigError
+from ludus.types import Array, Timestep
 
 
 def teams(num_envs: int) -> PythonVectorEnv:
@@ -101,9 +109,145 @@ def arms(num_envs: int) -> PythonVectorEnv:
     return PythonVectorEnv(Arms, num_envs, spec=replace(one, agents=agents, state=state), masked=(False,))
 
 
+def makes_slowly(num_envs: int, *, fault: str, seeds: Sequence[int], seconds: float) -> PythonVectorEnv:
+    time.sleep(seconds)
+    return bad(num_envs, fault=fault, seeds=seeds)
+
+
+def half_an_answer(num_envs: int) -> PythonVectorEnv:
+    """Hangs in the midst of a message to the parent."""
+    (connection,) = (found for found in gc.get_objects() if type(found) is Connection)
+    os.write(connection.fileno(), struct.pack("!i", 100) + bytes(50))
+    time.sleep(1000)
+    raise AssertionError
+
+
 def wrong_option(num_envs: int) -> PythonVectorEnv:
     raise ConfigError("size=-1 was given; expected 1 or more.")
 
 
 def dies_young(num_envs: int) -> PythonVectorEnv:
     os._exit(5)
+
+
+# ------------------------------------------------------------------------------------------ dying at a given point
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """Where a subprocess sends itself a signal. at: (seed of an episode, step; -1: in its reset). column: where it writes its first rows
+    of ("due" | "ended" | "finished", name), the columns before that one are written. times: each of them so often; what has happened is
+    remembered in `folder`."""
+
+    folder: str
+    at: tuple[tuple[int, int], ...] = ()
+    column: tuple[str, str] | None = None
+    times: int = 1
+    kind: int = signal.SIGKILL
+
+    def die(self, name: str) -> None:
+        for i in range(self.times):
+            path = Path(self.folder) / f"{name} {i}"
+            if not path.exists():
+                path.touch()
+                os.kill(os.getpid(), self.kind)
+
+
+class Walk:
+    """Two players take turns. All that they see and earn, and when it ends, is drawn from the seed and their actions."""
+
+    def __init__(self, deaths: Deaths) -> None:
+        self.deaths = deaths
+
+    def reset(self, seed: int) -> Happened:
+        self.seed, self.t = seed, -1
+        self.draws = np.random.default_rng(seed)
+        self.pass_on()
+        self.t = 0
+        return Happened(due=[self.row()])
+
+    def pass_on(self) -> None:
+        if (self.seed, self.t) in self.deaths.at:
+            self.deaths.die(f"{self.seed} {self.t}")
+
+    def row(self) -> tuple[int, Any, Any]:
+        return self.t % 2, self.draws.random(2, np.float32), np.append(self.draws.random(2) < 0.5, True)
+
+    def step(self, actions: Sequence[Any]) -> Happened:
+        self.pass_on()
+        reward = [(agent, float(self.draws.integers(-8, 8))) for agent in range(2)]
+        self.draws.random(int(actions[self.t % 2]))
+        self.t += 1
+        if self.t > 2 and self.draws.random() < 0.2:
+            gone = [(agent, self.draws.random(2, np.float32), TERMINATED) for agent in range(2)]
+            return Happened(reward=reward, gone=gone, over=TERMINATED)
+        return Happened(due=[self.row()], reward=reward)
+
+    def render(self) -> str:
+        return f"move {self.t}"
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass
+class Fatal:
+    """Dies when it is copied."""
+
+    values: Array
+    deaths: Deaths
+    name: str
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        self.deaths.die(self.name)
+        return self.values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __add__(self, other: Any) -> Any:
+        return np.asarray(self) + other
+
+
+class Walks(PythonVectorEnv):
+    """A vector of `Walk`s whose rows may not be written to their end."""
+
+    def __init__(self, num_envs: int, deaths: Deaths) -> None:
+        super().__init__(lambda: Walk(deaths), num_envs, spec=spec([0, 1]), masked=(True, True))
+        self._deaths = deaths
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        timestep = super().step(actions)
+        if self._deaths.column is None:
+            return timestep
+        part, name = self._deaths.column
+        if part == "finished":
+            return timestep._replace(finished=self.fatal(timestep.finished, name))
+        if part == "due":
+            return timestep._replace(due=tuple(self.fatal(rows, name) for rows in timestep.due))
+        return timestep._replace(ended=tuple(self.fatal(rows, name) for rows in timestep.ended))
+
+    def fatal(self, rows: Any, name: str) -> Any:
+        values = getattr(rows, name)
+        return rows._replace(**{name: Fatal(values, self._deaths, name)}) if len(values) else rows
+
+
+def walks(num_envs: int, *, deaths: Deaths) -> Walks:
+    return Walks(num_envs, deaths)
+
+
+# ------------------------------------------------------------------------------------------ processes
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def running(pid: int) -> bool:
+    """Whether a process that may be nobody's child is there and no zombie."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return state.stdout.strip()[:1] not in ("", "Z")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
+import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import subprocess_games as games
 
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
+from ludus.envs.subprocess_process import Lost, Process, Share
 from ludus.envs.subprocesses import SubprocessVectorEnv
 from ludus.errors import EnvError
 from ludus.seeding import keys
@@ -46,14 +45,6 @@ def made() -> Iterator[Made]:
 
 def pids(env: SubprocessVectorEnv) -> list[int]:
     return [process.pid for process in env._processes]
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # ------------------------------------------------------------------------------------------ faults
@@ -167,10 +158,10 @@ def test_close_waits_for_a_subprocess_that_died_unseen(made: Made) -> None:
     env = made(games.turns, 1, workers=1)
     (pid,) = pids(env)
     os.kill(pid, signal.SIGKILL)
-    while running(pid):
+    while games.running(pid):
         time.sleep(0.01)
     env.close()
-    assert not alive(pid)
+    assert not games.alive(pid)
 
 
 @Slow
@@ -200,9 +191,42 @@ def test_a_truncated_episode_counts_towards_the_quota(made: Made) -> None:
 @Slow
 def test_faults_are_repaired_so_many_times_only(made: Made) -> None:
     env = made(partial(games.bad, fault="exit"), 1, workers=1, restarts=2)
-    with pytest.raises(EnvError, match=r"\(after 2 restarts\), environment 0 of 1, .* episodes \[2\], steps \[3\]"):
+    named = f"(after 2 restarts), environment 0 of 1, seeds [{episode_seed(SEEDS[0], np.uint64(2))}], episodes [0], steps [3]"
+    with pytest.raises(EnvError, match=re.escape(named)):
         steps(env, 20, SEEDS[:1])
     assert env.restarts == 2
+
+
+@Slow
+def test_more_faults_at_once_than_may_be_repaired(made: Made) -> None:
+    env = made(early("exit", [0, 1, 2]), 4, workers=4, restarts=2)
+    for _ in range(2):
+        with pytest.raises(EnvError, match=r"environment 2 of 4, .*: the subprocess ended with exit code 3"):
+            steps(env, 5)
+    assert env.restarts == 0
+
+
+@Slow
+def test_a_vector_made_anew_has_more_time_than_a_step(made: Made) -> None:
+    """In the same subprocess too."""
+    make = partial(games.makes_slowly, fault="raise", seeds=early("raise", [0]).keywords["seeds"], seconds=2.0)
+    env = made(make, 1, workers=1, deadline=0.5, restarts=2)
+    steps(env, 5, SEEDS[:1])
+    assert env.restarts == 1
+
+
+@Slow
+def test_one_that_stops_in_the_midst_of_a_message_is_lost() -> None:
+    process = Process(Share(0, 0, 1), patience=1.0)
+    os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(Lost, match="did not answer within the deadline and was killed"):
+        process.send("make", bytes(10**7), 0, 1, True)
+    assert not games.alive(process.pid)
+    process = Process(Share(0, 0, 1), patience=1.0)
+    process.send("make", games.half_an_answer, 0, 1, True)
+    with pytest.raises(Lost, match="did not answer within the deadline and was killed"):
+        process.receive(None)
+    assert not games.alive(process.pid)
 
 
 @Slow
@@ -240,17 +264,9 @@ def test_close_ends_all_even_those_that_hang(made: Made) -> None:
     running = pids(env)
     env.close()
     env.close()
-    assert not any(alive(pid) for pid in running)
+    assert not any(games.alive(pid) for pid in running)
     with pytest.raises(EnvError, match="is closed"):
         env.reset(SEEDS[:2])
-
-
-def test_a_vector_that_nobody_holds_ends_its_subprocesses() -> None:
-    env = SubprocessVectorEnv(games.turns, 1, workers=1)
-    running = pids(env)
-    del env
-    gc.collect()
-    assert not any(alive(pid) for pid in running)
 
 
 @Slow
@@ -269,61 +285,4 @@ def test_an_interrupted_step_is_not_taken_up_again(made: Made, monkeypatch: pyte
         env.reset(SEEDS[:2])
     assert len(timestep.due[0].slot) == 2
     env.close()
-    assert not any(alive(pid) for pid in running)
-
-
-SCRIPT = """
-import sys, time
-import numpy as np
-from ludus.envs.subprocesses import SubprocessVectorEnv
-import subprocess_games as games
-print("main", flush=True)  # not guarded: a second run would print it again
-env = SubprocessVectorEnv(games.turns, 2, workers=2)
-env.reset(np.arange(2, dtype=np.uint64))
-print(*[process.pid for process in env._processes], flush=True)
-{end}
-"""
-
-
-@Slow
-@pytest.mark.parametrize(
-    ("end", "kill", "code"),
-    [
-        ("", None, 0),
-        ("raise SystemExit(7)", None, 7),
-        ("time.sleep(100)", signal.SIGINT, -signal.SIGINT),
-        ("time.sleep(100)", signal.SIGKILL, -signal.SIGKILL),
-    ],
-)
-def test_a_script_leaves_nothing_behind(end: str, kill: int | None, code: int, tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(end=end))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    script = subprocess.Popen(
-        [sys.executable, "-W", "error", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert script.stdout is not None
-    lines = [script.stdout.readline() for _ in range(2)]
-    if kill is not None:
-        os.killpg(script.pid, kill)
-    out, errors = script.communicate(timeout=60)
-    assert script.returncode == code
-    assert out == ""
-    assert "leaked" not in errors
-    assert "Exception" not in errors
-    assert lines[0] == "main\n"
-    until = time.monotonic() + 30
-    while any(running(int(pid)) for pid in lines[1].split()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def running(pid: int) -> bool:
-    """Whether a process that may be nobody's child is there and no zombie."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return state.stdout.strip()[:1] not in ("", "Z")
+    assert not any(games.alive(pid) for pid in running)
