@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium import Space
+from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
@@ -192,19 +192,42 @@ class PythonVectorEnv:
 
 
 def check_actions(space: Space[Any], given: Array, *, mask: NDArray[np.bool_] | None, what: str) -> None:
-    """Raise EnvError for actions outside of a Discrete space, or of its masks bool[n, A], or of another shape than a space's."""
+    """Raise EnvError for actions of another shape or kind than a space's, for whole numbers outside of it, or of masks bool[n, A], and for
+    those of a Box that are not finite. A Box's bounds may be left."""
     if given.shape[1:] != (space.shape or ()):
         raise EnvError(f"{what} was given actions of shape {given.shape[1:]}; its action space is {space}.")
-    count = getattr(space, "n", None)
-    if count is None or space.shape or not len(given):
+    if not len(given):
         return
-    inside = (given >= 0) & (given < count)
+    count = _count(space)
+    if given.dtype.kind not in ("fiu" if count is None else "biu"):
+        raise EnvError(f"{what} was given actions of dtype {given.dtype}; its action space is {space}.")
+    inside = np.isfinite(given) if count is None else (given >= 0) & (given < count)
     if mask is not None:
         inside &= mask[np.arange(len(given)), np.where(inside, given, 0)]
     if not inside.all():
-        row = int(np.argmin(inside))
-        legal = f"0 to {count - 1}" if mask is None else np.flatnonzero(mask[row]).tolist()
-        raise EnvError(f"{what} chose the illegal action {given[row]} in row {row}; legal: {legal}.")
+        row = int(np.argmin(inside.reshape(len(given), -1).all(axis=1)))
+        raise EnvError(f"{what} chose the illegal action {given[row]} in row {row}; legal: {_legal(space, mask, row)}.")
+
+
+def _count(space: Space[Any]) -> Any:
+    """How many values each number of an action has; None: those of a Box."""
+    if isinstance(space, spaces.Discrete):
+        return space.n
+    return (
+        space.nvec if isinstance(space, spaces.MultiDiscrete) else 2 if isinstance(space, spaces.MultiBinary) else None
+    )
+
+
+def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
+    if mask is not None:
+        return np.flatnonzero(mask[row]).tolist()
+    return (
+        f"0 to {space.n - 1}"
+        if isinstance(space, spaces.Discrete)
+        else "finite numbers"
+        if isinstance(space, spaces.Box)
+        else space
+    )
 
 
 def _closed(env: PythonEnv) -> Exception | None:

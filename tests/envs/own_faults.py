@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from zoo_games import Relay, Shift
 
 BOX = Box(-9, 9, (2,), np.float32)
@@ -16,7 +16,7 @@ SEEN = np.zeros(2, np.float32)
 class Alone(gymnasium.Env[Any, Any]):
     """With Gymnasium's interface."""
 
-    action_space = Discrete(2)
+    action_space: Any = Discrete(2)
 
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
@@ -36,6 +36,8 @@ class Alone(gymnasium.Env[Any, Any]):
             "no reward": (SEEN, None, False, False, {}),
             "rewards": (SEEN, np.ones(2), False, False, {}),
             "text": (SEEN, "1", False, False, {}),
+            "text end": (SEEN, 1.0, "no", False, {}),
+            "no end": (SEEN, 1.0, False, None, {}),
             "listed end": (SEEN, 1.0, [False], False, {}),
             "late mask": (SEEN, 1.0, False, False, {"action_mask": np.array([1, 0], np.int8)}),
             "info": (SEEN, 1.0, False, False, None),
@@ -45,6 +47,23 @@ class Alone(gymnasium.Env[Any, Any]):
         if self.t == 2:
             return wrong[self.fault]
         return SEEN, 1.0, False, False, {}
+
+
+class Acting(Alone):
+    """Takes the actions that it is told to."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.action_space = {
+            "several": MultiDiscrete([3, 4]),
+            "bits": MultiBinary(2),
+            "box": Box(-1, 1, (2,), np.float32),
+            "one": Discrete(2),
+            "tuple": Tuple((Discrete(2), Discrete(2))),
+        }[kind]
+
+    def step(self, action: Any) -> Any:
+        return SEEN, float(np.sum(action)), False, False, {}
 
 
 class Pair(gymnasium.Env[Any, Any]):
@@ -59,7 +78,7 @@ class Pair(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         self.t = 0
-        return (SEEN, SEEN), {}
+        return (SEEN, SEEN) if self.fault == "old reset" else ((SEEN, SEEN), {})
 
     def step(self, action: Any) -> Any:
         self.t += 1
@@ -144,6 +163,12 @@ class Crowd(Shift):
                 terminated = False
             case "no reward":
                 rewards = dict.fromkeys(rewards, None)
+            case "unpaid":
+                rewards = {}
+            case "text end":
+                terminated = dict.fromkeys(terminated, "no")
+            case "listed end":
+                truncated = {agent: [True] for agent in terminated}
         return shown, rewards, terminated, truncated, infos
 
     def state(self) -> Any:
@@ -163,6 +188,10 @@ class Line(Relay):
             match self.fault:
                 case "no reward":
                     self.rewards = dict.fromkeys(self.rewards, None)  # type: ignore[arg-type]
+                case "unpaid":
+                    self.rewards = {}
+                case "text end":
+                    self.terminations = dict.fromkeys(self.terminations, "no")  # type: ignore[arg-type]
                 case "swap":  # the guard has come; a scout goes with it unnoticed
                     self.agents.remove("scout_1")
                 case "stranger":

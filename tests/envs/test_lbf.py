@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 from gymnasium import registry
@@ -75,3 +78,33 @@ def test_all_of_them(size: int) -> None:
     assert len(ids) == 8 * 4 * 4  # players, food, cooperation and sight
     for id in ids:
         check_env(lambda n, id=id: make_env(id, num_envs=n), num_envs=2, steps=6)  # type: ignore[misc]
+
+
+def test_drawing_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(self: object, mode: str) -> None:
+        raise OSError('Cannot connect to display "None".')
+
+    env = make_env("lbf/Foraging-8x8-2p-3f-v3", num_envs=1)
+    env.reset(keys(1, "draw", count=1))
+    monkeypatch.setattr(type(env._envs[0]._env), "render", draw)  # type: ignore[attr-defined]
+    with pytest.raises(EnvError) as caught:
+        env.render(0)  # type: ignore[attr-defined]
+    assert str(caught.value) == (
+        'lbf/Foraging-8x8-2p-3f-v3 cannot be drawn: OSError: Cannot connect to display "None". '
+        "Without a screen, run the command under `xvfb-run -a`, which brings a virtual one."
+    )
+
+
+def test_drawing_without_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "no_pyglet", None)
+
+    def draw(self: object, mode: str) -> None:
+        importlib.import_module("no_pyglet")
+
+    env = make_env("lbf/Foraging-8x8-2p-3f-v3", num_envs=1)
+    env.reset(keys(1, "draw", count=1))
+    monkeypatch.setattr(type(env._envs[0]._env), "render", draw)  # type: ignore[attr-defined]
+    with pytest.raises(
+        ConfigError, match="drawing lbf/Foraging-8x8-2p-3f-v3 needs no_pyglet, which cannot be imported"
+    ):
+        env.render(0)  # type: ignore[attr-defined]

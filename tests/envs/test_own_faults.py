@@ -42,6 +42,8 @@ NUMBER = "expected a finite number"
         ("Alone", "rewards", f"gave agent 'agent' the reward [1. 1.]; {NUMBER}"),
         ("Alone", "text", f"gave agent 'agent' the reward 1; {NUMBER}"),
         ("Alone", "listed end", "returned terminated=[False] from step; expected true or false"),
+        ("Alone", "text end", "returned terminated='no' from step; expected true or false"),
+        ("Alone", "no end", "returned truncated=None from step; expected true or false"),
         ("Alone", "late mask", "gave an action mask, and none after its first reset"),
         ("Alone", "info", "returned the info None from step; expected a mapping"),
         ("Alone", "large byte", "gave agent 'agent' an observation with numbers that are no uint8"),
@@ -55,6 +57,11 @@ NUMBER = "expected a finite number"
         ("Crowd", "no infos", "returned the infos None from step; expected a mapping"),
         ("Crowd", "one end", "returned the terminations False from step; expected a mapping"),
         ("Crowd", "no reward", f"gave agent 'worker_0' the reward None; {NUMBER}"),
+        ("Crowd", "unpaid", "gave no reward for the agent 'worker_0', which acted"),
+        ("Crowd", "text end", "gave the agent 'worker_0' 'no' in its terminations; expected true or false"),
+        ("Crowd", "listed end", "gave the agent 'worker_0' [True] in its truncations; expected true or false"),
+        ("Line", "unpaid", "gave no reward for the agent 'scout_1', which acted"),
+        ("Line", "text end", "gave the agent 'scout_0' 'no' in its terminations; expected true or false"),
         ("Crowd", "no mask", "gave agent 'worker_0' an observation with ['observation']; expected action_mask and obs"),
         ("Line", "no reward", f"gave agent 'scout_0' the reward None; {NUMBER}"),
         ("Line", "swap", "removed the agent 'scout_1', which was neither terminated nor truncated"),
@@ -66,6 +73,33 @@ def test_a_wrong_step(name: str, fault: str, message: str) -> None:
         play(make(name, fault=fault))
     assert str(caught.value).startswith(f"own_faults:{name} {message}")
     assert str(caught.value).endswith(WHERE)
+
+
+ACTIONS = {  # kind of space -> what it is given for the second environment, what is said
+    "several, beyond": ([[2, 3], [1, 4]], "chose the illegal action [1 4] in row 1; legal: MultiDiscrete([3 4])"),
+    "several, below": ([[2, 3], [-1, 0]], "chose the illegal action [-1  0] in row 1; legal: MultiDiscrete([3 4])"),
+    "several, halves": ([[0, 0], [0.5, 0]], "was given actions of dtype float64; its action space is MultiDiscrete"),
+    "bits, beyond": ([[0, 1], [2, 0]], "chose the illegal action [2 0] in row 1; legal: MultiBinary(2)"),
+    "box, no number": ([[0, 0], [np.nan, 0]], "chose the illegal action [nan  0.] in row 1; legal: finite numbers"),
+    "one, beyond": ([0, 2], "chose the illegal action 2 in row 1; legal: 0 to 1"),
+    "one, text": (["0", "1"], "was given actions of dtype <U1; its action space is Discrete(2)"),
+}
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_actions_that_are_none(case: str) -> None:
+    given, message = ACTIONS[case]
+    env = make("Acting", kind=case.partition(",")[0])
+    env.reset(SEEDS)
+    with pytest.raises(EnvError) as caught:
+        env.step((np.array(given),))
+    assert str(caught.value).startswith(f"player 0 of own_faults:Acting {message}")
+
+
+def test_actions_beyond_the_bounds_of_a_box_are_passed_on() -> None:
+    env = make("Acting", kind="box")
+    env.reset(SEEDS)
+    assert env.step((np.array([[0, 1], [7, -2]], np.float32),)).due[0].reward.tolist() == [1, 5]
 
 
 def test_a_state_that_is_no_number() -> None:
@@ -100,7 +134,19 @@ def test_agents_that_agree_about_the_end() -> None:
             EnvError,
             r"returned array.* from reset; expected the tuple \(observation, info",
         ),
-        ("Alone", {"fault": "no info"}, EnvError, "returned the info None from reset; expected a mapping"),
+        (
+            "Alone",
+            {"fault": "no info"},
+            EnvError,
+            r"the info None from reset; expected a mapping, .* \(observation, info",
+        ),
+        ("Pair", {"fault": "old reset"}, EnvError, r"the info array.* from reset; expected .* \(observation, info\)"),
+        (
+            "Acting",
+            {"kind": "tuple"},
+            EnvError,
+            "one of each agent, .* If it is one agent that acts, give it a MultiDisc",
+        ),
         ("Alone", {"fault": "space"}, EnvError, r"are in \(2,\), which is no Gymnasium space"),
         ("Crowd", {"fault": "old reset"}, EnvError, r"from reset; expected the tuple \(observations, infos\)"),
         ("Crowd", {"fault": "no space"}, EnvError, r"no spaces of its agent 'worker_1' \(KeyError"),

@@ -13,6 +13,7 @@ from zoo_replay import play, returns_of
 
 from ludus.envs.registry import list_envs, make_env
 from ludus.errors import ConfigError, EnvError, UnknownName
+from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 ID = "rware/rware-tiny-2ag-v2"
@@ -87,3 +88,14 @@ def test_all_of_them(size: str) -> None:
                 make_env(id, num_envs=1)
             continue
         check_env(lambda n, id=id: make_env(id, num_envs=n, max_steps=5), num_envs=2, steps=12)  # type: ignore[misc]
+
+
+def test_drawing_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(self: object, mode: str) -> None:
+        raise OSError('Cannot connect to display "None".')
+
+    env = make_env("rware/rware-tiny-2ag-v2", num_envs=1)
+    env.reset(keys(1, "draw", count=1))
+    monkeypatch.setattr(type(env._envs[0]._env), "render", draw)  # type: ignore[attr-defined]
+    with pytest.raises(EnvError, match=r"rware/rware-tiny-2ag-v2 cannot be drawn: OSError: .* under `xvfb-run -a`"):
+        env.render(0)  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.envs.adapters.answers import check_ends, check_rewards
 from ludus.envs.adapters.seats import Seats
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened
@@ -64,6 +65,7 @@ class AecEnv:
         happened = Happened()
         self._act(actions, happened)
         env = self._env
+        check_ends(env.terminations, env.truncations)
         if True in env.terminations.values() or True in env.truncations.values():
             self._bury(happened)
         if env.agents != self._there:
@@ -89,8 +91,10 @@ class AecEnv:
     def _act(self, actions: Sequence[Any], happened: Happened) -> None:
         """Let those who were due act, and note what everybody earned."""
         env, seats = self._env, self._seats
-        seat = seats[env.agent_selection]
+        actor = env.agent_selection
+        seat = seats[actor]
         env.step(seat.act(actions[seat.index]))
+        check_rewards(env.rewards, (actor,))
         for agent, reward in env.rewards.items():
             if reward != 0:
                 happened.reward.append((seats[agent].index, reward))
@@ -153,6 +157,7 @@ class CycleEnv(AecEnv):
                 )
             seat = seats[agent]
             env.step(seat.act(actions[seat.index]))
+            check_rewards(env.rewards, (agent,))
             for other, reward in env.rewards.items():
                 if reward != 0:
                     earned.append((seats[other].index, reward))

@@ -3,7 +3,7 @@ after resets: steps are not slowed down."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
 RESET_ALL = ("observations", "infos")
 STEP_ALL = ("observations", "rewards", "terminations", "truncations", "infos")
+TRUTHS = frozenset((bool, np.bool_))  # what needs no second look
 _SHOWN = 60  # characters of a value in a message
 
 
@@ -24,24 +25,51 @@ def check_answer(call: str, answer: Any, names: Sequence[str]) -> None:
         raise Flaw(f"returned {given} from {call}; expected the tuple ({', '.join(names)})")
 
 
-def check_mapping(call: str, given: Any, name: str) -> None:
-    """Raise Flaw for something that should be a mapping, and is none."""
+def check_mapping(call: str, given: Any, name: str, *, names: Sequence[str]) -> None:
+    """Raise Flaw for something that should be a mapping, and is none. names: what the whole answer consists of."""
     if not isinstance(given, Mapping):
-        raise Flaw(f"returned the {name} {_short(given)} from {call}; expected a mapping")
+        raise Flaw(
+            f"returned the {name} {_short(given)} from {call}; expected a mapping, as in the tuple ({', '.join(names)})"
+        )
 
 
 def check_mappings(call: str, answer: Any, names: Sequence[str]) -> None:
     """Raise Flaw for an answer that is no tuple of mappings of agents."""
     check_answer(call, answer, names)
     for given, name in zip(answer, names, strict=True):
-        check_mapping(call, given, name)
+        check_mapping(call, given, name, names=names)
+
+
+def check_rewards(rewards: Mapping[Any, Any], acted: Iterable[Any]) -> None:
+    """Raise Flaw if an agent that acted is paid nothing, not even 0."""
+    for agent in acted:
+        if agent not in rewards:
+            raise Flaw(
+                f"gave no reward for the agent {agent!r}, which acted; expected one for each agent that did, 0 too"
+            )
 
 
 def check_flags(terminated: Any, truncated: Any) -> None:
-    """Raise Flaw for an end that is no truth: [False], say, counts as true."""
+    """Raise Flaw for an end that is no truth: [False] and "no", say, count as true."""
     for name, given in (("terminated", terminated), ("truncated", truncated)):
-        if isinstance(given, list | tuple | Mapping) or np.size(given) != 1:
+        if given.__class__ not in TRUTHS and not _is_flag(given):
             raise Flaw(f"returned {name}={_short(given)} from step; expected true or false")
+
+
+def check_ends(terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
+    """Raise Flaw for an agent's end that is no truth."""
+    for name, ends in (("terminations", terminations), ("truncations", truncations)):
+        if not TRUTHS.issuperset(map(type, ends.values())):
+            for agent, given in ends.items():
+                if not _is_flag(given):
+                    raise Flaw(f"gave the agent {agent!r} {_short(given)} in its {name}; expected true or false")
+
+
+def _is_flag(given: Any) -> bool:
+    """Whether it is one truth, or a whole number that stands for it."""
+    return (
+        not isinstance(given, list | tuple | Mapping) and np.size(given) == 1 and np.asarray(given).dtype.kind in "biu"
+    )
 
 
 def one_flag(given: Any, name: str) -> bool:

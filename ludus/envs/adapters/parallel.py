@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.envs.adapters.aec import close, rendered
-from ludus.envs.adapters.answers import RESET_ALL, STEP_ALL, check_mappings
+from ludus.envs.adapters.answers import RESET_ALL, STEP_ALL, check_ends, check_mappings, check_rewards
 from ludus.envs.adapters.seats import Seats
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened
@@ -60,6 +60,8 @@ class ParallelEnv:
         """What a step's answer says."""
         shown, rewards, terminations, truncations, infos = answer
         seats, happened = self._seats, Happened()
+        check_rewards(rewards, self._there)
+        check_ends(terminations, truncations)
         for agent, reward in rewards.items():
             if reward != 0:  # None, say, is no reward and becomes a flaw
                 happened.reward.append((seats[agent].index, reward))

@@ -13,7 +13,8 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_flags, check_mapping
+from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping
+from ludus.envs.adapters.drawing import drawn
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv
@@ -77,7 +78,7 @@ def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
     try:
         check_answer("reset", answer, RESET)
-        check_mapping("reset", answer[1], "info")
+        check_mapping("reset", answer[1], "info", names=RESET)
     except Flaw as flaw:
         raise EnvError(f"{id} {flaw}.") from None
     return MASK in answer[1]
@@ -98,7 +99,7 @@ class Single:
         answer = self._env.reset(seed=seed)
         check_answer("reset", answer, RESET)
         seen, info = answer
-        check_mapping("reset", info, "info")
+        check_mapping("reset", info, "info", names=RESET)
         return Happened(due=[(0, self._seen(seen), self._mask(info))])
 
     def step(self, actions: Sequence[Any]) -> Happened:
@@ -109,11 +110,12 @@ class Single:
             mask = self._mask(info)
         except (AttributeError, TypeError, ValueError):
             check_answer("step", answer, STEP)
-            check_mapping("step", answer[4], "info")
+            check_mapping("step", answer[4], "info", names=STEP)
             raise
+        if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
+            check_flags(terminated, truncated)
         seen, paid = self._seen(seen), [(0, reward)]
         if terminated or truncated:
-            check_flags(terminated, truncated)
             how = TERMINATED if terminated else TRUNCATED
             mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
             final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
@@ -121,8 +123,8 @@ class Single:
         return Happened(due=[(0, seen, mask)], reward=paid)
 
     def render(self) -> NDArray[np.uint8] | str:
-        """Raises EnvError if the environment was not made to render."""
-        shown: object = self._env.render() if self._env.render_mode else None
+        """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
+        shown: object = drawn(self._id, self._env.render) if self._env.render_mode else None
         if isinstance(shown, list) and shown:
             shown = shown[-1]
         if isinstance(shown, str):

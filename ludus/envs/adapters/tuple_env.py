@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ludus.envs.adapters.answers import RESET, STEP, check_answer, one_flag
+from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_mapping, one_flag
+from ludus.envs.adapters.drawing import drawn
 from ludus.envs.adapters.seats import Seat
 from ludus.envs.adapters.teams import Sides, seat_agents
 from ludus.envs.publisher import TERMINATED, TRUNCATED
@@ -36,11 +38,18 @@ def tuple_vector(
     first = make()
     seen, acts = first.observation_space, first.action_space
     if not isinstance(seen, spaces.Tuple) or not isinstance(acts, spaces.Tuple) or len(seen) != len(acts):
-        raise EnvError(f"{id} has the spaces {seen} and {acts}; expected two tuples with a space for each agent.")
+        raise EnvError(
+            f"{id} has the observation space {seen} and the action space {acts}; a Tuple of actions is taken for one of each agent, so "
+            "observations must be a Tuple as long. If it is one agent that acts, give it a MultiDiscrete or a Box."
+        )
     try:
-        first.reset(seed=0)
+        answer = first.reset(seed=0)
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
+    try:
+        _observations(answer)
+    except Flaw as flaw:
+        raise EnvError(f"{id} {flaw}.") from None
     if sides.state:
         raise ConfigError(f"{id} has no state; leave out state=true.")
     agents = [f"agent_{i}" for i in range(len(acts))]
@@ -57,7 +66,7 @@ def tuple_vector(
     kept = [first]  # made already: the vector's first
 
     def made() -> PythonEnv:
-        return TupleEnv(kept.pop() if kept else make(), team, out_of_time=out_of_time, forget=forget)
+        return TupleEnv(kept.pop() if kept else make(), id, team, out_of_time=out_of_time, forget=forget)
 
     return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
@@ -68,12 +77,14 @@ class TupleEnv:
     def __init__(
         self,
         env: Any,
+        id: str,
         team: Sequence[Seat],
         *,
         out_of_time: Callable[[Any], bool] | None = None,
         forget: Callable[[Any], None] | None = None,
     ) -> None:
         self._env = env
+        self._id = id
         self._team = team
         self._out_of_time = out_of_time
         self._forget = forget
@@ -82,10 +93,7 @@ class TupleEnv:
         """See `PythonEnv.reset`."""
         if self._forget is not None:
             self._forget(self._env)
-        answer = self._env.reset(seed=seed)
-        check_answer("reset", answer, RESET)
-        shown, _ = answer
-        return Happened(due=self._rows(shown))
+        return Happened(due=self._rows(_observations(self._env.reset(seed=seed))))
 
     def step(self, actions: Sequence[Any]) -> Happened:
         """See `PythonEnv.step`."""
@@ -111,11 +119,8 @@ class TupleEnv:
         return Happened(reward=paid, gone=gone, final_mask=masks, over=how)
 
     def render(self) -> NDArray[np.uint8] | str:
-        """See `PythonEnv.render`. Raises EnvError if there is no screen or package to draw with."""
-        try:
-            return np.asarray(self._env.render(mode="rgb_array"))
-        except Exception as error:
-            raise EnvError(f"the environment cannot be drawn: {type(error).__name__}: {error}.") from error
+        """See `PythonEnv.render`. Raises EnvError if there is no screen, ConfigError if there is no package to draw with."""
+        return np.asarray(drawn(self._id, partial(self._env.render, mode="rgb_array")))
 
     def close(self) -> None:
         """Close the environment."""
@@ -125,3 +130,10 @@ class TupleEnv:
         if len(shown) != len(self._team):
             raise Flaw(f"gave {len(shown)} observations to {len(self._team)} agents")
         return [(seat.index, *seat.see(one, None)) for seat, one in zip(self._team, shown, strict=True)]
+
+
+def _observations(answer: Any) -> Any:
+    """Of a reset's answer. Raises Flaw if it is none."""
+    check_answer("reset", answer, RESET)
+    check_mapping("reset", answer[1], "info", names=RESET)
+    return answer[0]
