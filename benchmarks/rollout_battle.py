@@ -181,7 +181,7 @@ class Worker:
         self._policy.clear()
         begun = perf_counter()
         decisions = self._player.play().counters["decisions"]
-        return decisions / (perf_counter() - begun - self._policy.cost - self._policy.seconds)
+        return decisions / (perf_counter() - begun - self._policy.seconds)
 
     def close(self) -> None:
         self._player.worker.close()
