@@ -47,15 +47,31 @@ def share(kind: str, *, orders: int) -> dict[str, float]:
             walls.append(wall)
             env_parts.append(per_decision + environment.seconds / decisions)
             policy_parts.append(policy.seconds / decisions)
+    environment.turn(on=False)
+    policy.turn(on=False)
+    wall, outside, inside = median(walls), median(env_parts), median(policy_parts)
+    vector = _vector_seconds(clocked, orders)
     plain.worker.close()
     clocked.worker.close()
-    wall, outside, inside = median(walls), median(env_parts), median(policy_parts)
     return {
         "share": (wall - outside - inside) / wall,
         "environment": outside / wall,
         "policy": inside / wall,
+        "adapter": (vector - outside) / wall,
         "decisions per second": 1 / wall,
     }
+
+
+def _vector_seconds(player: Player, orders: int) -> float:
+    """Seconds per decision in `VectorEnv.step`, adapter included."""
+    clock, found = Clock(), []
+    clock.around(type(player.worker.env), "step")
+    for _ in range(orders):
+        clock.clear()
+        decisions = player.play().counters["decisions"]
+        found.append(clock.seconds / decisions)
+    clock.turn(on=False)
+    return median(found)
 
 
 def _bare_seconds(setup: Setup) -> float:
