@@ -202,6 +202,8 @@ FAULTS: dict[str, tuple[Callable[[list[Any]], None], str]] = {
     ),
     "reward": (put(1, np.array([1, np.nan])), "'agent' the reward nan; .* environment 1 of 2, .* step 2"),
     "rewards": (put(1, np.zeros(3)), r"gave rewards of shape \(3,\); expected \(2,\)"),
+    "words": (put(2, np.array(["no", "yes"])), r"gave terminated of type <U3; expected truth values"),
+    "nothing": (put(1, np.array([None, 1.0])), r"gave rewards of type object; expected numbers"),
     "shape": (
         put(0, np.zeros((2, 3))),
         r"observations that are not in its space: they are of shape \(2, 3\); expected \(2, 2\)",

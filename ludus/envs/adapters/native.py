@@ -62,6 +62,10 @@ def joint_seed(seeds: Seeds) -> int:
     return int(state[0] & 0x7FFFFFFF)
 
 
+_NUMBERS = frozenset(reward + 2 * flag for reward in "fiu" for flag in "biu")
+"""Kinds of the types of rewards, terminated and truncated that need no second look."""
+
+
 class NativeVectorEnv(NativeBase):
     """`VectorEnv` over a vector that steps all of its environments together."""
 
@@ -103,7 +107,7 @@ class NativeVectorEnv(NativeBase):
         except Exception as error:
             raise self._broken(f"raised {type(error).__name__}: {error}") from error
         shapes = getattr(reward, "shape", None), getattr(terminated, "shape", None), getattr(truncated, "shape", None)
-        if shapes != self._fits:
+        if shapes != self._fits or reward.dtype.kind + terminated.dtype.kind + truncated.dtype.kind not in _NUMBERS:
             reward, terminated, truncated = self._columns(self.num_envs, reward, terminated, truncated)
         return seen, reward, terminated, truncated, info
 

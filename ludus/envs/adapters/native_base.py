@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.envs.adapters import native_kernels as kernels
 from ludus.envs.adapters.batches import batch_writer
+from ludus.envs.adapters.drawing import drawn
 from ludus.envs.adapters.single import MASK
 from ludus.envs.publisher import Publisher
 from ludus.envs.python_loop import check_actions
@@ -94,7 +95,10 @@ class NativeBase:
         """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""
         if self._last is None:
             raise EnvError(f"{self.spec.id} has not been reset yet; there is nothing to render.")
-        shown: NDArray[np.uint8] | str | None = self._native.show(self._vector, environment, self._shown)
+        show = self._native.show
+        shown: NDArray[np.uint8] | str | None = drawn(
+            self.spec.id, lambda: show(self._vector, environment, self._shown)
+        )
         if shown is None:
             raise EnvError(f"{self.spec.id} has nothing to show; make it with render=True.")
         return shown
@@ -174,6 +178,10 @@ class NativeBase:
         for column, what in zip(columns, ("rewards", "terminated", "truncated"), strict=True):
             if column.shape != (n,):
                 raise self._broken(f"gave {what} of shape {column.shape}; expected ({n},)")
+            if column.dtype.kind not in ("biuf" if what == "rewards" else "biu"):
+                raise self._broken(
+                    f"gave {what} of type {column.dtype}; expected {'numbers' if what == 'rewards' else 'truth values'}"
+                )
         return columns
 
     def _broken(self, sentence: str) -> EnvError:
