@@ -138,6 +138,10 @@ ENV = st.just("openspiel/kuhn_poker") | options(
     num_envs=positive,
     tree=switch,
     node_limit=positive,
+    workers=st.integers(0, 9),
+    deadline=st.none() | above_zero,
+    restarts=st.integers(0, 9),
+    wrappers=st.sampled_from([[], "flatten", [{"kind": "reward_scale", "factor": 2.0}, "agent_ids"]]),
     options=st.dictionaries(names, positive | names, max_size=2),
 ).map(lambda given: {"id": "openspiel/kuhn_poker", **given})
 OPTIONAL = {
@@ -155,6 +159,16 @@ OPTIONAL = {
         exploitability=st.sampled_from(["auto", "exact", "off", False]),
     ),
     "checkpoints": options(generations=positive, iterations=positive, keep=positive),
+    "runtime": st.sampled_from(["inprocess", "ray"])
+    | options(
+        kind=st.sampled_from(["inprocess", "ray"]),
+        workers=positive,
+        shards=st.none() | positive,
+        address=st.none() | st.just("127.0.0.1:6379"),
+        restarts=st.integers(0, 9),
+        cpus=share,
+        gpus=share,
+    ),
     "seed": st.integers(0, 2**63),
     "name": names,
 }
