@@ -108,8 +108,8 @@ class Process:
             raise self._lost(error) from error
         except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
             raise ConfigError(
-                f"{message[1:]} cannot be sent to a subprocess ({error}); name the environment as module:Class, with plain "
-                "options."
+                f"what the environment is made of cannot be sent to a subprocess ({error}); name it as module:Class, with options "
+                "that are plain values."
             ) from error
 
     def send_memory(self, fields: Layout, descriptor: int) -> None:

@@ -65,7 +65,9 @@ def _answer(connection: Connection, worker: _Worker) -> bool:
     except (EOFError, ConnectionError):
         raise
     except Exception as error:  # noqa: BLE001  a class cannot be looked up
-        connection.send(_told(error))
+        connection.send(
+            _told(_explained(f"what the environment is made of cannot be loaded in a subprocess ({error}).", error))
+        )
         return True
     if name == "close":
         return False
@@ -89,6 +91,15 @@ def _end_with_parent(descriptor: int, parent: int) -> None:
     while not poller.poll(1000) and os.getppid() == parent:
         pass
     os.killpg(0, signal.SIGKILL)
+
+
+def _explained(sentence: str, error: Exception) -> ConfigError:
+    """Says what is special about a subprocess, if that may be the reason."""
+    if "__main__" in sentence:
+        sentence += " A subprocess does not run the main module (a script, a notebook): put classes and functions into one of their own."
+    told = ConfigError(sentence)
+    told.__cause__ = error
+    return told
 
 
 def _told(error: BaseException) -> tuple[str, str, str, str]:
@@ -116,7 +127,10 @@ class _Worker:
     def make(self, make: Callable[..., VectorEnv], first: int, num_envs: int, tell: bool) -> EnvSpec | None:
         """Make the vector; its spec, if asked to tell it."""
         self._make, self._first, self._num_envs = make, first, num_envs
-        env = self._made()
+        try:
+            env = self._made()
+        except ConfigError as error:
+            raise _explained(str(error), error) from error
         return env.spec if tell else None
 
     def map(self, layout: Any) -> None:

@@ -54,8 +54,9 @@ def stop_on_signals(
         name = signal.Signals(number).name
         if request.requested:
             _exit_at_once(number)
-        (tell or _say)(_STOPPING)
+        # Before it is told: a second one may come at once.
         request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
+        (tell or _say)(_STOPPING)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
