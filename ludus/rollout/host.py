@@ -73,17 +73,14 @@ class RolloutHost:
 
 
 class Parcel:
-    """A policy on its way to hosts. Within a process it is the policy itself; between processes its spec and weights travel."""
+    """A policy on its way to hosts. Within a process it is the policy itself; between processes its spec and weights travel. size: bytes
+    of the weights, counted once, since asking for them copies them."""
 
-    __slots__ = ("policy",)
+    __slots__ = ("policy", "size")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-
-    @property
-    def size(self) -> int:
-        """Bytes of the weights."""
-        return sum(np.asarray(array).nbytes for array in self.policy.weights().values())
+        self.size = sum(np.asarray(array).nbytes for array in policy.weights().values())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpack, (self.policy.spec, dict(self.policy.weights()))
