@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-slow check lint types format benchmarks clean
+.PHONY: help install demo test test-slow search check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
 	@echo "make test        install everything, then the fast tests"
 	@echo "make test-slow   the slow tests"
+	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
 	@echo "make clean       remove .venv and caches"
@@ -37,6 +38,9 @@ test: install
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile -q --durations=15
+
+search: install
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=search -n 2 --dist loadfile -q
 
 lint: install
 	$(BIN)/ruff check .

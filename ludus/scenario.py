@@ -36,6 +36,15 @@ def _wrappers(value: Any) -> Any:
     return tuple({"kind": item} if isinstance(item, str) else item for item in items)
 
 
+def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    if value:
+        from ludus.envs.wrappers.registry import check_wrapper  # a scenario can be read without loading what it runs on
+
+        for wrapper in value:
+            check_wrapper(wrapper)
+    return value
+
+
 class Environment(Config):
     """id: `family/name` or `module:Class`. num_envs: environments stepped together; they are also the shard of DESIGN §3, so
     results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
@@ -49,7 +58,9 @@ class Environment(Config):
     workers: int = Field(0, ge=0)
     deadline: float | None = Field(None, gt=0)
     restarts: int = Field(0, ge=0)
-    wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers)] = ()
+    wrappers: Annotated[
+        tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)
+    ] = ()
     options: dict[str, Any] = Field(default_factory=dict)
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:

@@ -141,7 +141,7 @@ ENV = st.just("openspiel/kuhn_poker") | options(
     workers=st.integers(0, 9),
     deadline=st.none() | above_zero,
     restarts=st.integers(0, 9),
-    wrappers=st.sampled_from([[], "flatten", [{"kind": "reward_scale", "factor": 2.0}, "agent_ids"]]),
+    wrappers=st.sampled_from([[], "flatten_observation", [{"kind": "scale_reward", "factor": 2.0}, "agent_ids"]]),
     options=st.dictionaries(names, positive | names, max_size=2),
 ).map(lambda given: {"id": "openspiel/kuhn_poker", **given})
 OPTIONAL = {

@@ -40,6 +40,20 @@ def wrap(env: VectorEnv, wrappers: Sequence[Mapping[str, Any]]) -> VectorEnv:
 
 
 def _one(env: VectorEnv, entry: object) -> VectorEnv:
+    kind, function, options = _resolved(entry)
+    made: object = function(env, **options)
+    if not isinstance(made, VectorEnv):
+        raise ConfigError(f"wrapper {kind!r} returned {type(made).__name__}; a vector of environments is needed.")
+    return made
+
+
+def check_wrapper(entry: object) -> None:
+    """Raises UnknownName or ConfigError, as `wrap` would, for a wrapper that there is not or whose options are not its own."""
+    _resolved(entry)
+
+
+def _resolved(entry: object) -> tuple[str, Any, dict[str, Any]]:
+    """(kind, function, options)"""
     options = {"kind": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, Mapping) else {}
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
@@ -50,10 +64,7 @@ def _one(env: VectorEnv, entry: object) -> VectorEnv:
     if not callable(function):
         raise ConfigError(f"wrapper {kind!r} is no function; one of your own takes a vector and returns one.")
     _check_options(kind, function, options)
-    made: object = function(env, **options)
-    if not isinstance(made, VectorEnv):
-        raise ConfigError(f"wrapper {kind!r} returned {type(made).__name__}; a vector of environments is needed.")
-    return made
+    return kind, function, options
 
 
 def _check_options(kind: str, function: Any, options: Mapping[str, Any]) -> None:
