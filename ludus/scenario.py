@@ -58,9 +58,7 @@ class Environment(Config):
     workers: int = Field(0, ge=0)
     deadline: float | None = Field(None, gt=0)
     restarts: int = Field(0, ge=0)
-    wrappers: Annotated[
-        tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)
-    ] = ()
+    wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
     options: dict[str, Any] = Field(default_factory=dict)
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
