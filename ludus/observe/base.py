@@ -101,6 +101,10 @@ class Observer(Protocol):
 
     def message(self, text: str) -> None: ...
 
+    def pace_changed(self, pace: str) -> None:
+        """The user wants it otherwise: "paused", "at 50% of full speed"; "" at full speed again."""
+        ...
+
 
 class Silent:
     """An observer that does nothing, and a base for those that want few of the calls."""
@@ -121,6 +125,9 @@ class Silent:
         return None
 
     def message(self, text: str) -> None:
+        return None
+
+    def pace_changed(self, pace: str) -> None:
         return None
 
 
@@ -153,3 +160,7 @@ class Observers:
     def message(self, text: str) -> None:
         for observer in self._observers:
             observer.message(text)
+
+    def pace_changed(self, pace: str) -> None:
+        for observer in self._observers:
+            observer.pace_changed(pace)

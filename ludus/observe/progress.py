@@ -113,6 +113,9 @@ class PlainProgress:
     def message(self, text: str) -> None:
         self._write(text)
 
+    def pace_changed(self, pace: str) -> None:
+        self._write(pace or "at full speed again")
+
     def stopping(self, text: str) -> None:
         """Somebody asked for a stop. Called from a signal handler, so it may come in the middle of a line."""
         with suppress(OSError):
@@ -145,6 +148,7 @@ class RichProgress:
         self._records: tuple[GenerationRecord, ...] = ()
         self._doing = "starting"
         self._note = ""
+        self._pace = ""
         self._done = 0
         self._live: Live | None = None
         self._limit: int | None = None
@@ -182,6 +186,9 @@ class RichProgress:
     def message(self, text: str) -> None:
         self._console.print(Text(text))
 
+    def pace_changed(self, pace: str) -> None:
+        self._pace = pace
+
     def stopping(self, text: str) -> None:
         """Somebody asked for a stop. Called from a signal handler: the drawing thread shows it, since a line in the middle of the
         picture would break that."""
@@ -215,7 +222,10 @@ class RichProgress:
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
             picture.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
-        picture.append(self._doing).append(self._note + "\n", style="dim")
+        picture.append(self._doing).append(self._note, style="dim")
+        if self._pace and not self._over:
+            picture.append(f"  {self._pace}", style="bold")
+        picture.append("\n")
 
     def _sizes(self, record: GenerationRecord) -> Sequence[int]:
         """Per population: players may share one."""

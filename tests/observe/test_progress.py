@@ -109,6 +109,25 @@ def test_terminal_shows_table_and_bar() -> None:
     assert progress._live is None
 
 
+def test_the_pace_stands_in_the_line() -> None:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80))
+    progress.run_started(INFO)
+    progress.task_started(TrainingTask("t", 2, 1, (1,), "p2", Mixture(())))
+    progress.task_progress(0.25, {})
+    progress.pace_changed("paused")
+    assert "population 1  25%  paused\n" in progress._render().plain
+    progress.pace_changed("")
+    assert "population 1  25%\n" in progress._render().plain
+    progress.close()
+
+
+def test_the_pace_is_a_plain_line() -> None:
+    progress, stream = plain(Clock())
+    progress.pace_changed("at 50% of full speed")
+    progress.pace_changed("")
+    assert stream.getvalue() == "at 50% of full speed\nat full speed again\n"
+
+
 def test_eighty_columns_are_enough() -> None:
     progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80))
     progress.run_started(INFO)

@@ -1,0 +1,162 @@
+"""Live control: between two steps a driver takes the newest order of `ludus pause`, `throttle`, `unpause` and `stop`, and waits as long as
+that says.
+
+    ludus pause --> control.json --> Control.check --(waits)--> the driver's next step
+    ludus status <-- status.json <-- Control
+
+Waiting changes no number of a run, and counts for no limit in seconds: `waited` is to be taken off.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ludus import __version__
+from ludus.execution import live
+from ludus.execution.interrupt import StopRequest
+from ludus.execution.live import Order, Status
+from ludus.observe.base import Observer, RunInfo, Silent
+from ludus.types import Metrics, Task, TrainingTask
+
+LOOK = 0.1
+"""Seconds between two looks at the orders, at least; just so many while a run is paused."""
+TELL = 1.0
+"""Seconds between two writings of the status, at least, but for a new order that was taken."""
+STOPPED = "stopped by `ludus stop`"
+
+
+class Control(Silent):
+    """Of one session of a driver. It is told of the run as an observer, and asked by `check` in the driver's thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stop: StopRequest,
+        *,
+        observer: Observer,
+        event: Callable[[str, str], None],
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """folder: of the run; a leftover of an earlier session is removed from it. stop: asked by `ludus stop`. observer: sees the pace.
+        event: keeps (kind, text)."""
+        self.waited = 0.0
+        """Seconds that orders have taken from the run."""
+        self._folder, self._stop = folder, stop
+        self._observer, self._event = observer, event
+        self._clock, self._sleep = clock, sleep
+        self._order = Order(secrets.token_hex(8))
+        now = time.time()
+        self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
+        self._seen = b""  # the newest order, as it lay there
+        self._since = self._changed = clock()  # the end of the last check; the last order
+        self._look_at = self._tell_at = -math.inf
+        live.remove(folder)
+        with suppress(OSError):  # a run goes on where nobody can steer it
+            live.write(folder, self._order)
+        self._write(self._since)
+
+    def check(self) -> None:
+        """To be called between two steps. Returns when the next one may begin, or a stop was asked for."""
+        begun = now = self._clock()
+        self._look(now)
+        if self._order.paused or self._order.speed < 1.0:
+            worked = begun - self._since
+            while not self._stop.requested and (left := self._left(worked, now - begun)) > 0:
+                self._sleep(min(left, LOOK))
+                now = self._clock()
+                self._look(now)
+            self.waited += now - begun
+        self._since = now
+
+    def close(self) -> None:
+        """The session is over, and nobody need be told."""
+        live.remove(self._folder)
+
+    # ------------------------------------------------------------------------------------------ orders
+
+    def _left(self, worked: float, waited: float) -> float:
+        """Seconds still to be waited after a step of `worked` seconds."""
+        return math.inf if self._order.paused else worked * (1.0 / self._order.speed - 1.0) - waited
+
+    def _look(self, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK
+        try:
+            content = live.read(self._folder / live.CONTROL)
+        except OSError:  # it was removed, say: the last order stands
+            content = self._seen
+        except ValueError:  # too long to be one
+            content = b""
+        if content != self._seen:
+            self._seen = content
+            self._take(content, now)
+        if now >= self._tell_at:
+            self._write(now)
+
+    def _take(self, content: bytes, now: float) -> None:
+        try:
+            order = live.parse_order(content)
+        except ValueError as error:
+            self._observer.message(f"{live.CONTROL} cannot be used and is ignored: {error}")
+            return
+        before = self._order
+        if order == before or order.session != before.session:
+            return
+        if order.paused != before.paused or not order.paused:
+            self._changed = now
+        self._order = order
+        if order.stop:
+            self._stop.request(STOPPED)
+        self._write(now)
+        if pace_of(order) != pace_of(before):
+            self._observer.pace_changed(pace_of(order))
+            self._event("control", pace_of(order) or "at full speed again")
+
+    # ------------------------------------------------------------------------------------------ what it does
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._status = replace(self._status, generation=generation, generations=info.generations)
+
+    def task_started(self, task: Task) -> None:
+        self._status = replace(self._status, generation=task.generation, doing=doing(task), fraction=None)
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._status = replace(self._status, fraction=fraction)
+
+    def _write(self, now: float) -> None:
+        self._tell_at = now + TELL
+        order = self._order
+        self._status = replace(
+            self._status,
+            paused=order.paused,
+            speed=order.speed,
+            stopping=self._stop.requested,
+            seconds=now - self._changed,
+            written=time.time(),
+        )
+        with suppress(OSError):  # a full disk will be told by who needs it
+            live.write(self._folder, self._status)
+
+
+def pace_of(order: Order) -> str:
+    """In a few words; empty at full speed."""
+    if order.paused:
+        return "paused"
+    return f"at {100 * order.speed:.3g}% of full speed" if order.speed < 1.0 else ""
+
+
+def doing(task: Task) -> str:
+    """A task in a few words."""
+    if isinstance(task, TrainingTask):
+        return f"best response of population {task.population}"
+    return "payoffs" if task.solution is None else "exploitability"
