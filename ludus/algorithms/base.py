@@ -17,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.algorithms.ranks import ALONE, Ranks
 from ludus.data.base import Columns, ItemUnit, Sample, TableSpec
 from ludus.data.trajectories import Trajectories
 from ludus.envs.game_tree import GameTree
@@ -38,12 +39,15 @@ class LearnerContext:
     """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
 
     total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
+    ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
+    does not look at them does the same whole work on every rank.
     """
 
     env: EnvSpec
     seats: tuple[int, ...]
     seed: int
     total: int | None = None
+    ranks: Ranks = ALONE
 
 
 @runtime_checkable

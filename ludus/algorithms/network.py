@@ -11,15 +11,20 @@ from ludus.types import Array, Weights
 
 
 class Network:
-    """`parts`: name -> layout, in the order in which `flat` holds them. `flat` and `gradient` are NumPy views of torch memory."""
+    """`parts`: name -> layout, in the order in which `flat` holds them. `flat` and `gradient` are NumPy views of torch memory.
 
-    def __init__(self, parts: Mapping[str, Layout], weights: Weights) -> None:
+    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
+    """
+
+    def __init__(self, parts: Mapping[str, Layout], weights: Weights, *, sums: int = 0) -> None:
         self.parts = dict(parts)
         self._shapes = {k: v for name, layout in self.parts.items() for k, v in layout.shapes(name).items()}
         self._parameters = torch.from_numpy(flatten(weights, list(self._shapes)))
-        self._gradient = torch.zeros_like(self._parameters)
-        self.flat, self.gradient = self._parameters.numpy(), self._gradient.numpy()
-        self.layers, self.into = self._views(self._parameters), self._views(self._gradient)
+        size = len(self._parameters)
+        gradient = torch.zeros(size + sums)
+        self.flat, self.joint = self._parameters.numpy(), gradient.numpy()
+        self.gradient, self.sums = self.joint[:size], self.joint[size:]
+        self.layers, self.into = self._views(self._parameters), self._views(gradient)
 
     def _views(self, flat: torch.Tensor) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
         out, at = {}, 0

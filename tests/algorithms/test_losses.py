@@ -198,9 +198,12 @@ def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling):
     loss.backward()
     gradient = np.empty_like(raw)
     compiled = action_values(raw, p["mask"])
-    found, error = q_terms(compiled, p["mask"], p["state"], p["action"], p["target"], 0.5, gradient)
+    found, error, value = q_terms(
+        compiled, p["mask"], p["state"], p["action"], p["target"], 0.5, gradient, len(p["state"])
+    )
     assert found == pytest.approx(loss.item(), abs=1e-12)
     assert error == pytest.approx((chosen - T(p["target"])).abs().mean().item(), abs=1e-12)
+    assert value == pytest.approx(chosen.mean().item(), abs=1e-12)
     assert gradient == pytest.approx(out.grad.numpy(), abs=1e-12)
 
 

@@ -16,6 +16,7 @@ from ludus.algorithms.dqn.terms import next_values, q_terms
 from ludus.algorithms.network import Network, Passes
 from ludus.algorithms.optimizer import Adam
 from ludus.algorithms.progress import Budget
+from ludus.algorithms.ranks import agree
 from ludus.algorithms.returns import follow, n_step
 from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable, compact
@@ -26,6 +27,8 @@ from ludus.policies.mlp import as_rows
 from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_layout
 from ludus.seeding import generator
 from ludus.types import Array, Metrics, State, Weights
+
+_SUMS = 3  # loss, error and value of an update
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +53,10 @@ class DQNLearner:
             start = initial_weights(self.spec, generator(context.seed, "dqn", "weights"))
         weights = QPolicy(self.spec, start).weights()
         layout = q_layout(self.spec)
-        self._network, self._target = Network({"q": layout}, weights), Network({"q": layout}, weights)
+        self._ranks = context.ranks
+        self._network, self._target = Network({"q": layout}, weights, sums=_SUMS), Network({"q": layout}, weights)
+        agree(self._ranks, self._network.flat)
+        self._target.flat[:] = self._network.flat
         self._adam = Adam(layout.size)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
@@ -100,17 +106,9 @@ class DQNLearner:
 
     def update(self, batch: Sample) -> Metrics:
         """One gradient step. Raises TrainingError before it is made, if something is not finite."""
-        config, columns = self.config, batch.columns
+        config, rows = self.config, len(batch.index)
         rate = config.learning_rate.at(self._budget.progress)
-        action = np.ascontiguousarray(columns["action"], np.int32)
-        seen = self._evaluate_rows(columns) if self._states is None else self._evaluate_ids(self._states, columns)
-        target = columns["reward"] + columns["discount"].astype(np.float64) * seen.after
-        loss, error = q_terms(
-            seen.q, seen.mask, seen.state, action, target, config.huber_delta, seen.passes.gradients["q"]
-        )
-        if not math.isfinite(loss):
-            raise self._error("the rewards or targets" if not np.isfinite(target).all() else "the loss")
-        seen.passes.backward()
+        loss, error, value = self._gradient(batch.columns, rows)
         before = self._network.flat.copy(), self._adam.state_dict()
         norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not (math.isfinite(norm) and np.isfinite(self._network.flat).all()):
@@ -120,15 +118,38 @@ class DQNLearner:
         self._updates += 1
         self._follow_target()
         return {
-            "rows": float(len(action)),
+            "rows": float(rows),
             "loss": loss,
             "td_error": error,
-            "q_mean": float(seen.q[seen.state, action].mean()),
+            "q_mean": value,
             "gradient_norm": norm,
             "learning_rate": rate,
             "epsilon": self._epsilon,
             "tails_without_value": float(self._blind),
         }
+
+    def _gradient(self, columns: Columns, rows: int) -> tuple[float, float, float]:
+        """Fills the network's gradient, of all ranks' rows together. Means of loss, |error| and Q."""
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        action = np.ascontiguousarray(mine["action"], np.int32)
+        seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
+        target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
+        found = q_terms(
+            *(seen.q, seen.mask, seen.state, action, target, self.config.huber_delta, seen.passes.gradients["q"], rows)
+        )
+        if self._ranks.size > 1:
+            seen.passes.backward()
+            self._network.sums[:] = found
+            self._ranks.sum(self._network.joint)
+            loss, error, value = map(float, self._network.sums)
+        else:
+            loss, error, value = found
+        if not math.isfinite(loss):
+            raise self._error("the rewards or targets" if not np.isfinite(target).all() else "the loss")
+        if self._ranks.size == 1:
+            seen.passes.backward()
+        return loss, error, value
 
     def _evaluate_ids(self, states: StateTable, columns: Columns) -> _Evaluated:
         """One pass over the states that occur, now or next."""

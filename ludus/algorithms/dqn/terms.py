@@ -35,14 +35,18 @@ def q_terms(
     target: NDArray[np.float64],
     delta: float,
     gradient: Array,
-) -> tuple[float, float]:
-    """Mean Huber loss of q[state, action] - target over rows, and the mean |error|; the gradient with respect to the network's outputs
-    is written to gradient float[m, A], or [m, A + 1] of a dueling network."""
-    rows, loss, size = len(state), 0.0, 0.0
+    joint: int,
+) -> tuple[float, float, float]:
+    """Huber loss of q[state, action] - target, |error| and q[state, action], each summed over n rows and divided by `joint` (n, or the rows
+    of all ranks); the gradient of the first with respect to the network's outputs is written to gradient float[m, A], or [m, A + 1] of a
+    dueling network."""
+    rows, loss, size, value = max(1, joint), 0.0, 0.0, 0.0
     actions = mask.shape[1]
     gradient[:] = 0
-    for k in range(rows):
-        error = float(q[state[k], action[k]]) - target[k]
+    for k in range(len(state)):
+        taken = float(q[state[k], action[k]])
+        error = taken - target[k]
+        value += taken
         inside = min(abs(error), delta)
         loss += 0.5 * inside * inside + delta * (abs(error) - inside)
         size += abs(error)
@@ -57,4 +61,4 @@ def q_terms(
                 if mask[s, a]:
                     gradient[s, a] -= total / legal
             gradient[s, actions] = total
-    return loss / max(1, rows), size / max(1, rows)
+    return loss / rows, size / rows, value / rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import cast
 
 import numpy as np
@@ -16,15 +17,18 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.on_policy.config import TABLE, Batch, OnPolicy
 from ludus.algorithms.optimizer import Adam
 from ludus.algorithms.progress import Budget
+from ludus.algorithms.ranks import agree
 from ludus.algorithms.returns import gae, tail_values
 from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable
 from ludus.data.base import Columns, Sample
 from ludus.data.trajectories import Trajectories
-from ludus.errors import PolicyError, TrainingError
+from ludus.errors import PolicyError, ScenarioError, TrainingError
 from ludus.policies.mlp import as_rows
 from ludus.policies.torch_module import make_networks, networks_of, weights_of
 from ludus.types import Array, Metrics, State, Weights
+
+_TOLERANCE = 1e-3  # of a loss that is summed in another order
 
 
 class OnPolicyLearner:
@@ -38,6 +42,12 @@ class OnPolicyLearner:
         if "critic" not in self._networks:
             raise PolicyError(f"{self.spec.config['maker']}: networks() made no 'critic', which advantages need.")
         self._parameters = list(self._networks.parameters())
+        self._ranks, self._trusted = context.ranks, context.ranks.size == 1
+        if not self._trusted:
+            _require_no_batch_norm(self._networks)
+            flat = _flat(self._parameters)
+            agree(self._ranks, flat)
+            _assign(flat, self._parameters)
         self._adam = Adam(sum(p.numel() for p in self._parameters))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
@@ -91,7 +101,7 @@ class OnPolicyLearner:
         rate = self.config.learning_rate.at(self._progress)
         try:
             with torch.random.fork_rng(devices=[]):  # of dropout, say
-                torch.manual_seed(seeding.key(self._seed, "on-policy", "update", self._updates) % 2**63)
+                torch.manual_seed(seeding.key(self._seed, *self._stream, "update", self._updates) % 2**63)
                 loss, norm = self._learn(self._batch(batch.columns), rate)
         except TrainingError:
             self._networks.load_state_dict(kept)
@@ -114,19 +124,19 @@ class OnPolicyLearner:
         others = (columns["logp"], advantage.astype(np.float32), columns["target"])
         return Batch(self._x(observation), torch.from_numpy(mask), action, *map(torch.from_numpy, others))
 
+    @property
+    def _stream(self) -> tuple[int | str, ...]:
+        return ("on-policy", self._ranks.rank) if self._ranks.rank else ("on-policy",)
+
     def _learn(self, batch: Batch, rate: float) -> tuple[float, float]:
-        networks = cast(Mapping[str, nn.Module], self._networks)
+        joint = len(batch.action)
+        mine = batch if self._ranks.size == 1 else _rows(batch, self._ranks.share(joint))
+        if not self._trusted:
+            self._require_mean(batch, mine)
         value = norm = 0.0
         for epoch in range(self.config.epochs):
-            self._networks.train()
-            loss = self.config.loss(networks, batch)
-            gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-            self._networks.eval()
-            value = float(loss.detach())
-            parts = [
-                p if g is None else g for p, g in zip(map(torch.zeros_like, self._parameters), gradients, strict=True)
-            ]
-            flat, gradient = _flat(self._parameters), _flat(parts)
+            value, gradient = self._gradient(mine, joint)
+            flat = _flat(self._parameters)
             norm = self._adam.step(flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
             if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(flat).all()):
                 raise TrainingError(
@@ -135,6 +145,40 @@ class OnPolicyLearner:
                 )
             _assign(flat, self._parameters)
         return value, norm
+
+    def _gradient(self, mine: Batch, joint: int) -> tuple[float, NDArray[np.float32]]:
+        """The loss of all ranks' rows, and its gradient by all parameters in turn."""
+        value, parts = 0.0, [torch.zeros_like(p) for p in self._parameters]
+        if len(mine.action):  # the mean over no rows is no number
+            self._networks.train()
+            loss = self._loss(mine)
+            gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+            self._networks.eval()
+            value = float(loss.detach())
+            parts = [zero if g is None else g for zero, g in zip(parts, gradients, strict=True)]
+        gradient = _flat(parts)
+        if self._ranks.size == 1:
+            return value, gradient
+        both = np.append(gradient, np.float32(value)) * np.float32(len(mine.action) / joint)
+        self._ranks.sum(both)
+        return float(both[-1]), both[:-1]
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        return self.config.loss(cast(Mapping[str, nn.Module], self._networks), batch)
+
+    def _require_mean(self, batch: Batch, mine: Batch) -> None:
+        """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
+        joint, share = len(batch.action), len(mine.action)
+        with torch.no_grad():
+            whole = float(self._loss(batch))
+            both = np.array([whole, float(self._loss(mine)) * share / joint if share else 0.0])
+        self._ranks.sum(both)  # the same on all ranks, so that all of them raise
+        if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
+            raise ScenarioError(
+                f"{type(self.config).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
+                "of it. With several ranks a loss must be the mean over rows of what each row costs, nothing else; or use one rank."
+            )
+        self._trusted = True
 
     def weights(self) -> Weights:
         return weights_of(self._networks)
@@ -155,6 +199,19 @@ class OnPolicyLearner:
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
         self._updates, self._waiting = int(state["updates"]), int(state["waiting"])
+
+
+def _require_no_batch_norm(networks: nn.Module) -> None:
+    for name, module in networks.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise ScenarioError(
+                f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
+                "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
+            )
+
+
+def _rows(batch: Batch, share: slice) -> Batch:
+    return Batch(**{f.name: getattr(batch, f.name)[share] for f in fields(Batch)})
 
 
 @torch.no_grad()

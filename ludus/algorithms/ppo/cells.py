@@ -23,9 +23,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """n rows over m states as c cells. Per cell: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down
-    float64[c] (sums of positive and of negative advantages), weight float64[c] (rows). Per state: count, total, square
-    float64[m] of the value targets."""
+    """n rows over m states as c cells. `rows` (n, or those of all ranks together) are what means are taken over.
+
+    Per cell: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums of positive and of negative
+    advantages), weight float64[c] (rows). Per state: count, total, square float64[m] of the value targets.
+    """
 
     rows: int
     state: NDArray[np.int32]
@@ -40,9 +42,18 @@ class Cells:
 
 
 def cells_of(
-    state: NDArray[np.int32], action: Array, logp: Array, advantage: Array, target: Array, *, states: int, actions: int
+    state: NDArray[np.int32],
+    action: Array,
+    logp: Array,
+    advantage: Array,
+    target: Array,
+    *,
+    states: int,
+    actions: int,
+    rows: int | None = None,
 ) -> Cells:
-    """Sum n rows into cells. Rows that share (state, action) but were chosen with other probabilities (by other weights) stay apart."""
+    """Sum n rows into cells; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other probabilities
+    (by other weights) stay apart."""
     action = np.ascontiguousarray(action, np.int32)
     count, total, square = _sums(state, target, states)
     merged = _merge(state, action, logp, advantage, states, actions)
@@ -50,7 +61,7 @@ def cells_of(
         up, down = np.maximum(advantage, 0.0).astype(np.float64), np.minimum(advantage, 0.0).astype(np.float64)
         merged = (state, action, logp.astype(np.float64), up, down, np.ones(len(state)))
     where, what, old, up, down, weight = merged
-    return Cells(len(state), where, what, old, up, down, weight, count, total, square)
+    return Cells(len(state) if rows is None else rows, where, what, old, up, down, weight, count, total, square)
 
 
 @njit(cache=True)
@@ -92,7 +103,8 @@ def _merge(state, action, logp, advantage, states, actions):  # type: ignore[no-
 
 @dataclass(frozen=True, slots=True)
 class PolicyTerms:
-    """Means over rows: the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows outside the clip range."""
+    """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows
+    outside the clip range."""
 
     surrogate: float
     entropy: float
@@ -174,12 +186,12 @@ def _log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
 
 def value_terms(out: Array, cells: Cells, *, scale: float, gradient: Array) -> float:
     """Mean of ½ (V - G)² over rows, V being out[:, -1]; its gradient times `scale` is written to gradient[:, -1]."""
-    return float(_value(out, cells.count, cells.total, cells.square, scale, gradient))
+    return float(_value(out, cells.count, cells.total, cells.square, float(cells.rows), scale, gradient))
 
 
 @njit(cache=True)
-def _value(out, count, total, square, scale, gradient):  # type: ignore[no-untyped-def]
-    rows, loss, column = count.sum(), 0.0, out.shape[1] - 1
+def _value(out, count, total, square, rows, scale, gradient):  # type: ignore[no-untyped-def]
+    loss, column = 0.0, out.shape[1] - 1
     for s in range(len(count)):
         v = float(out[s, column])
         loss += 0.5 * (v * (count[s] * v - 2.0 * total[s]) + square[s])
@@ -188,16 +200,26 @@ def _value(out, count, total, square, scale, gradient):  # type: ignore[no-untyp
 
 
 def clipped_value_terms(
-    out: Array, state: NDArray[np.int32], target: Array, old: Array, *, clip: float, scale: float, gradient: Array
+    out: Array,
+    state: NDArray[np.int32],
+    target: Array,
+    old: Array,
+    *,
+    clip: float,
+    scale: float,
+    gradient: Array,
+    rows: int | None = None,
 ) -> float:
     """As `value_terms`, with `losses.value_loss`'s clipping, whose maximum has to be taken row by row: state int32[n], target [n], and
-    old values [n]."""
-    return float(_clipped_value(out, state, target, old, clip, scale, gradient))
+    old values [n]; the mean is over `rows` (None: n)."""
+    return float(
+        _clipped_value(out, state, target, old, float(len(state) if rows is None else rows), clip, scale, gradient)
+    )
 
 
 @njit(cache=True)
-def _clipped_value(out, state, target, old, clip, scale, gradient):  # type: ignore[no-untyped-def]
-    rows, loss, column = float(len(state)), 0.0, out.shape[1] - 1
+def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # type: ignore[no-untyped-def]
+    loss, column = 0.0, out.shape[1] - 1
     gradient[:, column] = 0
     for k in range(len(state)):
         # in double precision (compiled, float() of a float32 is a float32): equal losses must compare as equal

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.network import Network, Passes
 from ludus.algorithms.optimizer import Adam
+from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.ppo.cells import Cells, PolicyTerms, cells_of, clipped_value_terms, policy_terms, value_terms
 from ludus.algorithms.ppo.config import PPO, TABLE
 from ludus.algorithms.progress import Budget
+from ludus.algorithms.ranks import agree
 from ludus.algorithms.returns import gae, tail_values
 from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable, compact
@@ -27,25 +29,7 @@ from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.seeding import generator
 from ludus.types import Array, Metrics, State, Tail, Weights
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
-    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]."""
-
-    x: torch.Tensor
-    mask: NDArray[np.bool_]
-    state: NDArray[np.int32]
-    action: Array
-    logp: Array
-    advantage: Array
-    target: Array
-    value: Array
-
-    def part(self, index: NDArray[np.int64]) -> _Batch:
-        """Some of the rows, and only the states that occur in them."""
-        states, state = compact(self.state[index], len(self.mask))
-        rows = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
-        return _Batch(self.x[torch.from_numpy(states)], self.mask[states], state, *rows)
+_SUMS = 5  # surrogate, entropy, KL, clipped and value loss of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +46,9 @@ class PPOLearner:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         weights = start if start is not None else initial_weights(self.spec, generator(context.seed, "ppo", "weights"))
-        self._network = Network(layouts(self.spec), MLPPolicy(self.spec, weights).weights())
+        self._ranks = context.ranks
+        self._network = Network(layouts(self.spec), MLPPolicy(self.spec, weights).weights(), sums=_SUMS)
+        agree(self._ranks, self._network.flat)
         self._value_part = "value" if config.value_network == "separate" else "policy"
         self._adam = Adam(len(self._network.flat))
         enumeration = context.env.enumeration
@@ -142,27 +128,31 @@ class PPOLearner:
         self._progress = self._budget.progress
         return metrics
 
-    def _batch(self, columns: Columns) -> _Batch:
+    def _batch(self, columns: Columns) -> Batch:
         advantage = columns["advantage"].astype(np.float64)
         for name, array in (("advantages", advantage), ("value targets", columns["target"])):
             if not np.isfinite(array).all():
                 raise self._error(f"the {name}", "already before the first epoch: look for it in rewards or values")
         if self.config.normalise_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"])
+        joint = len(advantage)
+        rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"], joint)
         observation = columns["observation"]
         if self._states is not None:
             states, state = compact(observation - self._states.base, len(self._states))
-            return _Batch(self._states.x[torch.from_numpy(states)], self._states.mask[states], state, *rows)
+            return Batch(self._states.x[torch.from_numpy(states)], self._states.mask[states], state, *rows)
         mask = columns.get("mask")
         if mask is None:
-            mask = np.ones((len(advantage), self._actions), np.bool_)
-        return _Batch(as_rows(observation, self._inputs), mask, np.arange(len(advantage), dtype=np.int32), *rows)
+            mask = np.ones((joint, self._actions), np.bool_)
+        return Batch(as_rows(observation, self._inputs), mask, np.arange(joint, dtype=np.int32), *rows)
 
-    def _learn(self, batch: _Batch) -> Metrics:
+    def _learn(self, batch: Batch) -> Metrics:
         config, rng = self.config, generator(self._seed, "ppo", "shuffle", self._updates)
         rate, bonus = config.learning_rate.at(self._progress), config.entropy.at(self._progress)
-        whole = [self._prepare(batch)] if config.minibatches == 1 else None
+        whole = None
+        if config.minibatches == 1:
+            alone = self._ranks.size == 1
+            whole = [self._prepare(batch if alone else batch.part(np.arange(batch.joint), self._ranks))]
         last: _Step | None = None
         for epoch in range(config.epochs):
             for k, (part, cells, passes) in enumerate(whole or map(self._prepare, self._minibatches(batch, rng))):
@@ -174,11 +164,12 @@ class PPOLearner:
                 last = step
         return self._metrics(batch, last, config.epochs, rate=rate, bonus=bonus)
 
-    def _minibatches(self, batch: _Batch, rng: np.random.Generator) -> list[_Batch]:
+    def _minibatches(self, batch: Batch, rng: np.random.Generator) -> list[Batch]:
         shuffled = rng.permutation(len(batch.state))
-        return [batch.part(part) for part in np.array_split(shuffled, self.config.minibatches) if len(part)]
+        parts = np.array_split(shuffled, self.config.minibatches)
+        return [batch.part(part, self._ranks) for part in parts if len(part)]
 
-    def _prepare(self, batch: _Batch) -> tuple[_Batch, Cells, Passes]:
+    def _prepare(self, batch: Batch) -> tuple[Batch, Cells, Passes]:
         cells = cells_of(
             batch.state,
             batch.action,
@@ -187,15 +178,35 @@ class PPOLearner:
             batch.target,
             states=len(batch.mask),
             actions=self._actions,
+            rows=batch.joint,
         )
         return batch, cells, Passes(self._network, batch.x)
 
     def _step(
-        self, batch: _Batch, cells: Cells, passes: Passes, *, rate: float, bonus: float, where: str
+        self, batch: Batch, cells: Cells, passes: Passes, *, rate: float, bonus: float, where: str
     ) -> _Step | None:
         """One gradient step; None if the policy has already moved beyond `target_kl`."""
-        config, part = self.config, self._value_part
+        config, joint = self.config, self._ranks.size > 1
         passes.forward()
+        terms, value = self._terms(batch, cells, passes, bonus)
+        if joint:  # whatever is decided below is decided alike by all ranks
+            passes.backward()
+            terms, value = self._joint(terms, value)
+        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
+            return None
+        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
+            if not math.isfinite(loss):
+                raise self._error(f"the {name}", f"in {where}")
+        if not joint:
+            passes.backward()
+        norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
+        if not math.isfinite(norm):
+            raise self._error("the gradient", f"in {where}")
+        return _Step(terms, value, norm)
+
+    def _terms(self, batch: Batch, cells: Cells, passes: Passes, bonus: float) -> tuple[PolicyTerms, float]:
+        """Losses of this rank's rows as shares of the joint means; their gradients go to the passes."""
+        config, part = self.config, self._value_part
         terms = policy_terms(
             passes.outputs["policy"],
             batch.mask,
@@ -204,29 +215,27 @@ class PPOLearner:
             entropy=bonus,
             gradient=passes.gradients["policy"],
         )
-        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
-            return None
         out, gradient = passes.outputs[part], passes.gradients[part]
         if config.clip_value is None:
-            value = value_terms(out, cells, scale=config.value_coefficient, gradient=gradient)
-        else:
-            value = clipped_value_terms(
-                out,
-                batch.state,
-                batch.target,
-                batch.value,
-                clip=config.clip_value,
-                scale=config.value_coefficient,
-                gradient=gradient,
-            )
-        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
-            if not math.isfinite(loss):
-                raise self._error(f"the {name}", f"in {where}")
-        passes.backward()
-        norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
-        if not math.isfinite(norm):
-            raise self._error("the gradient", f"in {where}")
-        return _Step(terms, value, norm)
+            return terms, value_terms(out, cells, scale=config.value_coefficient, gradient=gradient)
+        return terms, clipped_value_terms(
+            out,
+            batch.state,
+            batch.target,
+            batch.value,
+            clip=config.clip_value,
+            scale=config.value_coefficient,
+            gradient=gradient,
+            rows=batch.joint,
+        )
+
+    def _joint(self, terms: PolicyTerms, value: float) -> tuple[PolicyTerms, float]:
+        """Sums of all ranks' losses, and of their gradients in place."""
+        sums = self._network.sums
+        sums[:] = terms.surrogate, terms.entropy, terms.kl, terms.clipped, value
+        self._ranks.sum(self._network.joint)
+        surrogate, entropy, kl, clipped, value = map(float, sums)
+        return PolicyTerms(surrogate, entropy, kl, clipped), value
 
     def _error(self, what: str, where: str) -> TrainingError:
         return TrainingError(
@@ -234,11 +243,11 @@ class PPOLearner:
             "a smaller learning_rate, or finite rewards and observations, may help."
         )
 
-    def _metrics(self, batch: _Batch, step: _Step | None, epochs: int, *, rate: float, bonus: float) -> Metrics:
+    def _metrics(self, batch: Batch, step: _Step | None, epochs: int, *, rate: float, bonus: float) -> Metrics:
         spread = float(np.var(batch.target))
         unexplained = float(np.var(batch.target - batch.value))
         out = {
-            "rows": float(len(batch.state)),
+            "rows": float(batch.joint),
             "epochs": float(epochs),
             "learning_rate": rate,
             "entropy_coefficient": bonus,

@@ -13,7 +13,7 @@ from ludus.algorithms.returns import follow, n_step
 from ludus.algorithms.tabular_q.config import TABLE, TabularQ
 from ludus.data.base import Columns, Sample
 from ludus.data.trajectories import Trajectories
-from ludus.errors import TrainingError
+from ludus.errors import ScenarioError, TrainingError
 from ludus.policies.probabilities import epsilon_mix
 from ludus.policies.registry import build_policy
 from ludus.policies.sampling import one_hot_best
@@ -28,6 +28,11 @@ class TabularQLearner:
     """Sweeps over each rollout once, last decision first, so that what an episode earned reaches its first decision at once."""
 
     def __init__(self, config: TabularQ, context: LearnerContext, start: Weights | None = None) -> None:
+        if context.ranks.size > 1:
+            raise ScenarioError(
+                f"tabular Q-learning was given {context.ranks.size} ranks and has no gradients that they could add up: each of its changes "
+                "starts from the one before. Train it with one rank (a sweep costs less than handing out its rows), or use dqn or ppo."
+            )
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         assert context.env.enumeration is not None
