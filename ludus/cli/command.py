@@ -63,6 +63,17 @@ def whole_number(text: str) -> int:
     return value
 
 
+def seconds(text: str) -> float:
+    """A type for options that say how long."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} was given, a number of seconds was expected")
+    return value
+
+
 def folder(text: str) -> Path:
     """A type for options that say where to write."""
     if not text:

@@ -101,7 +101,14 @@ def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
         numbers = ("0", "-", "-")
     else:
         numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
-    return run_dir.name, info.scenario, *numbers, run_state(run_dir, summary)
+    return run_dir.name, info.scenario, *numbers, _state(run_dir, run_state(run_dir, summary))
+
+
+def _state(run_dir: Path, state: str) -> str:
+    from ludus.execution import live
+
+    status = live.read_status(run_dir) if state == "running" else None
+    return state if status is None else live.state_of(status)
 
 
 KINDS: dict[str, Callable[[], None]] = {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ludus import __version__
-from ludus.cli import check_env, config, evaluate, list_, record, report, resume, train
+from ludus.cli import check_env, config, evaluate, list_, live, record, report, resume, status, train
 from ludus.cli.command import Command
 from ludus.errors import LudusError, UnknownName
 
@@ -17,6 +17,11 @@ COMMANDS: dict[str, Command] = {
     for command in (
         train.COMMAND,
         resume.COMMAND,
+        status.COMMAND,
+        live.PAUSE,
+        live.UNPAUSE,
+        live.THROTTLE,
+        live.STOP,
         evaluate.COMMAND,
         record.COMMAND,
         report.COMMAND,

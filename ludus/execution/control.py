@@ -152,7 +152,7 @@ def pace_of(order: Order) -> str:
     """In a few words; empty at full speed."""
     if order.paused:
         return "paused"
-    return f"at {100 * order.speed:.3g}% of full speed" if order.speed < 1.0 else ""
+    return f"at {live.percent(order.speed)} of full speed" if order.speed < 1.0 else ""
 
 
 def doing(task: Task) -> str:

@@ -121,6 +121,18 @@ def read(path: Path) -> bytes:
     return content
 
 
+def state_of(status: Status) -> str:
+    """Of a run whose driver lives, in a few words."""
+    if status.stopping or status.paused:
+        return "stopping" if status.stopping else "paused"
+    return "running" if status.speed == 1 else f"running at {percent(status.speed)}"
+
+
+def percent(share: float) -> str:
+    """0.5 -> 50%"""
+    return f"{100 * share:.3g}%"
+
+
 class NewerFormat(ValueError):
     """Written by a newer Ludus."""
 

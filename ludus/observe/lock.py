@@ -29,11 +29,10 @@ class RunLock:
                 f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. Give another --run-dir."
             ) from error
         if not self._acquire():
-            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._fd)
             self._fd = -1
             raise RunError(
-                f"run {str(run_dir)!r} is in use by another process (pid {owner}). Wait for it or stop it, then try again."
+                f"run {str(run_dir)!r} is in use by another process (pid {owner_of(run_dir)}). Wait for it or stop it, then try again."
             )
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
@@ -62,6 +61,14 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def owner_of(run_dir: Path) -> str:
+    """The process id that the last driver has left, or "unknown"."""
+    try:
+        return (run_dir / FILE).read_text(errors="replace").strip() or "unknown"
+    except OSError:
+        return "unknown"
 
 
 def is_running(run_dir: Path) -> bool:
