@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 _STOPPING = "stopping cleanly; once more stops at once"
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -40,8 +41,9 @@ class StopRequest:
 def stop_on_signals(
     stop: StopRequest | None = None, *, tell: Callable[[str], None] | None = None
 ) -> Iterator[StopRequest]:
-    """While this is open, the first SIGINT or SIGTERM asks `stop` for a clean stop; the second ends the process at once
-    with 128 + its number (130 for SIGINT). Outside the main thread no handlers can be set, and none are.
+    """While this is open, the first SIGINT, SIGTERM or SIGHUP (the terminal was closed) asks `stop` for a clean stop; the second ends the
+    process at once with 128 + its number (130 for SIGINT). A SIGHUP that was ignored (nohup) stays so. Outside the main thread no handlers
+    can be set, and none are.
 
     tell: says to the user what happened, from within the signal handler (default: a line on standard error).
     """
@@ -50,15 +52,20 @@ def stop_on_signals(
         yield request
         return
 
+    came = False
+
     def handle(number: int, _: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        if request.requested:
+        nonlocal came
+        if came:
             _exit_at_once(number)
-        # Before it is told: a second one may come at once.
+        came = True  # before it is told: a second one may come at once
+        name = signal.Signals(number).name
         request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
         (tell or _say)(_STOPPING)
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.
+    numbers = [n for n in _STOPS if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield request
     finally:

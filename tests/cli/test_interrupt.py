@@ -36,7 +36,12 @@ def _start(kind: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGINT, "stopped by Ctrl-C"), (signal.SIGTERM, "stopped by SIGTERM")]
+    ("number", "reason"),
+    [
+        (signal.SIGINT, "stopped by Ctrl-C"),
+        (signal.SIGTERM, "stopped by SIGTERM"),
+        (signal.SIGHUP, "stopped by SIGHUP"),
+    ],
 )
 def test_first_signal_asks(number: signal.Signals, reason: str) -> None:
     process = _start("polite")
@@ -95,3 +100,26 @@ def test_other_commands_end_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr("ludus.cli.main._run", pressed)
     assert main(["check-env", "openspiel/kuhn_poker"]) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
+
+
+def test_ctrl_c_after_another_request_still_asks_first() -> None:
+    """`ludus stop` may have come before: who presses Ctrl-C then has not been told that the next one insists."""
+    told: list[str] = []
+    request = StopRequest()
+    with stop_on_signals(request, tell=told.append):
+        request.request("stopped by `ludus stop`")
+        signal.raise_signal(signal.SIGINT)
+    assert request.reason == "stopped by `ludus stop`"
+    assert told == ["stopping cleanly; once more stops at once"]
+
+
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    """nohup ludus train … &"""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert not stop.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
