@@ -11,6 +11,31 @@ Handle: TypeAlias = Any
 Ref: TypeAlias = Any
 
 
+class Reply(Protocol):
+    """What comes of `Peer.send`."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer; raises as `Peer.ask` does, and TimeoutError after `timeout` seconds."""
+        ...
+
+
+class Peer(Protocol):
+    """A part as other parts see it: whoever holds one, in whatever process or thread, may ask that part.
+
+    It may be kept, and travels in a spec or an argument. It belongs to one incarnation: the driver hands out another after a restart, and
+    only the driver makes a part again. Parts that are asked ask nobody themselves, so that no circle of blocking calls arises.
+    """
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """`part.method(*args)`, waited for. Raises what the method raised, and PartDied if the incarnation is dead, was given up or was
+        stopped. References among `args` as in `Runtime.call`."""
+        ...
+
+    def send(self, method: str, *args: Any) -> Reply:
+        """As `ask`, without waiting. What one caller sends arrives in this order. Raises nothing that `ask` does: `Reply.result` does."""
+        ...
+
+
 @runtime_checkable
 class Runtime(Protocol):
     """`call` never blocks; `get` raises what the call raised. A closed runtime refuses everything with RunError. One thread uses it."""
@@ -22,17 +47,23 @@ class Runtime(Protocol):
         *,
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
+        concurrency: int = 1,
+        node: str = "",
     ) -> Handle:
         """Make a part, `factory(spec)`.
 
         resources: what it needs of a machine: `num_cpus`, `num_gpus`, `memory` in bytes, and custom ones by name.
+        concurrency: how many of its calls may run at the same time, in threads. A part that makes its callers wait for each other needs
+        one for each. Within a process calls come one by one whatever it is.
+        node: where it should live, as `node` names it; it lives elsewhere if that node is gone or cannot hold it.
         restarts: how many times a part whose process dies, or that `restart` gives up, is made again from `factory` and `spec`, without
         what it had become. A method that raises costs none.
         """
         ...
 
     def call(self, handle: Handle, method: str, *args: Any) -> Ref:
-        """Ask for `part.method(*args)`; calls of one part run in the order they were made.
+        """Ask for `part.method(*args)`; calls of one part run in the order they were made (with `concurrency`, they begin in about that
+        order, and overlap).
 
         A reference among `args` (not inside one of them) arrives as its value, without passing through here; the call waits for it, and
         fails with its error if that is what came.
@@ -64,6 +95,14 @@ class Runtime(Protocol):
 
         Calls that it has not answered fail with PartDied, and so does every later one if it had no restart left.
         """
+        ...
+
+    def peer(self, handle: Handle) -> Peer:
+        """The part's present incarnation, for other parts."""
+        ...
+
+    def node(self, handle: Handle) -> str:
+        """The node that the part lives on, "" where there are none. Waits until it is there, and raises as `get` does."""
         ...
 
     def fetch(self, ref: Ref) -> Any:
@@ -99,6 +138,12 @@ def require_answerable(refs: Sequence[Ref], at_least: int) -> None:
         )
     if len({id(ref) for ref in refs}) < len(refs):
         raise RunError("wait was given one reference twice; name each once.")
+
+
+def require_concurrency(concurrency: int) -> None:
+    """Raises RunError unless at least one call can run."""
+    if concurrency < 1:
+        raise RunError(f"a part runs at least 1 call at a time, not {concurrency}.")
 
 
 def name_of(factory: Callable[[Any], Any]) -> str:

@@ -7,7 +7,16 @@ from typing import Any
 
 from ludus.errors import PartDied, RunError
 from ludus.registry import load
-from ludus.runtime.base import CLOSED, STOPPED, Runtime, name_of, require_answerable, require_mine, worn_out
+from ludus.runtime.base import (
+    CLOSED,
+    STOPPED,
+    Runtime,
+    name_of,
+    require_answerable,
+    require_concurrency,
+    require_mine,
+    worn_out,
+)
 
 RUNTIMES: Mapping[str, str] = {
     "inprocess": "ludus.runtime.inprocess:InProcess",
@@ -44,6 +53,19 @@ class Part:
         except Exception as error:  # noqa: BLE001 (held for `get`)
             self.why = error
 
+    def answer(self, method: str, args: Sequence[Any]) -> Answer:
+        """What comes of `method`, run now, with the values of references in their place."""
+        for argument in args:
+            if isinstance(argument, Answer) and argument.error is not None:
+                return Answer(self.owner, error=argument.error)
+        if self.why is not None:
+            return Answer(self.owner, error=self.why)
+        try:
+            values = (argument.value if isinstance(argument, Answer) else argument for argument in args)
+            return Answer(self.owner, getattr(self.value, method)(*values))
+        except Exception as error:  # noqa: BLE001 (held for `get`)
+            return Answer(self.owner, error=error)
+
     def end(self, why: RunError) -> None:
         """Let go of the part for good."""
         self.value = None
@@ -60,6 +82,34 @@ class Answer:
         self.owner = owner
         self.value = value
         self.error = error
+
+    def result(self, timeout: float | None = None) -> Any:
+        """See `Reply.result`."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class InProcessPeer:
+    """A `Peer` within a process. What it sends is done when `send` returns."""
+
+    __slots__ = ("_number", "_part")
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._number = part.number
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """See `Peer.ask`."""
+        return self.send(method, *args).result()
+
+    def send(self, method: str, *args: Any) -> Answer:
+        """See `Peer.send`."""
+        part = self._part
+        if part.ended or part.number != self._number:
+            ended = PartDied(f"{name_of(part.factory)} was given up or stopped; whoever holds it needs its new peer.")
+            return Answer(part.owner, error=ended)
+        return part.answer(method, args)
 
 
 class InProcess:
@@ -83,9 +133,12 @@ class InProcess:
         *,
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
+        concurrency: int = 1,
+        node: str = "",
     ) -> Part:
         """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
+        require_concurrency(concurrency)
         return Part(self, factory, spec, restarts)
 
     def call(self, handle: Part, method: str, *args: Any) -> Answer:
@@ -95,15 +148,7 @@ class InProcess:
         for argument in args:
             if isinstance(argument, Answer):
                 require_mine(self, argument, Answer)
-                if argument.error is not None:
-                    return Answer(self, error=argument.error)
-        if handle.why is not None:
-            return Answer(self, error=handle.why)
-        try:
-            values = (argument.value if isinstance(argument, Answer) else argument for argument in args)
-            return Answer(self, getattr(handle.value, method)(*values))
-        except Exception as error:  # noqa: BLE001 (held for `get`)
-            return Answer(self, error=error)
+        return handle.answer(method, args)
 
     def wait(
         self, refs: Sequence[Answer], *, at_least: int = 1, timeout: float | None = None
@@ -124,9 +169,7 @@ class InProcess:
         """The value; raises what the call raised."""
         self._require_open()
         require_mine(self, ref, Answer)
-        if ref.error is not None:
-            raise ref.error
-        return ref.value
+        return ref.result()
 
     def incarnation(self, handle: Part) -> int:
         """How many times `restart` has made the part again."""
@@ -146,12 +189,24 @@ class InProcess:
         handle.number += 1
         handle.make()
 
+    def peer(self, handle: Part) -> InProcessPeer:
+        """The part's present incarnation, for other parts."""
+        self._require_open()
+        require_mine(self, handle, Part)
+        return InProcessPeer(handle)
+
+    def node(self, handle: Part) -> str:
+        """Always "". Raises as `get` does if there is no part."""
+        self._require_open()
+        require_mine(self, handle, Part)
+        if handle.ended and handle.why is not None:
+            raise handle.why
+        return ""
+
     @staticmethod
     def fetch(ref: Answer) -> Any:
         """The value; raises what the call raised."""
-        if ref.error is not None:
-            raise ref.error
-        return ref.value
+        return ref.result()
 
     def stop(self, handle: Part) -> None:
         """Let go of the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+import ray
 from ray import cloudpickle
 from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
@@ -33,6 +35,7 @@ class Host:
     """The actor. Neither making it nor `begin` raises what the part raises: that waits for the first call."""
 
     def __init__(self) -> None:
+        self._made = threading.Event()
         self._part: Any = None
         self._flaw: Carried | None = None
         os.environ.update(
@@ -40,9 +43,9 @@ class Host:
         )  # before torch is loaded, which reads it once; Ray puts num_cpus there
         threadpool_limits(limits=1)  # what Ray has loaded already
 
-    def place(self) -> int:
-        """The process id: answered as soon as the process is there, before the part is made."""
-        return os.getpid()
+    def place(self) -> tuple[int, str]:
+        """Process and node, by their ids: answered as soon as the process is there, before the part is made."""
+        return os.getpid(), ray.get_runtime_context().get_node_id()
 
     def begin(self, order: bytes, path: list[str]) -> None:
         """Make the part. order: (factory, spec), pickled in one piece, so that arrays of the spec may be written to. path: where the
@@ -54,9 +57,11 @@ class Host:
             self._part = factory(spec)
         except Exception as error:  # noqa: BLE001  (held for the calls)
             self._flaw = carry(error)
+        self._made.set()
 
     def call(self, method: str, *args: Any) -> Any:
         """`part.method(*args)`. Raises Carried with whatever that, or making the part, raised."""
+        self._made.wait()  # calls that run at the same time may come before it
         if self._flaw is not None:
             raise self._flaw
         try:

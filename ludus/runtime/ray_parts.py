@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.errors import RunError
 from ludus.runtime.base import Runtime
@@ -22,19 +23,20 @@ SMALL = {"num_cpus": 0.1}
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
-    placed: done as soon as its process is there, or failed. until: when it must be there, in `time.monotonic` seconds. process: its id
-    where it was seen to be there, otherwise 0.
+    placed: done as soon as its process is there, or failed. made: done as soon as the part is, too. until: when it must be there, in
+    `time.monotonic` seconds. process: its id where it was seen to be there, otherwise 0.
     """
 
-    __slots__ = ("actor", "actor_id", "part", "placed", "process", "until", "why")
+    __slots__ = ("actor", "actor_id", "made", "part", "placed", "process", "until", "why")
 
     def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
-        host: Any = ray.remote(Host)
-        self.actor = host.options(**part.options).remote()
+        self.actor = _host(part.options).options(**part.options).remote()
         self.actor_id = self.actor._actor_id.hex()
-        self.placed = self.actor.place.remote()
-        self.actor.begin.remote(part.order, [os.path.abspath(entry) for entry in sys.path])
+        own = {"concurrency_group": _CONTROL} if _is_concurrent(part.options) else {}
+        self.placed = self.actor.place.options(**own).remote()
+        path = [os.path.abspath(entry) for entry in sys.path]
+        self.made = self.actor.begin.options(**own).remote(part.order, path)
         self.until = until
         self.process = 0
         self.why: RunError | None = None
@@ -44,8 +46,23 @@ class Life:
         if self.process or not ray.wait([self.placed], timeout=0.0)[0]:
             return self.process > 0
         with contextlib.suppress(RayError):  # it ended before
-            self.process = ray.get(self.placed)
+            self.process, _ = ray.get(self.placed)
         return True
+
+
+_CONTROL = "control"
+
+
+def _is_concurrent(options: Mapping[str, Any]) -> bool:
+    return bool(options["max_concurrency"] > 1)
+
+
+def _host(options: Mapping[str, Any]) -> Any:
+    """The actor's class. One whose calls run at the same time is made by a thread of its own: calls that came before could have taken all
+    the others, and they wait for it."""
+    if _is_concurrent(options):
+        return ray.remote(concurrency_groups={_CONTROL: 1})(Host)  # type: ignore[call-overload]
+    return ray.remote(Host)
 
 
 class RayPart:
@@ -93,14 +110,16 @@ def _arrived(ref: ray.ObjectRef[Any]) -> ray.ObjectRef[Any]:
     return ref
 
 
-def actor_options(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Ray's options for an actor with these resources, spread over nodes. Raises RunError for amounts below 0."""
+def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node: str = "") -> dict[str, Any]:
+    """Ray's options for an actor with these resources, on a node or spread over all. Raises RunError for amounts below 0."""
     known = {name: value for name, value in resources.items() if name in ("num_cpus", "num_gpus", "memory")}
     custom = {name: value for name, value in resources.items() if name not in known}
     bad = [name for name, value in resources.items() if not value >= 0]
     if bad:
         raise RunError(f"resources are amounts of at least 0, unlike {bad[0]!r}: {resources[bad[0]]!r}.")
-    return {**SMALL, **known, "resources": custom, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+    where = NodeAffinitySchedulingStrategy(node, soft=True) if node else "SPREAD"
+    fixed = {"max_restarts": 0, "max_concurrency": concurrency, "scheduling_strategy": where}
+    return {**SMALL, **known, "resources": custom, **fixed}
 
 
 def words(resources: Mapping[str, Any]) -> str:
@@ -109,6 +128,6 @@ def words(resources: Mapping[str, Any]) -> str:
     shown = {
         name: value
         for name, value in flat.items()
-        if isinstance(value, int | float) and name != "max_restarts" and not name.startswith(("node:", "object_store"))
+        if isinstance(value, int | float) and not name.startswith(("max_", "node:", "object_store"))
     }
     return ", ".join(f"{name} {value:g}" for name, value in shown.items()) or "nothing"

@@ -12,9 +12,18 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from ludus.errors import PartDied, RunError
-from ludus.runtime.base import CLOSED, STOPPED, name_of, require_answerable, require_mine, worn_out
+from ludus.runtime.base import (
+    CLOSED,
+    STOPPED,
+    name_of,
+    require_answerable,
+    require_concurrency,
+    require_mine,
+    worn_out,
+)
 from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
 from ludus.runtime.ray_parts import Life, RayAnswer, RayPart, actor_options, words
+from ludus.runtime.ray_peers import RayPeer
 from ludus.runtime.ray_session import enter, last_words, leave
 
 
@@ -58,10 +67,13 @@ class RayRuntime:
         *,
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
+        concurrency: int = 1,
+        node: str = "",
     ) -> RayPart:
         """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled."""
         self._require_open()
-        options = actor_options(resources or {})
+        require_concurrency(concurrency)
+        options = actor_options(resources or {}, concurrency=concurrency, node=node)
         try:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
         except (TypeError, ValueError, AttributeError, PicklingError) as error:
@@ -148,6 +160,20 @@ class RayRuntime:
         self._require_open()
         require_mine(self, handle, RayPart)
         return handle.number
+
+    def peer(self, handle: RayPart) -> RayPeer:
+        """The part's present incarnation, for other parts."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        return RayPeer(handle.life)
+
+    def node(self, handle: RayPart) -> str:
+        """The id of the node that the part lives on. Waits until it is there, and raises as `get` does."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        life = handle.life
+        _, node = self.get(RayAnswer(self, None if life.why else life.placed, life=life, error=life.why))
+        return str(node)
 
     def restart(self, handle: RayPart) -> None:
         """Kill the part's process and make the part again, if it has a restart left."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ludus.errors import DataError, PartDied, RunError
-from ludus.runtime.base import Runtime
+from ludus.runtime.base import Peer, Runtime
 from ludus.types import Array
 
 MakeRuntime = Callable[[], Runtime]
@@ -34,6 +34,22 @@ class Tally:
     def fetched(self, fetch: Callable[[Any], Any], inside: list[Any]) -> float:
         """The total, after adding the values of references that came inside of an argument."""
         return self.add(sum(fetch(ref) for ref in inside))
+
+    def keep(self, peers: list[Peer]) -> None:
+        """Other parts, for `relay`."""
+        self.peers = peers
+
+    def relay(self, method: str, *args: Any) -> list[Any]:
+        """What the other parts answer, all asked at once."""
+        replies = [peer.send(method, *args) for peer in self.peers]
+        return [reply.result() for reply in replies]
+
+    def ask(self, peer: Peer, method: str, *args: Any) -> Any:
+        """What another part answers, or the name of what it raises."""
+        try:
+            return peer.ask(method, *args)
+        except (DataError, PartDied, AttributeError) as error:
+            return f"{type(error).__name__}: {error}"
 
     def slow(self, seconds: float) -> float:
         """Stands for a long computation."""
@@ -60,6 +76,10 @@ def check_runtime(make: MakeRuntime) -> None:
     - A reference inside of an argument arrives as what `fetch`, called by the part, gives the value of.
     - `restart` makes a part again from `factory` and `spec` and spends one of `restarts`; without one left, calls fail with PartDied.
       Values that were there before stay.
+    - A part that is given a peer, in a spec or an argument, and at whatever depth, can ask that part, keep the peer, and ask several at
+      once; errors arrive as in `get`. The driver can, too. A peer of an incarnation that was given up or stopped raises PartDied, and
+      the part's new peer does not.
+    - `node` names a node; a part that is to live on that node does. A part whose calls may run at the same time answers them all.
     - `stop` twice is harmless; `get` of a call to a stopped part raises RunError, and `call` of it does not raise.
     - A closed runtime refuses everything but `close` with RunError.
     """
@@ -70,6 +90,8 @@ def check_runtime(make: MakeRuntime) -> None:
         _check_arguments,
         _check_wait,
         _check_restart,
+        _check_peers,
+        _check_places,
         _check_stop,
         _check_close,
     ):
@@ -162,6 +184,52 @@ def _check_restart(runtime: Runtime) -> None:
     _expect(RunError, lambda: runtime.get(runtime.call(stopped, "add", 1)), "restart of a stopped part: a call to it")
 
 
+def asker(spec: list[Peer]) -> Tally:
+    """A part that is made with peers."""
+    made = Tally(0)
+    made.keep(spec)
+    return made
+
+
+def _check_peers(runtime: Runtime) -> None:
+    asked = [runtime.spawn(Tally, k, restarts=1, concurrency=k) for k in (1, 2)]
+    peers = [runtime.peer(part) for part in asked]
+    middle = runtime.spawn(asker, peers)
+    relayed = runtime.get(runtime.call(middle, "relay", "add", 10))
+    assert relayed == [11, 12], f"two peers that a part was made with answered {relayed}, expected [11, 12]"
+    assert runtime.get(runtime.call(asked[0], "add", 0)) == 11, "a peer asks another part than the one it was made from"
+    doubled = runtime.get(runtime.call(middle, "ask", peers[0], "double", np.arange(3)))
+    assert doubled.tolist() == [0, 2, 4], "an array changed on its way to a peer or back"
+    told = runtime.get(runtime.call(middle, "ask", peers[1], "fail", "the reason"))
+    assert told == "DataError: the reason", f"what a peer's part raised arrived as {told!r}"
+    _expect(DataError, lambda: peers[1].ask("fail", "it"), "a peer asked by the driver", message="it")
+    replies = [peers[0].send("add", 1), peers[0].send("add", runtime.put(2))]
+    assert [reply.result(timeout=60) for reply in replies] == [12, 14], "what the driver sent to a peer was lost"
+    runtime.restart(asked[0])
+    runtime.stop(asked[1])
+    for peer in peers:
+        _expect(PartDied, lambda peer=peer: peer.ask("add", 1), "a peer of a part that was given up or stopped")
+        told = runtime.get(runtime.call(middle, "ask", peer, "add", 1))
+        assert told.startswith("PartDied"), f"within a part, a peer of one that was given up or stopped gave {told!r}"
+    fresh = runtime.get(runtime.call(middle, "ask", runtime.peer(asked[0]), "add", 1))
+    assert fresh == 2, "the new peer of a part that was made again does not ask the new one"
+
+
+def _check_places(runtime: Runtime) -> None:
+    part = runtime.spawn(Tally, 0)
+    node = runtime.node(part)
+    assert isinstance(node, str), f"node gave {node!r}, expected a name"
+    beside = runtime.spawn(Tally, 0, node=node)
+    assert runtime.node(beside) == node, "a part does not live on the node that it should"
+    runtime.stop(part)
+    _expect(RunError, lambda: runtime.node(part), "node of a part that was stopped")
+    _expect(RunError, lambda: runtime.spawn(Tally, 0, concurrency=0), "spawn of a part that may not answer any call")
+    several = runtime.spawn(Tally, 0, concurrency=3)
+    refs = [runtime.call(several, "add", 1) for _ in range(7)]
+    answers = sorted(runtime.get(ref) for ref in refs)
+    assert answers[-1] == 7, f"seven calls that add 1 at the same time gave {answers}"
+
+
 def _check_wait(runtime: Runtime) -> None:
     parts = [runtime.spawn(Tally, 0) for _ in range(3)]
     refs = [runtime.call(part, "add", k) for k, part in enumerate(parts)]
@@ -211,6 +279,8 @@ def _check_close(runtime: Runtime) -> None:
         "get": lambda: runtime.get(ref),
         "incarnation": lambda: runtime.incarnation(part),
         "restart": lambda: runtime.restart(part),
+        "peer": lambda: runtime.peer(part),
+        "node": lambda: runtime.node(part),
         "stop": lambda: runtime.stop(part),
     }
     for name, call in calls.items():

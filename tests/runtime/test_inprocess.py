@@ -87,6 +87,21 @@ def test_a_part_that_is_made_again():
         runtime.get(runtime.call(part, "add", 1))
 
 
+def test_what_is_sent_to_a_peer_is_done_at_once():
+    runtime = InProcess()
+    part = runtime.spawn(Tally, 1, concurrency=4, node="anywhere")
+    peer = runtime.peer(part)
+    replies = [peer.send("add", 1), peer.send("fail", "it")]
+    assert runtime.get(runtime.call(part, "add", 0)) == 2
+    assert replies[0].result() == 2
+    with pytest.raises(DataError, match="it"):
+        replies[1].result(timeout=1)
+    runtime.restart(part)
+    with pytest.raises(PartDied, match="part 'Tally' was given up or stopped; whoever holds it needs its new peer"):
+        peer.ask("add", 1)
+    assert runtime.node(runtime.spawn(Tally, 0)) == ""
+
+
 def test_references_of_another_runtime_are_refused_as_arguments():
     runtime = InProcess()
     part = runtime.spawn(Tally, 0)
@@ -145,6 +160,30 @@ class KeepsState(InProcess):
             handle.value = kept
 
 
+class PeersOutliveTheirPart(InProcess):
+    def peer(self, handle):
+        peer = super().peer(handle)
+
+        class Careless(type(peer)):
+            def send(self, method, *args):
+                return handle.answer(method, args)
+
+        return Careless(handle)
+
+
+class PeersSwallowErrors(InProcess):
+    def peer(self, handle):
+        peer = super().peer(handle)
+        peer_type = type(peer)
+
+        class Quiet(peer_type):
+            def ask(self, method, *args):
+                answer = self.send(method, *args)
+                return answer.value
+
+        return Quiet(handle)
+
+
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -155,6 +194,8 @@ class KeepsState(InProcess):
         (PassesReferences, "unsupported operand"),
         (RestartsForEver, "a call after the last restart did not raise PartDied"),
         (KeepsState, "made again does not start from its spec"),
+        (PeersOutliveTheirPart, "a peer of a part that was given up or stopped did not raise PartDied"),
+        (PeersSwallowErrors, "what a peer's part raised arrived as None"),
         (WrapsErrors, "raised RuntimeError .*expected DataError"),
     ],
 )

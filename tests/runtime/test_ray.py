@@ -56,6 +56,44 @@ class Worker(Tally):
         return torch.get_num_threads(), [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
 
 
+class Meeting:
+    """Whoever comes waits for the others."""
+
+    def __init__(self, spec):
+        self.barrier = threading.Barrier(spec)
+        self.thread = threading.current_thread().name
+
+    def meet(self):
+        return self.barrier.wait(timeout=60)
+
+    def made_in(self):
+        return self.thread, threading.current_thread().name
+
+
+class Visitor:
+    """Asks from threads of its own."""
+
+    def __init__(self, spec):
+        self.peer = spec
+
+    def visit(self, times):
+        replies = [self.peer.send("meet") for _ in range(times)]
+        return sorted(reply.result() for reply in replies)
+
+    def impatient(self):
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 seconds"):
+            self.peer.send("slow", 600).result(timeout=0.2)
+        with pytest.raises(RunError, match="an argument of 'add' of part 'Worker' cannot be sent"):
+            self.peer.ask("add", threading.Lock())
+        return os.getpid()
+
+    def mourn(self):
+        try:
+            return self.peer.ask("slow", 600)
+        except PartDied as error:
+            return str(error), str(error.__cause__)
+
+
 class Owner:
     """Writes to what it was made from."""
 
@@ -156,6 +194,38 @@ def test_surroundings_of_a_part(runtime):
         runtime.get(runtime.call(part, "crash"))
     assert "Fatal Python error: Segmentation fault" in str(caught.value.__cause__)
     assert "in crash" in str(caught.value.__cause__)
+
+
+def test_calls_that_run_at_the_same_time(runtime):
+    meeting = runtime.spawn(Meeting, 4, concurrency=4)
+    visitors = [runtime.spawn(Visitor, runtime.peer(meeting)) for _ in range(2)]
+    refs = [runtime.call(visitor, "visit", 2) for visitor in visitors]
+    assert sorted(k for ref in refs for k in runtime.get(ref, timeout=60)) == [0, 1, 2, 3]
+    made, called = runtime.get(runtime.call(meeting, "made_in"))
+    assert made != called
+    refs = [runtime.call(meeting, "meet") for _ in range(4)]
+    assert sorted(runtime.get(ref, timeout=60) for ref in refs) == [0, 1, 2, 3]
+
+
+def test_a_peer_that_dies_while_it_is_asked(runtime):
+    asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
+    visitor = runtime.spawn(Visitor, runtime.peer(asked))
+    process = runtime.get(runtime.call(asked, "process"))
+    assert runtime.get(runtime.call(visitor, "impatient")) != process
+    mourning = runtime.call(visitor, "mourn")
+    assert runtime.wait([mourning], timeout=0.5) == ([], [mourning])
+    os.kill(process, signal.SIGKILL)
+    words, cause = runtime.get(mourning, timeout=60)
+    assert words.startswith("part 'Worker', which was asked for something, died before it had answered")
+    assert "ActorDiedError" in cause or "connection error code" in cause or "unavailable" in cause
+    assert runtime.incarnation(asked) == 0  # the driver learns of it, and makes it again, when it calls it
+    with pytest.raises(PartDied, match="1 of 1 restarts are spent"):
+        runtime.get(runtime.call(asked, "process"))
+    assert runtime.peer(asked).ask("add", 3) == 3
+    closed = runtime.peer(asked)
+    runtime.close()
+    with pytest.raises(PartDied):
+        closed.ask("add", 1)
 
 
 def test_what_is_refused(runtime):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 class Placed(Tally):
     """A part that tells where it is."""
 
-    def node(self):
+    def here(self):
         return ray.get_runtime_context().get_node_id()
 
     def process(self):
@@ -62,9 +62,13 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
         RayRuntime(address="127.0.0.1:9")
     near, far = (runtime.spawn(Placed, 0, resources={name: 1}) for name in ("head", "leaf"))
     free = [runtime.spawn(Placed, k, restarts=1) for k in range(2)]
-    nodes = [runtime.get(runtime.call(part, "node")) for part in (near, far, *free)]
+    nodes = [runtime.get(runtime.call(part, "here")) for part in (near, far, *free)]
     assert nodes[0] != nodes[1]
     assert sorted(nodes[2:]) == sorted(nodes[:2]), "parts that may be anywhere are not spread over the nodes"
+    assert [runtime.node(part) for part in (near, far)] == nodes[:2]
+    beside = [runtime.spawn(Placed, 0, node=node, restarts=1) for node in nodes[:2] for _ in range(2)]
+    assert [runtime.node(part) for part in beside] == [nodes[0], nodes[0], nodes[1], nodes[1]]
+    assert runtime.get(runtime.call(near, "ask", runtime.peer(far), "add", 3)) == 3  # from node to node
     moved = free[nodes[2:].index(nodes[1])]
 
     once = runtime.call(far, "double", runtime.put(np.ones(10**5)))
@@ -77,7 +81,10 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
         with pytest.raises(PartDied):
             runtime.get(ref, timeout=30)
     assert insist(runtime, moved, "add", 1) == free.index(moved) + 1
-    assert runtime.get(runtime.call(moved, "node")) == nodes[0]
+    assert runtime.get(runtime.call(moved, "here")) == nodes[0]
+    assert insist(runtime, beside[2], "here") == nodes[0], "a part whose node is lost does not move"
+    told = runtime.get(runtime.call(near, "ask", runtime.peer(far), "add", 3), timeout=60)
+    assert told.startswith("PartDied")
     with pytest.raises(PartDied, match="0 restarts are used up"):
         runtime.get(runtime.call(far, "add", 1))
     lost = runtime.spawn(Placed, 0, resources={"leaf": 1})
