@@ -18,6 +18,7 @@ def single_threaded(*, torch_too: bool) -> Iterator[None]:
         with threadpool_limits(limits=1):
             yield
         return
+    import scipy.linalg.cython_blas  # noqa: F401  Numba's products load its BLAS later, and a limit holds only for what is loaded
     import torch
 
     threads = torch.get_num_threads()
