@@ -106,7 +106,8 @@ def vtrace(
     """V-trace targets float64[N] and policy-gradient advantages float64[N] from log(π/μ) of the actions taken.
 
     ρ_t = min(ρ̄, π/μ), c_t = λ min(c̄, π/μ);  v_t = V_t + ρ_t δ_t + γ c_t (v_{t+1} - V_{t+1}),  δ_t = r_t + γ V_{t+1} - V_t;
-    advantage ρ_t (r_t + γ v_{t+1} - V_t). (Espeholt et al. 2018, equation 1 and remarks 1 and 2.)
+    advantage ρ_t (r_t + γ (λ v_{t+1} + (1 - λ) V_{t+1}) - V_t), which is `gae`'s, and the targets its λ-returns, where the policies are the
+    same and ρ̄, c̄ >= 1. (Espeholt et al. 2018, equation 1 and remarks 1 and 2; λ as in DeepMind's rlax.)
     """
     target, advantage = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
@@ -115,7 +116,7 @@ def vtrace(
             ratio = np.exp(min(log_ratio[t], 60.0))  # clipped below in any case; this keeps exp finite
             rho, c = min(rho_bar, ratio), lam * min(c_bar, ratio)
             delta = rho * (reward[t] + gamma * after - value[t])
-            advantage[t] = rho * (reward[t] + gamma * target_after - value[t])
+            advantage[t] = rho * (reward[t] + gamma * (lam * target_after + (1.0 - lam) * after) - value[t])
             target_after = value[t] + delta + gamma * c * (target_after - after)
             target[t] = target_after
             after = value[t]

@@ -90,6 +90,8 @@ ALGORITHMS = {
     "ppo-minibatches": PPO(epochs=2, minibatches=4, **SMALL),
     "ppo-clipped-separate": PPO(epochs=3, clip_value=0.2, value_network="separate", activation="tanh", **SMALL),
     "ppo-minibatches-clipped": PPO(epochs=2, minibatches=4, clip_value=0.2, max_gradient_norm=0.0, **SMALL),
+    "ppo-vtrace": PPO(epochs=2, minibatches=2, correction="vtrace", **SMALL),
+    "a2c-vtrace": ActorCritic(learning_rate=0.003, correction="vtrace"),
     "a2c": ActorCritic(learning_rate=0.003),
     "a2c-epochs": ActorCritic(epochs=3, gae_lambda=0.9, normalise_advantages=False, learning_rate=0.003),
     "dqn": DQN(target_period=2, **SMALL),

@@ -58,6 +58,15 @@ def test_vtrace_literal():
     assert advantage.tolist() == [1.0, 0.0, 0.5, 7.0]
 
 
+@pytest.mark.parametrize(("rho_bar", "c_bar"), [(1.0, 1.0), (3.0, 7.0)])
+def test_vtrace_without_lag_is_gae_literal(rho_bar, c_bar):
+    tail_value = np.array([0.0, 10.0])
+    target, advantage = vtrace(START, REWARD, VALUE, tail_value, np.zeros(4), 0.5, 0.5, rho_bar, c_bar)
+    assert target.tolist() == [1.46875, 0.875, 2.0, 9.0]  # the λ-returns above
+    assert advantage.tolist() == [0.96875, -0.125, 0.5, 7.0]
+    assert advantage.tolist() == gae(START, REWARD, VALUE, tail_value, 0.5, 0.5)[0].tolist()
+
+
 def test_vtrace_survives_a_huge_ratio():
     target, _ = vtrace(np.array([0, 1]), np.ones(1), np.zeros(1), np.zeros(1), np.array([1e4]), 1.0, 1.0, 1.0, 1.0)
     assert target.tolist() == [1.0]
@@ -127,5 +136,8 @@ def test_n_step_transitions_make_n_step_returns(r, n):
 def test_vtrace_on_policy_is_the_longest_return(r):
     """With equal policies, no clipping and λ = 1, targets are the n-step returns to the end (Espeholt et al. 2018, equation 2)."""
     zeros = np.zeros(len(r["reward"]))
+    _, advantage = vtrace(r["start"], r["reward"], r["value"], r["tail_value"], zeros, r["gamma"], r["lam"], 1.0, 1.0)
+    expected, _ = gae(r["start"], r["reward"], r["value"], r["tail_value"], r["gamma"], r["lam"])
+    assert advantage == pytest.approx(expected, abs=1e-12)
     target, _ = vtrace(r["start"], r["reward"], r["value"], r["tail_value"], zeros, r["gamma"], 1.0, 1.0, 1.0)
     assert target == pytest.approx(naive_n_step(r, 100), abs=1e-12)

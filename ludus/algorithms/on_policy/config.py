@@ -24,7 +24,8 @@ TABLE = "rollouts"
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """n decisions as tensors: x float32[n, inputs], mask bool[n, A], action int64[n]; logp of the behaviour, advantage and target (of the
-    critic, in scaled rewards), float32[n]."""
+    critic, in scaled rewards), float32[n]. With a correction logp is that of the weights at the update's beginning, and the advantage is
+    weighted by how far the behaviour was from them."""
 
     x: Tensor
     mask: Tensor
@@ -49,6 +50,9 @@ class OnPolicy(Config):
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
+    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    rho_bar: float = Field(default=1.0, gt=0)  # V-trace's largest weight of a row, and of a step back in time
+    c_bar: float = Field(default=1.0, gt=0)
     max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known

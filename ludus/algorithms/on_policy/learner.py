@@ -14,6 +14,8 @@ from torch import nn
 
 from ludus import seeding
 from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.correction import corrected, trace_columns
+from ludus.algorithms.losses import log_prob
 from ludus.algorithms.on_policy.config import TABLE, Batch, OnPolicy
 from ludus.algorithms.optimizer import Adam
 from ludus.algorithms.progress import Budget
@@ -61,18 +63,19 @@ class OnPolicyLearner:
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
         """Decision rows with advantage and critic's target."""
         rows, config = trajectories, self.config
-        after = tail_values(rows.tail, self._values(rows.tail_observation))
+        value, after = self._values(rows.observation), tail_values(rows.tail, self._values(rows.tail_observation))
         reward = rows.reward.astype(np.float64) * self._scale
-        advantage, target = gae(
-            rows.start, reward, self._values(rows.observation), after, config.gamma, config.gae_lambda
-        )
+        advantage, target = gae(rows.start, reward, value, after, config.gamma, config.gae_lambda)
         columns = {
             "observation": rows.observation,
             "action": rows.action,
             "logp": rows.logp,
             "advantage": advantage.astype(np.float32),
             "target": target.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
+        if config.correction == "vtrace":
+            columns |= trace_columns(rows.start, reward, value, after)
         if rows.mask is not None:
             columns["mask"] = rows.mask
         self._budget.add(rows)
@@ -118,11 +121,32 @@ class OnPolicyLearner:
             mask = self._states.mask[observation - self._states.base]
         else:
             mask = columns.get("mask", np.ones((len(observation), self._actions), np.bool_))
+        x, mask = self._x(observation), torch.from_numpy(mask)
+        if self.config.correction == "vtrace":
+            columns = {**columns, **self._corrected(columns, x, mask, action)}
         advantage = columns["advantage"].astype(np.float64)
         if self.config.normalise_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         others = (columns["logp"], advantage.astype(np.float32), columns["target"])
-        return Batch(self._x(observation), torch.from_numpy(mask), action, *map(torch.from_numpy, others))
+        return Batch(x, mask, action, *map(torch.from_numpy, others))
+
+    def _corrected(
+        self, columns: Columns, x: torch.Tensor, mask: torch.Tensor, action: torch.Tensor
+    ) -> Mapping[str, Array]:
+        """What the weights of now make of the rows."""
+        config = self.config
+        with torch.no_grad():
+            logp = log_prob(self._networks["policy"](x), action, mask).numpy()
+        target, advantage = corrected(
+            columns,
+            value=self._values(columns["observation"]),
+            logp=logp.astype(np.float64),
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            rho_bar=config.rho_bar,
+            c_bar=config.c_bar,
+        )
+        return {"advantage": advantage, "target": target.astype(np.float32), "logp": logp}
 
     @property
     def _stream(self) -> tuple[int | str, ...]:

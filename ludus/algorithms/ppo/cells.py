@@ -184,6 +184,18 @@ def _log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
     return h
 
 
+@njit(cache=True)
+def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32]) -> Floats:
+    """Log-probability float64[n] of each row's action, of network outputs float[m, >= A] of the states."""
+    logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
+    for s in range(len(mask)):
+        _log_softmax(out[s], mask[s], logp[s], prob[s])
+    taken = np.empty(len(state))
+    for k in range(len(state)):
+        taken[k] = logp[state[k], action[k]]
+    return taken
+
+
 def value_terms(out: Array, cells: Cells, *, scale: float, gradient: Array) -> float:
     """Mean of ½ (V - G)² over rows, V being out[:, -1]; its gradient times `scale` is written to gradient[:, -1]."""
     return float(_value(out, cells.count, cells.total, cells.square, float(cells.rows), scale, gradient))

@@ -38,6 +38,9 @@ class PPO(Config):
     entropy: Scheduled = Schedule(start=0.05, end=0.0)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    rho_bar: float = Field(default=1.0, gt=0)  # V-trace's largest weight of a row, and of a step back in time
+    c_bar: float = Field(default=1.0, gt=0)
     clip: float = Field(default=0.3, gt=0)
     clip_value: float | None = Field(default=None, gt=0)
     value_coefficient: float = Field(default=1.0, ge=0)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.network import Network, Passes
-from ludus.algorithms.optimizer import Adam
+from ludus.algorithms.correction import corrected, trace_columns
+from ludus.algorithms.network import Network
 from ludus.algorithms.ppo.batch import Batch
-from ludus.algorithms.ppo.cells import Cells, PolicyTerms, cells_of, clipped_value_terms, policy_terms, value_terms
+from ludus.algorithms.ppo.cells import log_probs
 from ludus.algorithms.ppo.config import PPO, TABLE
+from ludus.algorithms.ppo.steps import SUMS, Step, Steps
 from ludus.algorithms.progress import Budget
 from ludus.algorithms.ranks import agree
 from ludus.algorithms.returns import gae, tail_values
@@ -29,15 +28,6 @@ from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.seeding import generator
 from ludus.types import Array, Metrics, State, Tail, Weights
 
-_SUMS = 5  # surrogate, entropy, KL, clipped and value loss of a step
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    terms: PolicyTerms
-    value_loss: float
-    norm: float
-
 
 class PPOLearner:
     """Learns from decision rows whose advantages were computed when they arrived, with the values of the weights of that time."""
@@ -47,13 +37,13 @@ class PPOLearner:
         self.spec = config.policy(context.env, context.seats)
         weights = start if start is not None else initial_weights(self.spec, generator(context.seed, "ppo", "weights"))
         self._ranks = context.ranks
-        self._network = Network(layouts(self.spec), MLPPolicy(self.spec, weights).weights(), sums=_SUMS)
+        self._network = Network(layouts(self.spec), MLPPolicy(self.spec, weights).weights(), sums=SUMS)
         agree(self._ranks, self._network.flat)
         self._value_part = "value" if config.value_network == "separate" else "policy"
-        self._adam = Adam(len(self._network.flat))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
+        self._steps = Steps(config, self._network, actions=self._actions, ranks=self._ranks, fail=self._error)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
@@ -72,9 +62,8 @@ class PPOLearner:
             unseen = (rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)
             self._blind += int(np.count_nonzero(unseen))
         reward = rows.reward.astype(np.float64) * self._scale
-        advantage, target = gae(
-            rows.start, reward, value, tail_values(rows.tail, after), self.config.gamma, self.config.gae_lambda
-        )
+        tail_value = tail_values(rows.tail, after)
+        advantage, target = gae(rows.start, reward, value, tail_value, self.config.gamma, self.config.gae_lambda)
         columns = {
             "observation": rows.observation,
             "action": rows.action,
@@ -84,6 +73,8 @@ class PPOLearner:
             "value": value.astype(np.float32),
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
+        if self.config.correction == "vtrace":
+            columns |= trace_columns(rows.start, reward, value, tail_value)
         if self._states is None and rows.mask is not None:
             columns["mask"] = rows.mask
         self._budget.add(rows)
@@ -114,14 +105,14 @@ class PPOLearner:
 
     def update(self, batch: Sample) -> Metrics:
         """`epochs` passes over the rows. Raises TrainingError; the weights are then those from before the update."""
-        flat, adam = self._network.flat.copy(), self._adam.state_dict()
+        flat, adam = self._network.flat.copy(), self._steps.adam.state_dict()
         try:
             metrics = self._learn(self._batch(batch.columns))
             if not np.isfinite(self._network.flat).all():
                 raise self._error("the weights", f"after a step of rate {metrics['learning_rate']:g}")
         except TrainingError:
             self._network.flat[:] = flat
-            self._adam.load_state_dict(adam)
+            self._steps.adam.load_state_dict(adam)
             raise
         self._updates += 1
         self._waiting = 0
@@ -129,22 +120,46 @@ class PPOLearner:
         return metrics
 
     def _batch(self, columns: Columns) -> Batch:
+        x, mask, state = self._seen(columns)
+        if self.config.correction == "vtrace":
+            columns = {**columns, **self._corrected(columns, x, mask, state)}
         advantage = columns["advantage"].astype(np.float64)
         for name, array in (("advantages", advantage), ("value targets", columns["target"])):
             if not np.isfinite(array).all():
                 raise self._error(f"the {name}", "already before the first epoch: look for it in rewards or values")
         if self.config.normalise_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        joint = len(advantage)
-        rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"], joint)
+        rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"])
+        return Batch(x, mask, state, *rows, joint=len(advantage))
+
+    def _seen(self, columns: Columns) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
+        """x float32[m, inputs] and mask bool[m, A] of the states that occur, and state int32[n] of the rows."""
         observation = columns["observation"]
         if self._states is not None:
             states, state = compact(observation - self._states.base, len(self._states))
-            return Batch(self._states.x[torch.from_numpy(states)], self._states.mask[states], state, *rows)
+            return self._states.x[torch.from_numpy(states)], self._states.mask[states], state
         mask = columns.get("mask")
         if mask is None:
-            mask = np.ones((joint, self._actions), np.bool_)
-        return Batch(as_rows(observation, self._inputs), mask, np.arange(joint, dtype=np.int32), *rows)
+            mask = np.ones((len(observation), self._actions), np.bool_)
+        return as_rows(observation, self._inputs), mask, np.arange(len(observation), dtype=np.int32)
+
+    def _corrected(
+        self, columns: Columns, x: torch.Tensor, mask: NDArray[np.bool_], state: NDArray[np.int32]
+    ) -> Mapping[str, Array]:
+        """What the weights of now make of the rows. Their ratios then count from these weights, not from those that acted; how far the
+        two are apart is in the advantages, which V-trace weights."""
+        config, value = self.config, self._evaluate(x)[state]
+        logp = log_probs(self._network.evaluate("policy", x), mask, state, columns["action"].astype(np.int32))
+        target, advantage = corrected(
+            columns,
+            value=value,
+            logp=logp,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+            rho_bar=config.rho_bar,
+            c_bar=config.c_bar,
+        )
+        return {"advantage": advantage, "target": target.astype(np.float32), "value": value, "logp": logp}
 
     def _learn(self, batch: Batch) -> Metrics:
         config, rng = self.config, generator(self._seed, "ppo", "shuffle", self._updates)
@@ -152,13 +167,11 @@ class PPOLearner:
         whole = None
         if config.minibatches == 1:
             alone = self._ranks.size == 1
-            whole = [self._prepare(batch if alone else batch.part(np.arange(batch.joint), self._ranks))]
-        last: _Step | None = None
+            whole = [self._steps.prepare(batch if alone else batch.part(np.arange(batch.joint), self._ranks))]
+        last: Step | None = None
         for epoch in range(config.epochs):
-            for k, (part, cells, passes) in enumerate(whole or map(self._prepare, self._minibatches(batch, rng))):
-                step = self._step(
-                    part, cells, passes, rate=rate, bonus=bonus, where=f"epoch {epoch + 1}, minibatch {k + 1}"
-                )
+            for k, part in enumerate(whole or map(self._steps.prepare, self._minibatches(batch, rng))):
+                step = self._steps.take(part, rate=rate, bonus=bonus, where=f"epoch {epoch + 1}, minibatch {k + 1}")
                 if step is None:
                     return self._metrics(batch, last, epoch, rate=rate, bonus=bonus)
                 last = step
@@ -169,81 +182,13 @@ class PPOLearner:
         parts = np.array_split(shuffled, self.config.minibatches)
         return [batch.part(part, self._ranks) for part in parts if len(part)]
 
-    def _prepare(self, batch: Batch) -> tuple[Batch, Cells, Passes]:
-        cells = cells_of(
-            batch.state,
-            batch.action,
-            batch.logp,
-            batch.advantage,
-            batch.target,
-            states=len(batch.mask),
-            actions=self._actions,
-            rows=batch.joint,
-        )
-        return batch, cells, Passes(self._network, batch.x)
-
-    def _step(
-        self, batch: Batch, cells: Cells, passes: Passes, *, rate: float, bonus: float, where: str
-    ) -> _Step | None:
-        """One gradient step; None if the policy has already moved beyond `target_kl`."""
-        config, joint = self.config, self._ranks.size > 1
-        passes.forward()
-        terms, value = self._terms(batch, cells, passes, bonus)
-        if joint:  # whatever is decided below is decided alike by all ranks
-            passes.backward()
-            terms, value = self._joint(terms, value)
-        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
-            return None
-        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
-            if not math.isfinite(loss):
-                raise self._error(f"the {name}", f"in {where}")
-        if not joint:
-            passes.backward()
-        norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
-        if not math.isfinite(norm):
-            raise self._error("the gradient", f"in {where}")
-        return _Step(terms, value, norm)
-
-    def _terms(self, batch: Batch, cells: Cells, passes: Passes, bonus: float) -> tuple[PolicyTerms, float]:
-        """Losses of this rank's rows as shares of the joint means; their gradients go to the passes."""
-        config, part = self.config, self._value_part
-        terms = policy_terms(
-            passes.outputs["policy"],
-            batch.mask,
-            cells,
-            clip=config.clip,
-            entropy=bonus,
-            gradient=passes.gradients["policy"],
-        )
-        out, gradient = passes.outputs[part], passes.gradients[part]
-        if config.clip_value is None:
-            return terms, value_terms(out, cells, scale=config.value_coefficient, gradient=gradient)
-        return terms, clipped_value_terms(
-            out,
-            batch.state,
-            batch.target,
-            batch.value,
-            clip=config.clip_value,
-            scale=config.value_coefficient,
-            gradient=gradient,
-            rows=batch.joint,
-        )
-
-    def _joint(self, terms: PolicyTerms, value: float) -> tuple[PolicyTerms, float]:
-        """Sums of all ranks' losses, and of their gradients in place."""
-        sums = self._network.sums
-        sums[:] = terms.surrogate, terms.entropy, terms.kl, terms.clipped, value
-        self._ranks.sum(self._network.joint)
-        surrogate, entropy, kl, clipped, value = map(float, sums)
-        return PolicyTerms(surrogate, entropy, kl, clipped), value
-
     def _error(self, what: str, where: str) -> TrainingError:
         return TrainingError(
             f"PPO update {self._updates + 1}: {what} became NaN or infinite {where}. The weights from before this update are kept; "
             "a smaller learning_rate, or finite rewards and observations, may help."
         )
 
-    def _metrics(self, batch: Batch, step: _Step | None, epochs: int, *, rate: float, bonus: float) -> Metrics:
+    def _metrics(self, batch: Batch, step: Step | None, epochs: int, *, rate: float, bonus: float) -> Metrics:
         spread = float(np.var(batch.target))
         unexplained = float(np.var(batch.target - batch.value))
         out = {
@@ -273,7 +218,7 @@ class PPOLearner:
     def state_dict(self) -> State:
         return {
             "weights": self._network.flat.copy(),
-            "adam": self._adam.state_dict(),
+            "adam": self._steps.adam.state_dict(),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
             "updates": self._updates,
@@ -283,7 +228,7 @@ class PPOLearner:
 
     def load_state_dict(self, state: State) -> None:
         self._network.flat[:] = state["weights"]
-        self._adam.load_state_dict(state["adam"])
+        self._steps.adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
         self._updates, self._waiting, self._blind = (int(state[key]) for key in ("updates", "waiting", "blind"))

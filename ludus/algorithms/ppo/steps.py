@@ -1,0 +1,113 @@
+"""PPO's gradient steps: losses of a part of the batch, summed over ranks, and Adam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ludus.algorithms.network import Network, Passes
+from ludus.algorithms.optimizer import Adam
+from ludus.algorithms.ppo.batch import Batch
+from ludus.algorithms.ppo.cells import Cells, PolicyTerms, cells_of, clipped_value_terms, policy_terms, value_terms
+from ludus.algorithms.ppo.config import PPO
+from ludus.algorithms.ranks import Ranks
+from ludus.errors import TrainingError
+
+SUMS = 5  # what ranks add up beside the gradient: surrogate, entropy, KL, clipped, value loss
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Rows of one step, of this rank, as cells, with the buffers to pass them through the network."""
+
+    batch: Batch
+    cells: Cells
+    passes: Passes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Losses before the step (means over the rows of all ranks), and the gradient's norm before it was clipped."""
+
+    terms: PolicyTerms
+    value_loss: float
+    norm: float
+
+
+class Steps:
+    """Moves `network`. fail: makes the error for what is not finite, and where."""
+
+    def __init__(
+        self, config: PPO, network: Network, *, actions: int, ranks: Ranks, fail: Callable[[str, str], TrainingError]
+    ) -> None:
+        self.adam = Adam(len(network.flat))
+        self._config, self._network, self._actions, self._ranks, self._fail = config, network, actions, ranks, fail
+        self._value_part = "value" if config.value_network == "separate" else "policy"
+
+    def prepare(self, batch: Batch) -> Part:
+        """Once for all steps on the same rows."""
+        cells = cells_of(
+            batch.state,
+            batch.action,
+            batch.logp,
+            batch.advantage,
+            batch.target,
+            states=len(batch.mask),
+            actions=self._actions,
+            rows=batch.joint,
+        )
+        return Part(batch, cells, Passes(self._network, batch.x))
+
+    def take(self, part: Part, *, rate: float, bonus: float, where: str) -> Step | None:
+        """One gradient step; None if the policy has already moved beyond `target_kl`. Raises what `fail` makes."""
+        config, joint = self._config, self._ranks.size > 1
+        part.passes.forward()
+        terms, value = self._terms(part, bonus)
+        if joint:  # whatever is decided below is decided alike by all ranks
+            part.passes.backward()
+            terms, value = self._joint(terms, value)
+        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
+            return None
+        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
+            if not math.isfinite(loss):
+                raise self._fail(f"the {name}", f"in {where}")
+        if not joint:
+            part.passes.backward()
+        norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
+        if not math.isfinite(norm):
+            raise self._fail("the gradient", f"in {where}")
+        return Step(terms, value, norm)
+
+    def _terms(self, part: Part, bonus: float) -> tuple[PolicyTerms, float]:
+        """Losses of this rank's rows as shares of the joint means; their gradients go to the passes."""
+        config, batch, passes = self._config, part.batch, part.passes
+        terms = policy_terms(
+            passes.outputs["policy"],
+            batch.mask,
+            part.cells,
+            clip=config.clip,
+            entropy=bonus,
+            gradient=passes.gradients["policy"],
+        )
+        out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
+        if config.clip_value is None:
+            return terms, value_terms(out, part.cells, scale=config.value_coefficient, gradient=gradient)
+        return terms, clipped_value_terms(
+            out,
+            batch.state,
+            batch.target,
+            batch.value,
+            clip=config.clip_value,
+            scale=config.value_coefficient,
+            gradient=gradient,
+            rows=batch.joint,
+        )
+
+    def _joint(self, terms: PolicyTerms, value: float) -> tuple[PolicyTerms, float]:
+        """Sums of all ranks' losses, and of their gradients in place."""
+        sums = self._network.sums
+        sums[:] = terms.surrogate, terms.entropy, terms.kl, terms.clipped, value
+        self._ranks.sum(self._network.joint)
+        surrogate, entropy, kl, clipped, value = map(float, sums)
+        return PolicyTerms(surrogate, entropy, kl, clipped), value
