@@ -159,6 +159,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
         resources={} if here else scenario.runtime.resources,
         restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
         ready=env if here else None,
     )
 
@@ -209,6 +210,8 @@ def _driver(
         stop=stop,
         stopper=scenario.stop,
         history=History.of(spec.num_players),
+        lanes=scenario.runtime.lanes,
+        pace=scenario.runtime.pace,
     )
 
 

@@ -17,7 +17,7 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
-from ludus.runtime.base import Runtime
+from ludus.scenario_runtime import RuntimeChoice
 from ludus.schedulers.warm_start import WarmStart
 from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
@@ -76,43 +76,6 @@ class Environment(Config):
             wrappers=self.wrappers,
             **{**self.options, **options},
         )
-
-
-class RuntimeChoice(Config):
-    """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
-    environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
-    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
-    replaced when its process dies. cpus, gpus: that each worker asks for."""
-
-    kind: str = "inprocess"
-    workers: int = Field(1, ge=1)
-    shards: int | None = Field(None, ge=1)
-    address: str | None = None
-    restarts: int = Field(3, ge=0)
-    cpus: float = Field(1.0, ge=0)
-    gpus: float = Field(0.0, ge=0)
-
-    @property
-    def pieces(self) -> int:
-        """How many shards there are."""
-        return self.shards or self.workers
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """Of a worker."""
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
-
-    def build(self) -> Runtime:
-        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
-        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
-
-        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None):
-            given = f"workers={self.workers}" if self.workers > 1 else f"address={self.address!r}"
-            raise ConfigError(
-                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
-                f"runtime.shards={self.pieces} gives the same numbers in one process."
-            )
-        return build_runtime(self.kind, **({} if self.address is None else {"address": self.address}))
 
 
 class Evaluation(Config):

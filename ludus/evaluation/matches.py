@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +14,16 @@ from ludus.policies.base import Policy
 from ludus.population.statistics import moments
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.draws import mixture_refs
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.manager import Pending, RolloutManager
 from ludus.types import Factor, Match, Mixture, PolicyRef
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One policy for each player: its index in the player's population, and its ref."""
+
+    index: tuple[int, ...]
+    seats: tuple[PolicyRef, ...]
 
 
 class MatchPlayer:
@@ -25,6 +35,21 @@ class MatchPlayer:
 
     def returns(self, players: Mixture, episodes: int, *, block: int = 0) -> NDArray[np.float64]:
         """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes."""
+        return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
+
+    def play(self, profiles: Iterable[Profile], episodes: int, *, block: int = 0, ahead: int = 1) -> Iterator[Match]:
+        """One match of `episodes` episodes for each profile, in their order; `ahead` of them are given out at a time, so that workers which
+        are done with one go on with the next."""
+        waiting: deque[tuple[Profile, Pending]] = deque()
+        for profile in profiles:
+            alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
+            waiting.append((profile, self._start(alone, episodes, block)))
+            if len(waiting) >= ahead:
+                yield self._match(*waiting.popleft(), episodes, block)
+        while waiting:
+            yield self._match(*waiting.popleft(), episodes, block)
+
+    def _start(self, players: Mixture, episodes: int, block: int) -> Pending:
         order = RolloutOrder(
             learner=None,
             seats=(),
@@ -33,16 +58,21 @@ class MatchPlayer:
             amount=episodes,
             seed=seeding.key(self._seed, "matches", block),
         )
-        policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
-        return self._rollouts.run(order, policies).episodes.returns
+        return self._rollouts.start(order, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
-    def play(self, profile: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, *, block: int = 0) -> Match:
-        """One match of `episodes` episodes: indices and refs of the policies in each seat."""
-        alone = Mixture((Factor(tuple(range(len(seats))), (seats,), (1.0,)),))
-        returns = self.returns(alone, episodes, block=block)
+    def _match(self, profile: Profile, pending: Pending, episodes: int, block: int) -> Match:
+        returns = self._rollouts.finish(pending).episodes.returns
         found = moments(returns)
-        name = "-".join(map(str, profile))
-        return Match(f"match-{name}-{block}", profile, seats, episodes, found.mean, found.m2, wins=outcomes(returns))
+        name = "-".join(map(str, profile.index))
+        return Match(
+            f"match-{name}-{block}",
+            profile.index,
+            profile.seats,
+            episodes,
+            found.mean,
+            found.m2,
+            wins=outcomes(returns),
+        )
 
 
 def won(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:

@@ -4,39 +4,44 @@
         ^                                                                    |
         +----------------------- view: populations, payoffs with holes <-----+
 
-Single mode: one task at a time, in one thread, by calls that never wait.
+Single mode: one task at a time, in one thread, by calls that never wait. Where workers are processes of their own, training tasks of
+a generation are in progress together: one learns while workers play for another.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from ludus.algorithms.base import ComputedOracle
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.matches import MatchPlayer, Profile
 from ludus.execution import checkpoint
+from ludus.execution.generation import record_of
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
-from ludus.meta_solvers.games import values_against
-from ludus.observe.base import GenerationRecord, Observer
+from ludus.observe.base import Observer
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
+from ludus.pacing import Pace
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.scenario import Scenario
 from ludus.schedulers.base import Scheduler
 from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
+from ludus.training.tasks import train
 from ludus.training.training import Parts, Training
 from ludus.types import (
     Evaluated,
     EvaluationTask,
     Match,
+    Metrics,
     Mixture,
     PolicyRef,
     Solution,
@@ -48,6 +53,7 @@ from ludus.types import (
 )
 
 COMPLETE = "the schedule is complete"
+_AHEAD = 4  # matches that are given out at a time
 
 
 class Interrupted(Exception):
@@ -71,7 +77,9 @@ class Driver:
     stopper: Stopper | None
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
-    resumed: State | None = None  # of a training task that a checkpoint was taken in
+    resumed: Mapping[str, State] = field(default_factory=dict)  # training tasks that a checkpoint was taken in
+    lanes: int = 1  # tasks that are in progress at a time
+    pace: Pace | None = None  # of workers that play apart
     _started: float = field(default_factory=time.perf_counter)
     _covered: bool = False  # by a checkpoint: nothing happened since
     _computed: ComputedOracle | None = None  # the oracle, if it needs no training
@@ -91,20 +99,13 @@ class Driver:
                     return reason
                 begun = time.perf_counter()
                 with self.parts.profile.part("meta-solver"):
-                    tasks = self.scheduler.next_tasks(self.manager.view(), free=1)
+                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.lanes)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
                 self._covered = False
-                for task in tasks:
-                    self.store.generation = task.generation
-                    self.store.task_started(task)
-                    self.observer.task_started(task)
-                    result = self._do(task)
-                    self._record(result)
-                    self.scheduler.on_result(result, self.manager.view())
-                    if isinstance(task, EvaluationTask) and task.solution is not None:
-                        self._after_generation(task.generation)
+                for together in _groups(tasks):
+                    self._do_all(together)
         except Interrupted:
             return self.stop.reason
 
@@ -124,10 +125,41 @@ class Driver:
 
     # ------------------------------------------------------------------------------------------ tasks
 
-    def _do(self, task: Task) -> TaskResult:
-        if isinstance(task, EvaluationTask):
-            return self._evaluate(task)
-        return self._train(task) if self._computed is None else self._compute(task, self._computed)
+    def _do_all(self, tasks: Sequence[Task]) -> None:
+        """Do tasks that can be in progress together, and take their results in order."""
+        for task in tasks:
+            self.store.generation = task.generation
+            self.store.task_started(task)
+            self.observer.task_started(task)
+        for result in self._results(tasks):
+            self._record(result)
+            self.scheduler.on_result(result, self.manager.view())
+            if isinstance(result, Evaluated) and result.task.solution is not None:
+                self._after_generation(result.task.generation)
+
+    def _results(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
+        training = [task for task in tasks if isinstance(task, TrainingTask)]
+        for task in tasks:
+            if isinstance(task, EvaluationTask):
+                yield self._evaluate(task)
+        if self._computed is not None:
+            yield from (self._compute(task, self._computed) for task in training)
+        elif training:
+            yield from train(
+                training,
+                make=self._training,
+                every=self.scenario.checkpoints.iterations,
+                proceed=self._proceed,
+                checkpoint=self.checkpoint,
+                states=self.resumed,
+            )
+            self.resumed = {}
+
+    def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
+        """Between two iterations."""
+        self.observer.task_progress(fraction, metrics)
+        if self.stop.requested:
+            raise Interrupted
 
     def _evaluate(self, task: EvaluationTask) -> Evaluated:
         if task.solution is not None:
@@ -142,16 +174,15 @@ class Driver:
         return Evaluated(task, matches=tuple(self._matches(task)))
 
     def _matches(self, task: EvaluationTask) -> Iterator[Match]:
-        populations = self.manager.populations
-        episodes = self.scenario.evaluation.episodes
-        for done, profile in enumerate(task.profiles):
-            if self.stop.requested:
-                raise Interrupted
-            seats = tuple(
-                populations[which][i] for which, i in zip(self.manager.table.population, profile, strict=True)
-            )
-            yield self.matches.play(profile, seats, episodes)
-            self.observer.task_progress((done + 1) / len(task.profiles), {})
+        populations, which = self.manager.populations, self.manager.table.population
+        profiles = (
+            Profile(index, tuple(populations[p][i] for p, i in zip(which, index, strict=True)))
+            for index in task.profiles
+        )
+        ahead = 1 if self.lanes == 1 else _AHEAD
+        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.episodes, ahead=ahead)):
+            yield match
+            self._proceed((done + 1) / len(task.profiles), {})
 
     def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
         assert self.exact is not None
@@ -162,28 +193,21 @@ class Driver:
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
         return Trained(task, ref, response.spec, response.weights, metrics, counters={})
 
-    def _train(self, task: TrainingTask) -> Trained:
+    def _training(self, task: TrainingTask, lane: int) -> Training:
         start = None
         if isinstance(task.start, PolicyRef):
             start = self.manager.weights_of(task.start)[1]
         elif task.start is not None:
             start = load_policy(task.start).weights()
-        training = Training(
-            task, algorithm=self.scenario.oracle, parts=self.parts, stop=self.scenario.response, start=start
+        return Training(
+            task,
+            algorithm=self.scenario.oracle,
+            parts=self.parts,
+            stop=self.scenario.response,
+            start=start,
+            lane=lane,
+            pace=self.pace,
         )
-        if self.resumed is not None and self.resumed["task"] == task.id:
-            training.load_state_dict(self.resumed["training"])
-        self.resumed = None
-        every = self.scenario.checkpoints.iterations
-        while training.finished() is None:
-            if self.stop.requested:
-                raise Interrupted
-            training.step()
-            self.observer.task_progress(training.fraction, training.metrics)
-            if training.iterations % every == 0 and training.finished() is None:
-                training.barrier()
-                self.checkpoint({"task": task.id, "training": training.state_dict()})
-        return training.result()
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -222,46 +246,33 @@ class Driver:
         return float(result.metrics.get("return", np.nan))
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
-        history, found, generation = self.history, result.exploitability, result.task.generation
-        values = self._values(solution)
-        record = GenerationRecord(
-            number=generation,
+        record = record_of(
+            result,
+            solution,
+            history=self.history,
+            mean=self.manager.table.view().mean,
             seconds=self.seconds,
-            episodes=history.counters["episodes"],
-            nash_conv=None if found is None else found.nash_conv,
-            gains=() if found is None else tuple(found.gain.tolist()),
-            values=tuple(values),
-            marginals=tuple(tuple(m.tolist()) for m in solution.strategies),
-            solver_gap=solution.gap,
-            solver_seconds=self._solving,
-            responses=tuple(history.responses),
+            solving=self._solving,
         )
-        history.generation(generation, values=values, nash_conv=record.nash_conv)
+        self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
         self.store.generation_done(record)
-        self.store.metrics_recorded("generations", generation, self.parts.profile.take())
+        self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
-
-    def _values(self, solution: Solution) -> list[float]:
-        """[P] expected returns of the meta-strategies against each other, by the payoff table."""
-        mean = self.manager.table.view().mean
-        if solution.joint is not None:
-            return [float((table * solution.joint).sum()) for table in mean]
-        return [float(m @ values_against(mean, solution.strategies, p)) for p, m in enumerate(solution.strategies)]
 
     # ------------------------------------------------------------------------------------------ barriers
 
     def _after_generation(self, generation: int) -> None:
         if generation % self.scenario.checkpoints.generations == 0:
-            self.checkpoint(None)
+            self.checkpoint({})
 
-    def checkpoint(self, training: State | None) -> None:
-        """A barrier: everything so far becomes durable, together. `training`: the state of the task that is going on."""
+    def checkpoint(self, trainings: Mapping[str, State]) -> None:
+        """A barrier: everything so far becomes durable, together. `trainings`: states of the tasks that are in progress, by id."""
         with self.parts.profile.part("checkpoints"):
-            self._checkpoint(training)
+            self._checkpoint(trainings)
 
-    def _checkpoint(self, training: State | None) -> None:
+    def _checkpoint(self, trainings: Mapping[str, State]) -> None:
         self.history.checkpoints += 1
         self.files.sync()
         state = {
@@ -269,7 +280,7 @@ class Driver:
             "manager": self.manager.state_dict(),
             "exact": None if self.exact is None else list(self.exact.known),
             "history": self.history.state_dict(self.seconds),
-            "training": training,
+            "trainings": dict(trainings),
             "profile": self.parts.profile.state_dict(),
         }
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
@@ -281,7 +292,7 @@ class Driver:
     def finish(self) -> None:
         """A last barrier, unless nothing happened since the one before it."""
         if not self._covered:
-            self.checkpoint(None)
+            self.checkpoint({})
 
     @property
     def checkpoints(self) -> Path:
@@ -301,6 +312,15 @@ class Driver:
             self.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
-        self.resumed = state["training"]
+        self.resumed = state["trainings"]
         self.parts.profile.load_state_dict(state["profile"])
         self._covered = True
+
+
+def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Training tasks that follow each other are done together."""
+    for training, some in groupby(tasks, lambda task: isinstance(task, TrainingTask)):
+        if training:
+            yield list(some)
+        else:
+            yield from ([task] for task in some)

@@ -151,10 +151,10 @@ def _check_changes(stored: Scenario, scenario: Scenario) -> None:
 def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
     """Without what belongs to a part that was replaced: a response in progress starts anew under another oracle, and another
     meta-solver starts cold."""
-    if "exact" not in state:
+    if "trainings" not in state:
         raise RunError("the checkpoint was written by another version of Ludus. Resume the run with that one.")
     if scenario.oracle != stored.oracle:
-        state = {**state, "training": None}
+        state = {**state, "trainings": {}}
     if scenario.meta_solver != stored.meta_solver:
         state = {**state, "scheduler": {**state["scheduler"], "warm": None}}
     return state

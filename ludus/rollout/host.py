@@ -42,26 +42,40 @@ class HostSpec:
 
 
 class RolloutHost:
-    """Plays orders, shard by shard. A policy is fetched when an order names it and it is not kept from an earlier one."""
+    """Plays orders, shard by shard. A policy is fetched when an order names it and it is not kept from an earlier one.
+
+    Orders of different lanes belong to different tasks: each lane has environments of its own, made when it is first played in.
+    """
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: Recent[Policy] = Recent(spec.kept)
-        self._workers = []
-        for k, shard in enumerate(spec.shards):
-            env = spec.ready if k == 0 and spec.ready is not None else spec.make_env(num_envs=shard.num_envs)
-            self._workers.append(RolloutWorker(env, LocalBank(env.spec, env.num_envs), shard=shard))
+        self._lanes: dict[int, list[RolloutWorker]] = {}
+        self._workers(0)  # what is wrong with an environment shows now
 
-    def play(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Rollout]:
+    def play(self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Rollout]:
         """One rollout per shard. Raises what `RolloutWorker.play` raises."""
         loaded = [(ref, self._policy(sent)) for ref, sent in policies]
         self._policies.trim(len(policies))
-        return [worker.play(order, loaded) for worker in self._workers]
+        return [worker.play(order, loaded) for worker in self._workers(lane)]
+
+    def ready(self) -> None:
+        """Answered as soon as the host is made, and has done what was asked before."""
 
     def close(self) -> None:
         """Close the environments."""
-        for worker in self._workers:
-            worker.close()
+        for workers in self._lanes.values():
+            for worker in workers:
+                worker.close()
+
+    def _workers(self, lane: int) -> list[RolloutWorker]:
+        if lane not in self._lanes:
+            self._lanes[lane] = []
+            for k, shard in enumerate(self._spec.shards):
+                ready = self._spec.ready if lane == 0 and k == 0 else None
+                env = self._spec.make_env(num_envs=shard.num_envs) if ready is None else ready
+                self._lanes[lane].append(RolloutWorker(env, LocalBank(env.spec, env.num_envs), shard=shard))
+        return self._lanes[lane]
 
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)

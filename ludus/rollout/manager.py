@@ -7,8 +7,9 @@ order --> host 0 (shards 0, 1 …) --rollouts--+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from time import perf_counter
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter
+from typing import NamedTuple
 
 from ludus.envs.base import VectorEnv
 from ludus.errors import PartDied
@@ -18,8 +19,39 @@ from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, Parcel, RolloutHost
 from ludus.rollout.recent import Recent
 from ludus.rollout.shards import check_portions, merge, shards_of
-from ludus.runtime.base import Handle, Ref, Runtime
+from ludus.runtime.base import Ref, Runtime
 from ludus.types import EnvSpec, PolicyRef
+
+_CLOSING = 5.0  # seconds that hosts in the middle of an order may take to close
+_STARTING = 300.0  # seconds that making a host may take before its deadline counts
+
+
+@dataclass(slots=True, eq=False)
+class _Portion:
+    """What a host was asked for, in which of its lives."""
+
+    host: int
+    answer: Ref
+    life: int
+
+
+class _Made(NamedTuple):
+    """A host's life, an answer as soon as it is made, and the time until which it may take for that."""
+
+    life: int
+    answer: Ref
+    until: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """An order that hosts are playing. sent: references to its policies, which stay alive with it. seconds: that starting it took."""
+
+    order: RolloutOrder
+    lane: int
+    sent: Sequence[tuple[PolicyRef, Ref]]
+    portions: Sequence[_Portion]
+    seconds: float
 
 
 class RolloutManager:
@@ -37,17 +69,25 @@ class RolloutManager:
         hosts: int = 1,
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
+        deadline: float | None = None,
         ready: VectorEnv | None = None,
         profile: Profile | None = None,
     ) -> None:
-        """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. ready: a vector made
-        already, for the first shard; only where the runtime is this process. profile: what rollouts are added to. Raises ScenarioError
-        for more shards than environments, or more hosts than shards."""
+        """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
+        an answer after which a host that owes one is stuck, and is made again (None: never). ready: a vector made already, for the first
+        shard; only where the runtime is this process. profile: what rollouts are added to. Raises ScenarioError for more shards than
+        environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Profile()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
         self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
+        self._out = 0  # orders that were started and not taken
+        self._deadline = deadline
+        self._owed = [0] * hosts  # answers, by host
+        self._heard = [0.0] * hosts  # when it answered last, or was first asked since then
+        self._made: list[_Made | None] = [None] * hosts  # in their present lives
+        self._lives = 0  # restarts of hosts that were counted
         self._hosts = [
             runtime.spawn(
                 RolloutHost,
@@ -66,42 +106,153 @@ class RolloutManager:
     def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
         """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
         too small for the shards."""
+        return self.finish(self.start(order, policies))
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return len(self._hosts)
+
+    def start(
+        self,
+        order: RolloutOrder,
+        policies: Sequence[tuple[PolicyRef, Policy]],
+        *,
+        lane: int = 0,
+        hosts: Sequence[int] | None = None,
+    ) -> Pending:
+        """Have an order played, by all hosts or these ones, and do not wait for it.
+
+        lane: orders of one lane are played one after the other, and one that carries on goes on with the lane's open episodes. Each lane
+        has environments of its own, so that several tasks can be in progress.
+        """
         check_portions(order, len(self._shards))
         begun = perf_counter()
         sent = [(ref, self._send(ref, policy)) for ref, policy in policies]
         self._sent.trim(len(policies))
-        answers = [self._runtime.call(host, "play", order, sent) for host in self._hosts]
-        lives = [self._runtime.incarnation(host) for host in self._hosts]
-        found = [self._portions(*asked, order, sent) for asked in zip(self._hosts, answers, lives, strict=True)]
-        rollout = merge([portion for portions in found for portion in portions])
-        restarts = sum(self._runtime.incarnation(host) - life for host, life in zip(self._hosts, lives, strict=True))
-        if restarts:
-            rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": restarts})
-        seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
-        self.profile.rollout(perf_counter() - begun, seconds, rollout.counters)
-        return rollout
+        numbers = range(len(self._hosts)) if hosts is None else hosts
+        portions = [self._ask(host, lane, order, sent) for host in numbers]
+        self._out += 1
+        return Pending(order, lane, sent, portions, perf_counter() - begun)
 
-    def _portions(
-        self, host: Handle, answer: Ref, life: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]
-    ) -> list[Rollout]:
-        """What a host brings. One that dies and is made again plays its portion again: whole episodes come out the same; episodes that
-        were open from the last order are lost, and new ones begin in their place."""
-        while True:
-            try:
-                portions: list[Rollout] = self._runtime.get(answer)
-                return portions
-            except PartDied:
-                if self._runtime.incarnation(host) == life:
-                    raise
-                life = self._runtime.incarnation(host)
-                answer = self._runtime.call(host, "play", order, sent)
+    def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _Portion:
+        handle = self._hosts[host]
+        life = self._runtime.incarnation(handle)
+        made = self._made[host]
+        if made is None or made.life != life:
+            self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
+        if not self._owed[host]:
+            self._heard[host] = monotonic()
+        self._owed[host] += 1
+        return _Portion(host, self._runtime.call(handle, "play", lane, order, sent), life)
+
+    def finish(self, pending: Pending) -> Rollout:
+        """Wait for an order and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
+        portion again: whole episodes come out the same; episodes that were open from the last order are lost, and new ones begin in
+        their place. Raises what `RolloutWorker.play` raises."""
+        begun = perf_counter()
+        found = []
+        for portion in pending.portions:
+            while (answer := self._answer(portion)) is None:
+                again = self._ask(portion.host, pending.lane, pending.order, pending.sent)
+                portion.answer, portion.life = again.answer, again.life
+            found.extend(answer)
+        return self._merged(pending, found, perf_counter() - begun)
+
+    def take(self, pending: Pending) -> Rollout | None:
+        """What the only host of an order brings; None if it has died, and was made again, before it was done."""
+        begun = perf_counter()
+        (portion,) = pending.portions
+        answer = self._answer(portion)
+        if answer is None:
+            self._out -= 1
+            return None
+        return self._merged(pending, answer, perf_counter() - begun)
+
+    def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
+        """Those of these orders, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
+        that died is done."""
+        portions = [single.portions[0] for single in pending]
+        done = self._settled(portions, at_least=at_least, timeout=timeout)
+        return [single for single, portion in zip(pending, portions, strict=True) if portion in done]
+
+    def forget(self, pending: Pending) -> None:
+        """Nobody wants what comes of this order."""
+        self._out -= 1
+        for portion in pending.portions:
+            self._owed[portion.host] -= 1
 
     def close(self) -> None:
-        """Close the environments and give the hosts back."""
-        for answer in [self._runtime.call(host, "close") for host in self._hosts]:
+        """Close the environments and give the hosts back, those that are still playing at once."""
+        answers = [self._runtime.call(host, "close") for host in self._hosts]
+        done, _ = self._runtime.wait(answers, at_least=len(answers), timeout=_CLOSING if self._out else None)
+        for answer in done:
             self._runtime.get(answer)
         for host in self._hosts:
             self._runtime.stop(host)
+
+    def _answer(self, portion: _Portion) -> list[Rollout] | None:
+        """What a host brings; None if it has died and was made again."""
+        handle = self._hosts[portion.host]
+        if self._deadline is not None:
+            self._settled([portion], at_least=1, timeout=None)
+        self._owed[portion.host] -= 1
+        try:
+            rollouts: list[Rollout] = self._runtime.get(portion.answer)
+            return rollouts
+        except PartDied:
+            if self._runtime.incarnation(handle) == portion.life:
+                raise
+            return None
+
+    def _settled(self, portions: Sequence[_Portion], *, at_least: int, timeout: float | None) -> list[_Portion]:
+        """The portions that are done. Hosts that say nothing for too long are made again meanwhile, which makes what they owe done."""
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            limits = [*([] if end is None else [end]), *(self._limit(p.host) for p in portions if self._deadline)]
+            left = max(0.0, min(limits) - monotonic()) if limits else None
+            answers, _ = self._runtime.wait([p.answer for p in portions], at_least=at_least, timeout=left)
+            found = {id(answer) for answer in answers}
+            done = [portion for portion in portions if id(portion.answer) in found]
+            now = monotonic()
+            for portion in done:
+                self._heard[portion.host] = now
+            if len(done) >= at_least or (end is not None and now >= end):
+                return done
+            for host in sorted({portion.host for portion in portions if portion not in done}):
+                if now >= self._limit(host):
+                    self._give_up(host)
+
+    def _limit(self, host: int) -> float:
+        """When a host is stuck, if it says nothing until then. Time in which it is being made does not count, within reason."""
+        assert self._deadline is not None
+        made, now = self._made[host], monotonic()
+        if made is not None and now < made.until and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
+            self._heard[host] = now
+        return self._heard[host] + self._deadline
+
+    def _give_up(self, host: int) -> None:
+        """Make a host again that is stuck."""
+        handle = self._hosts[host]
+        life = self._runtime.incarnation(handle)
+        self._runtime.restart(handle)
+        self._heard[host] = monotonic()
+        if self._runtime.incarnation(handle) == life:
+            raise PartDied(
+                f"rollout worker {host} has not answered for {self._deadline:g} seconds, and its restarts are used up. If what it is asked "
+                "for may take so long, raise runtime.deadline; otherwise look at what its environments are doing."
+            )
+
+    def _merged(self, pending: Pending, found: Sequence[Rollout], waited: float) -> Rollout:
+        self._out -= 1
+        rollout = merge(found)
+        lives = sum(map(self._runtime.incarnation, self._hosts))
+        if lives > self._lives:
+            rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": lives - self._lives})
+            self._lives = lives
+        seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
+        self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
+        return rollout
 
     def _send(self, ref: PolicyRef, policy: Policy) -> Ref:
         """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""

@@ -14,14 +14,14 @@ import ludus
 from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, RunError
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
-from ludus.evaluation.matches import MatchPlayer, outcomes, won
+from ludus.evaluation.matches import MatchPlayer, Profile, outcomes, won
 from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Factor, Mixture, PolicyRef
+from ludus.types import Factor, Match, Mixture, PolicyRef
 
 
 @pytest.fixture
@@ -41,18 +41,25 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
     return tuple(PolicyRef(p, name) for p, name in enumerate(names))
 
 
+def match(
+    player: MatchPlayer, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: int
+) -> Match:
+    (found,) = player.play([Profile(index, seats)], episodes, **options)
+    return found
+
+
 def test_a_match_by_hand(player: MatchPlayer) -> None:
     """Passing twice shows the cards for one; a bet against a passing player wins the ante of one; bet and call shows for two."""
-    both = player.play((0, 0), refs("pass", "pass"), 600)
+    both = match(player, (0, 0), refs("pass", "pass"), 600)
     assert both.mean[1] == -both.mean[0]
     won_, drawn, lost = both.wins[0]
     assert (won_ + lost, drawn) == (600, 0)
     assert both.wins[1] == (lost, drawn, won_)
     assert both.mean[0] == pytest.approx((won_ - lost) / 600)
     assert both.m2[0] == pytest.approx(600 * (1 - both.mean[0] ** 2))  # returns are 1 and -1
-    bluff = player.play((1, 0), refs("bet", "pass"), 100)
+    bluff = match(player, (1, 0), refs("bet", "pass"), 100)
     assert (bluff.mean.tolist(), bluff.m2.tolist(), bluff.wins[0]) == ([1.0, -1.0], [0.0, 0.0], (100, 0, 0))
-    called = player.play((1, 1), refs("bet", "bet"), 600)
+    called = match(player, (1, 1), refs("bet", "bet"), 600)
     assert called.m2[0] == pytest.approx(600 * (4 - called.mean[0] ** 2))
     assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
 

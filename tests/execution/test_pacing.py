@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ludus.errors import DataError
-from ludus.execution.pacing import Credits, Lease
+from ludus.pacing import Credits, Lease
 
 
 def test_reserve_deliver_release():

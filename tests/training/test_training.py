@@ -27,9 +27,9 @@ UNIFORM = PolicyRef(0, "uniform")
 class SpyRollouts(RolloutManager):
     """Keeps the orders and what came of them."""
 
-    def run(self, order, policies) -> Rollout:
-        rollout = super().run(order, policies)
-        self.seen = [*getattr(self, "seen", []), (order, rollout)]
+    def finish(self, pending) -> Rollout:
+        rollout = super().finish(pending)
+        self.seen = [*getattr(self, "seen", []), (pending.order, rollout)]
         return rollout
 
 

@@ -35,7 +35,7 @@ def test_rollouts_are_played_by_what_the_policy_server_has() -> None:
     for (_, before), (_, after) in pairwise(published):
         assert not np.array_equal(before["policy.0.weight"], after["policy.0.weight"])
     result = training.result()
-    np.testing.assert_array_equal(result.weights["policy.0.weight"], training._weights["policy.0.weight"])
+    np.testing.assert_array_equal(result.weights["policy.0.weight"], training._trainer.weights["policy.0.weight"])
     assert policies.policies() == ()  # freed with the task
 
 

@@ -25,6 +25,18 @@ class Lease:
     incarnation: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Of asynchronous collection. in_flight: orders that a host has at most, played and unplayed. min_completed: portions to learn from
+    in one iteration at least (None: as many as there are hosts). gather_window: seconds to wait for more after these. max_lag: portions
+    whose weights are more versions behind when they arrive are thrown away (None: never)."""
+
+    in_flight: int = 2
+    min_completed: int | None = None
+    gather_window: float = 0.0
+    max_lag: int | None = 8
+
+
 class Credits:
     """The ledger. Lives in the driver; raises DataError for a limit below 1."""
 

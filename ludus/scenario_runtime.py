@@ -1,0 +1,79 @@
+"""Where and how a scenario runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ludus.config import Config
+from ludus.errors import ConfigError
+from ludus.pacing import Pace
+from ludus.runtime.base import Runtime
+
+
+class RuntimeChoice(Config):
+    """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
+    environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
+    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
+    replaced when its process dies, or is stuck: deadline seconds pass without an answer. cpus, gpus: that each worker asks for. tasks:
+    training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+
+    mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
+    Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
+    as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+    """
+
+    kind: str = "inprocess"
+    mode: Literal["sync", "async"] = "sync"
+    workers: int = Field(1, ge=1)
+    shards: int | None = Field(None, ge=1)
+    address: str | None = None
+    restarts: int = Field(3, ge=0)
+    deadline: float | None = Field(600.0, gt=0)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+    tasks: int | None = Field(None, ge=1)
+    in_flight: int = Field(2, ge=1)
+    min_completed: int | None = Field(None, ge=1)
+    gather_window: float = Field(0.0, ge=0)
+    max_lag: int | None = Field(8, ge=0)
+
+    @property
+    def pieces(self) -> int:
+        """How many shards there are."""
+        return self.shards or self.workers
+
+    @property
+    def lanes(self) -> int:
+        """Training tasks in progress at a time."""
+        return self.tasks or (1 if self.kind == "inprocess" else 4)
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Of a worker."""
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+    @property
+    def pace(self) -> Pace | None:
+        """Of workers that play apart; None: they play together."""
+        if self.mode == "sync":
+            return None
+        return Pace(
+            in_flight=self.in_flight,
+            min_completed=self.min_completed,
+            gather_window=self.gather_window,
+            max_lag=self.max_lag,
+        )
+
+    def build(self) -> Runtime:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
+
+        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None):
+            given = f"workers={self.workers}" if self.workers > 1 else f"address={self.address!r}"
+            raise ConfigError(
+                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
+                f"runtime.shards={self.pieces} gives the same numbers in one process."
+            )
+        return build_runtime(self.kind, **({} if self.address is None else {"address": self.address}))

@@ -1,0 +1,218 @@
+"""How a training task collects: all workers together, or each for itself.
+
+Together  order -> all hosts -> one rollout -> learn -> publish -> next order              (single, sync: lag 0)
+Apart     an order or more at every host; whoever has answered is learned from, and gets   (async: bounded lag)
+          the newest weights with its next order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ludus.errors import ScenarioError
+from ludus.pacing import Credits, Lease, Pace
+from ludus.policies.base import Policy
+from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.manager import Pending, RolloutManager
+from ludus.types import PolicyRef
+
+Policies = Sequence[tuple[PolicyRef, Policy]]
+
+
+class MakeOrder(Protocol):
+    """The next order of a task, which goes on with open episodes or does not, and the policies that it names, in their newest versions."""
+
+    def __call__(self, *, carry_on: bool) -> tuple[RolloutOrder, Policies]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """rollouts: what is to be learned from now. stale: decisions that were thrown away, since too old weights had made them."""
+
+    rollouts: Sequence[Rollout]
+    stale: int = 0
+
+
+class Collector(Protocol):
+    """Between `begin` and `take` hosts play; after `take` there is something to learn from."""
+
+    def begin(self) -> None:
+        """See that hosts have orders, with the newest weights."""
+        ...
+
+    def take(self) -> Collected:
+        """Wait for the next iteration's rollouts."""
+        ...
+
+    def learned(self) -> None:
+        """Weights that were trained on what was taken are published."""
+        ...
+
+    def drain(self) -> Collected:
+        """What hosts still owe; open episodes end here, and the next order begins new ones."""
+        ...
+
+    def close(self) -> None:
+        """Nobody wants what hosts still owe."""
+        ...
+
+
+class Together:
+    """All hosts play one order, and nobody goes on before it is learned from."""
+
+    def __init__(self, rollouts: RolloutManager, order: MakeOrder, *, lane: int, carries_on: bool) -> None:
+        """carries_on: whether episodes stay open from one order to the next."""
+        self._rollouts, self._order, self._lane, self._carries_on = rollouts, order, lane, carries_on
+        self._open = False
+        self._pending: Pending | None = None
+
+    def begin(self) -> None:
+        if self._pending is None:
+            order, policies = self._order(carry_on=self._open)
+            self._pending = self._rollouts.start(order, policies, lane=self._lane)
+
+    def take(self) -> Collected:
+        self.begin()
+        assert self._pending is not None
+        rollout = self._rollouts.finish(self._pending)
+        self._pending, self._open = None, self._carries_on
+        return Collected((rollout,))
+
+    def learned(self) -> None:
+        return None
+
+    def drain(self) -> Collected:
+        self._open = False
+        return Collected(())
+
+    def close(self) -> None:
+        if self._pending is not None:
+            self._rollouts.forget(self._pending)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    lease: Lease
+    host: int
+    pending: Pending
+
+
+class Apart:
+    """Every host has orders of its own. Credits bound how much is collected and not yet learned from: `in_flight` for each host."""
+
+    def __init__(
+        self,
+        rollouts: RolloutManager,
+        order: MakeOrder,
+        *,
+        lane: int,
+        carries_on: bool,
+        pace: Pace,
+        version: Callable[[], int],
+        wants: Callable[[float], bool],
+    ) -> None:
+        """version: the newest weights'. wants(orders): whether the task needs more than that many whole orders, which are being played.
+        Raises ScenarioError if `pace` waits for more than there can be."""
+        self._rollouts, self._order, self._lane, self._pace = rollouts, order, lane, pace
+        self._carries_on, self._version, self._wants = carries_on, version, wants
+        self._credits = Credits(pace.in_flight * rollouts.hosts)
+        self._least = rollouts.hosts if pace.min_completed is None else pace.min_completed
+        if self._least > self._credits.limit:
+            raise ScenarioError(
+                f"runtime.min_completed={self._least} portions are never there: {rollouts.hosts} workers with {pace.in_flight} orders "
+                f"each make {self._credits.limit} at most. Give that or fewer."
+            )
+        self._asked: list[_Asked] = []
+        self._open = [False] * rollouts.hosts
+        self._taken: list[Lease] = []
+        self._draining = False
+
+    def begin(self) -> None:
+        for host in range(self._rollouts.hosts):
+            while sum(asked.host == host for asked in self._asked) < self._pace.in_flight and self._ask(host):
+                pass
+
+    def take(self) -> Collected:
+        self.begin()
+        collected = self._gather(self._least)
+        self.begin()  # they play while the learner learns
+        return collected
+
+    def learned(self) -> None:
+        self._credits.release(self._taken)
+        self._taken = []
+
+    def drain(self) -> Collected:
+        self._draining = True
+        collected = self._gather(len(self._asked))
+        self._draining = False
+        self._open = [False] * self._rollouts.hosts
+        return collected
+
+    def close(self) -> None:
+        for asked in self._asked:
+            self._rollouts.forget(asked.pending)
+        self._asked = []
+
+    def _ask(self, host: int) -> bool:
+        """One more order for a host, if a credit is free and the task wants more."""
+        if self._draining or not self._wants(len(self._asked) / self._rollouts.hosts):
+            return False
+        lease = self._credits.reserve(str(host))
+        if lease is None:
+            return False
+        order, policies = self._order(carry_on=self._open[host])
+        pending = self._rollouts.start(order, policies, lane=self._lane, hosts=(host,))
+        self._asked.append(_Asked(lease, host, pending))
+        self._open[host] = self._carries_on
+        return True
+
+    def _gather(self, least: int) -> Collected:
+        """So many portions, or all that are still asked for, and those that come within the window after them."""
+        found: list[Rollout] = []
+        came = stale = 0
+        while came < least and self._asked:
+            for asked in self._arrived(at_least=1, timeout=None):
+                rollout = self._deliver(asked)
+                came += rollout is not None
+                stale += self._keep(found, asked, rollout)
+        if self._pace.gather_window and self._asked:
+            for asked in self._arrived(at_least=len(self._asked), timeout=self._pace.gather_window):
+                stale += self._keep(found, asked, self._deliver(asked))
+        return Collected(found, stale)
+
+    def _arrived(self, *, at_least: int, timeout: float | None) -> list[_Asked]:
+        pending = [asked.pending for asked in self._asked]
+        done = self._rollouts.done(pending, at_least=at_least, timeout=timeout)
+        return [asked for asked in self._asked if asked.pending in done]
+
+    def _deliver(self, asked: _Asked) -> Rollout | None:
+        """What came; None if the host died, and with it everything that it owed: others are asked for it with their next orders."""
+        if asked not in self._asked:
+            return None
+        self._asked.remove(asked)
+        rollout = self._rollouts.take(asked.pending)
+        if rollout is None:
+            for lost in [other for other in self._asked if other.host == asked.host]:
+                self._rollouts.forget(lost.pending)
+                self._asked.remove(lost)
+            self._credits.died(str(asked.host))
+            self._open[asked.host] = False
+            self.begin()
+        elif self._credits.deliver(asked.lease):
+            self._taken.append(asked.lease)
+        return rollout
+
+    def _keep(self, found: list[Rollout], asked: _Asked, rollout: Rollout | None) -> int:
+        """Add what came to `found`, or throw it away and return how many decisions it was, if it is too old."""
+        if rollout is None:
+            return 0
+        learner = asked.pending.order.learner
+        assert learner is not None
+        assert learner.version is not None
+        if self._pace.max_lag is not None and self._version() - learner.version > self._pace.max_lag:
+            return rollout.counters["learner_decisions"]
+        found.append(rollout)
+        return 0

@@ -1,0 +1,118 @@
+"""The learning half of a training task: trajectories in, versioned weights out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ludus.algorithms.base import Algorithm, LearnerContext
+from ludus.data.base import Sample
+from ludus.data.episode_server import EpisodeServer
+from ludus.data.trajectories import Trajectories
+from ludus.errors import Deadlock, TrainingError
+from ludus.profile import Profile
+from ludus.types import Metrics, PolicySpec, State, Weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainerSpec:
+    """What a trainer is made from. task: whose tables it fills. start: weights to start from, None for fresh ones."""
+
+    task: str
+    algorithm: Algorithm
+    context: LearnerContext
+    start: Weights | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What came of one iteration. metrics: of the last update, empty if there was none. failure: why learning cannot go on."""
+
+    samples: int = 0
+    updates: int = 0
+    metrics: Metrics = field(default_factory=dict)
+    failure: str | None = None
+
+
+class Trainer:
+    """Owns a learner and the tables that feed it. `weights` are always the last good ones."""
+
+    def __init__(self, spec: TrainerSpec, episodes: EpisodeServer, profile: Profile | None = None) -> None:
+        """Raises what `Algorithm.learner` raises, and DataError if the task has tables already."""
+        self._task, self._episodes, self._profile = spec.task, episodes, profile or Profile()
+        self._learner = spec.algorithm.learner(spec.context, spec.start)
+        self.weights = self._learner.weights()
+        episodes.create(spec.task, spec.algorithm.tables())
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Of the policy that is trained."""
+        return self._learner.spec
+
+    def learn(self, collected: Sequence[Trajectories], *, version: int) -> Learned:
+        """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
+        try:
+            for trajectories in collected:
+                self._insert(trajectories)
+            learned = self._updates(version)
+            self._keep(self._learner.weights())
+        except TrainingError as error:
+            with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
+                self._keep(self._learner.weights())
+            return Learned(failure=str(error))
+        return learned
+
+    def _insert(self, trajectories: Trajectories) -> None:
+        for table, items in self._learner.items(trajectories):
+            if not self._episodes.try_insert(self._task, table, items):
+                raise Deadlock(
+                    f"task {self._task}: table {table!r} refuses the {len(next(iter(items.values())))} items of one rollout "
+                    "while nothing else could make room; collect less at a time, or raise its max_diff or capacity."
+                )
+
+    def _updates(self, version: int) -> Learned:
+        samples = updates = 0
+        metrics: Metrics = {}
+        for table, size in self._learner.batches():
+            batch = self._episodes.try_sample(self._task, table, size)
+            if batch is None:
+                break  # the limiter wants more items first
+            with self._profile.part("learning"):
+                metrics = {**self._learner.update(batch), **_lag(batch, version)}
+            samples += len(batch.index)
+            updates += 1
+        return Learned(samples, updates, metrics)
+
+    def _keep(self, weights: Weights) -> None:
+        for name, array in weights.items():
+            if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+                raise TrainingError(f"the weights {name!r} became NaN or infinite; those from before are kept")
+        self.weights = weights
+
+    def announce(self, version: int) -> None:
+        """Tell the tables the newest version; see `Table.announce`."""
+        self._episodes.announce(self._task, version)
+
+    def close(self) -> None:
+        """Free the tables."""
+        self._episodes.close(self._task)
+
+    def state_dict(self) -> State:
+        return {"learner": self._learner.state_dict(), "tables": self._episodes.state_dict(self._task)}
+
+    def load_state_dict(self, state: State) -> None:
+        self._learner.load_state_dict(state["learner"])
+        self._episodes.load_state_dict(self._task, state["tables"])
+        self.weights = self._learner.weights()
+
+
+def _lag(batch: Sample, version: int) -> Mapping[str, float]:
+    """Mean and greatest number of versions that the rows are behind; nothing where all are new."""
+    made_with = batch.columns.get("version_lo")
+    if made_with is None or not len(made_with):
+        return {}
+    most = version - int(made_with.min())
+    return {"lag_mean": version - float(made_with.mean()), "lag_max": float(most)} if most > 0 else {}
