@@ -10,9 +10,9 @@ import numpy as np
 
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import concatenate, rows_of
-from ludus.data.rate_limiter import check_queue
+from ludus.data.rules import QueueRules
 from ludus.data.table import BoundedTable
-from ludus.errors import DataError, Deadlock
+from ludus.errors import DataError
 from ludus.types import Array
 
 _NUMBER = "\0number"  # a column of our own in every block: the items' insertion numbers
@@ -26,19 +26,7 @@ class Queue(BoundedTable):
     """
 
     def __init__(self, spec: TableSpec) -> None:
-        super().__init__(spec)
-        asked = spec.sampler, spec.remover, spec.max_times_sampled
-        if any(given not in (None, own) for given, own in zip(asked, ("fifo", "fifo", 1), strict=True)):
-            raise DataError(
-                f"table {spec.name!r}: a queue hands out each item once and in order; sampler, remover and max_times_sampled are "
-                f"{asked}. Leave them out, or use a ring, for which they can be chosen."
-            )
-        for name, value in spec.limiter.items():
-            if name != "min_size" and (name, value) != ("samples_per_insert", 1):
-                raise Deadlock(
-                    f"table {spec.name!r}: a queue hands out each item once and is bounded by its capacity, so {name}={value:g} would "
-                    "stop one side for ever. Leave it out, set the capacity instead, or use a ring."
-                )
+        super().__init__(spec, QueueRules(spec))
         self._blocks: deque[dict[str, Array]] = deque()
         self._held = 0
 
@@ -55,33 +43,8 @@ class Queue(BoundedTable):
         self._counts.outdated += self._held - held
         self._held = held
 
-    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
-        check_queue(
-            min_size=self.limiter.min_size,
-            capacity=self.spec.capacity,
-            insert=insert,
-            batch=batch,
-            vary=vary or self.spec.max_lag is not None,
-        )
-
     def _size(self) -> int:
         return self._held
-
-    def _admits(self, count: int) -> bool:
-        if count > self.spec.capacity:
-            raise Deadlock(
-                f"table {self.spec.name!r}: an insert of {count} items never fits into a queue of {self.spec.capacity}. "
-                "Raise the capacity or insert less at once."
-            )
-        return self._held + count <= self.spec.capacity
-
-    def _yields(self, count: int) -> bool:
-        if count > self.spec.capacity:
-            raise Deadlock(
-                f"table {self.spec.name!r}: a batch of {count} items never gets together in a queue of {self.spec.capacity}. "
-                "Raise the capacity or ask for less."
-            )
-        return self._held >= max(count, self.limiter.min_size)
 
     def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
         first = self._counts.inserted

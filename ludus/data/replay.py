@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import Schema, rows_of, schema_of, write_rows
-from ludus.data.rate_limiter import check_replay
-from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Choice, Selector, reservoir
+from ludus.data.rules import ReplayRules
+from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Selector, reservoir
 from ludus.data.slots import Circle, Indices, Pool
 from ludus.data.table import BoundedTable
-from ludus.errors import DataError, Deadlock
+from ludus.errors import DataError
 from ludus.registry import load
 from ludus.types import Array
 
@@ -31,8 +31,9 @@ class Replay(BoundedTable):
     _top: float  # the largest priority so far
 
     def __init__(self, spec: TableSpec) -> None:
-        super().__init__(spec)
-        self.choice = Choice.of(spec)
+        rules = ReplayRules(spec)
+        super().__init__(spec, rules)
+        self.choice, self._different = rules.choice, rules.different
         self._empty()
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
@@ -66,49 +67,10 @@ class Replay(BoundedTable):
         self._counts.outdated += len(old)
         self._release(old)
 
-    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
-        check_replay(
-            self.limiter,
-            capacity=self.spec.capacity,
-            insert=insert,
-            batch=batch,
-            vary=vary or self.spec.max_lag is not None,
-            times=self.choice.times,
-            different=self._different,
-        )
-
     # ------------------------------------------------------------------ what `BoundedTable` asks for
 
     def _size(self) -> int:
         return self._book.slots.size
-
-    def _admits(self, count: int) -> bool:
-        fill, kind = self._fill(), self.spec.kind
-        if count > self.spec.capacity:
-            raise Deadlock(
-                f"table {self.spec.name!r}: an insert of {count} items never fits into a {kind} of {self.spec.capacity}. "
-                "Raise the capacity or insert less at once."
-            )
-        if self.limiter.never_inserts(count, fill):
-            raise Deadlock(
-                f"table {self.spec.name!r}: an insert of {count} items could never be let in: {self.limiter.describe(fill)}. "
-                "Raise max_diff, lower min_diff or insert less at once."
-            )
-        return self.limiter.allows_insert(count, fill)
-
-    def _yields(self, count: int) -> bool:
-        fill, needed = self._fill(), count if self._different else 1
-        if needed > self.spec.capacity:
-            raise Deadlock(
-                f"table {self.spec.name!r}: a batch of {count} different items never gets together in a {self.spec.kind} of "
-                f"{self.spec.capacity}. Raise the capacity or ask for less."
-            )
-        if self.limiter.never_samples(count, fill):
-            raise Deadlock(
-                f"table {self.spec.name!r}: a batch of {count} items could never be drawn: {self.limiter.describe(fill)}. "
-                "Raise max_diff, lower min_diff or ask for less."
-            )
-        return fill.size >= max(needed, 1) and self.limiter.allows_sample(count or fill.size, fill)
 
     def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
         given = self._given_priorities(columns)
@@ -211,7 +173,6 @@ class Replay(BoundedTable):
         self._book = Book(slots, priority, times)
         self._selectors: list[Selector] = [kind(self._book, self.spec.priority_exponent) for kind in kinds]
         self._sampler, self._remover = self._selectors[0], self._selectors[1] if len(kinds) > 1 else None
-        self._different = bool(choice.times) or not self._sampler.repeats
         self._top = 1.0
 
     def _allocate(self, schema: Schema) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ludus.data.base import Columns, Sample, Table, TableSpec
 from ludus.data.columns import Schema, check_schema, num_rows, rows_of, schema_of
-from ludus.data.rate_limiter import Fill, RateLimiter
+from ludus.data.rate_limiter import Fill
+from ludus.data.rules import Rules
 from ludus.errors import DataError, Deadlock, TableClosed
 from ludus.registry import load
 from ludus.types import Array, State
@@ -53,13 +54,14 @@ class BoundedTable(ABC):
     Rows are copied on insertion, so the caller may reuse its arrays; what `try_sample` returns belongs to the caller.
     """
 
-    def __init__(self, spec: TableSpec) -> None:
+    def __init__(self, spec: TableSpec, rules: Rules) -> None:
         if spec.capacity < 1:
             raise DataError(f"table {spec.name!r}: the capacity is {spec.capacity}; it must be 1 item or more.")
         if spec.max_lag is not None and spec.max_lag < 0:
             raise DataError(f"table {spec.name!r}: max_lag is {spec.max_lag}; it must be 0 versions or more, or None.")
         self.spec = spec
-        self.limiter = RateLimiter.of(spec.limiter)
+        self.rules = rules
+        self.limiter = rules.limiter
         if self.limiter.min_size > spec.capacity:
             raise Deadlock(
                 f"table {spec.name!r}: min_size {self.limiter.min_size} is above the capacity {spec.capacity}, so nothing could ever be "
@@ -86,14 +88,6 @@ class BoundedTable(ABC):
         """`count` > 0 items, or with `count` = 0 everything held, in insertion order; the table is not empty."""
 
     @abstractmethod
-    def _admits(self, count: int) -> bool:
-        """May `count` items come in now? Raises Deadlock if they never may."""
-
-    @abstractmethod
-    def _yields(self, count: int) -> bool:
-        """May `count` items (0: everything) be drawn now? Raises Deadlock if they never may."""
-
-    @abstractmethod
     def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """(book-keeping, columns) of the items held, copied, in insertion order; only called where there is a schema."""
 
@@ -108,11 +102,6 @@ class BoundedTable(ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Release all memory; nothing is asked afterwards."""
-
-    @abstractmethod
-    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
-        """Refuse to deadlock: raises Deadlock if inserts of `insert` items and batches of `batch` (0: everything) must. Already if they
-        might, where those are the largest of sizes that `vary`, or where `max_lag` drops rows on the way."""
 
     # ------------------------------------------------------------------ the Table protocol
 
@@ -204,7 +193,17 @@ class BoundedTable(ABC):
         self._closed = True
         self._forget()
 
+    def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:
+        """See `Rules`."""
+        self.rules.check_sizes(insert=insert, batch=batch, vary=vary)
+
     # ------------------------------------------------------------------ helpers
+
+    def _admits(self, count: int) -> bool:
+        return self.rules.admits(count, self._fill())
+
+    def _yields(self, count: int) -> bool:
+        return self.rules.yields(count, self._fill())
 
     def _fill(self) -> Fill:
         return Fill(self._counts.inserted - self._counts.outdated, self._counts.sampled, self._size())
