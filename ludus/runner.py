@@ -24,6 +24,8 @@ from ludus.envs.game_tree import GameTree
 from ludus.errors import RunError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
+from ludus.execution import live
+from ludus.execution.control import Control
 from ludus.execution.driver import Driver
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
@@ -67,13 +69,15 @@ def run(
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
+    stop, observer = stop or StopRequest(), observer or Silent()
     with (
         _session(scenario, folder) as (tensorboard, runtime),
         Store.create(folder, info, locate=files.locate) as store,
+        closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(folder / SCENARIO, info.text.encode())
-        observers = Observers(observer or Silent(), tensorboard)
-        driver = _driver(scenario, runtime, env, store, files, observers, stop or StopRequest())
+        observers = Observers(observer, tensorboard, control)
+        driver = _driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.observer.run_started(info)
         _first_policies(driver)
         return _finish(driver, driver.run(), report=report)
@@ -96,13 +100,15 @@ def resume(
     env = _first_shard(scenario)
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
+    stop, observer = stop or StopRequest(), observer or Silent()
     with (
         _session(scenario, stored.folder) as (tensorboard, runtime),
         Store.open(stored.folder, locate=files.locate) as store,
+        closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        observers = Observers(observer or Silent(), tensorboard)
-        driver = _driver(scenario, runtime, env, store, files, observers, stop or StopRequest())
+        observers = Observers(observer, tensorboard, control)
+        driver = _driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -172,6 +178,7 @@ def _driver(
     files: PolicyFiles,
     observer: Observer,
     stop: StopRequest,
+    control: Control,
 ) -> Driver:
     spec = env.spec
     population = scenario.population(spec)
@@ -201,13 +208,14 @@ def _driver(
             mode=scenario.mode,
         ),
         manager=manager,
-        parts=Parts(rollouts, EpisodeServer(scenario.seed), PolicyServer(), policy, scenario.seed),
+        parts=Parts(rollouts, EpisodeServer(scenario.seed), PolicyServer(), policy, scenario.seed, clock=control.clock),
         exact=exact,
         matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
         store=store,
         files=files,
         observer=observer,
         stop=stop,
+        control=control,
         stopper=scenario.stop,
         history=History.of(spec.num_players),
         lanes=scenario.runtime.lanes,
@@ -292,8 +300,9 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
 
 
 def _finished(stored: StoredRun, *, report: bool) -> Result:
-    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented."""
+    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
     assert stored.summary is not None
+    live.remove(stored.folder)
     path = stored.folder / "report.html"
     if report and not path.exists():
         write_report(stored.folder)

@@ -23,8 +23,8 @@ from ludus import __version__
 from ludus.execution import live
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.live import Order, Status
-from ludus.observe.base import Observer, RunInfo, Silent
-from ludus.types import Metrics, Task, TrainingTask
+from ludus.observe.base import Doing, Observer, RunInfo, Silent
+from ludus.types import Metrics, Task
 
 LOOK = 0.1
 """Seconds between two looks at the orders, at least; just so many while a run is paused."""
@@ -56,6 +56,7 @@ class Control(Silent):
         self._order = Order(secrets.token_hex(8))
         now = time.time()
         self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
+        self._tasks = Doing()
         self._seen = b""  # the newest order, as it lay there
         self._since = self._changed = clock()  # the end of the last check; the last order
         self._look_at = self._tell_at = -math.inf
@@ -76,6 +77,10 @@ class Control(Silent):
                 self._look(now)
             self.waited += now - begun
         self._since = now
+
+    def clock(self) -> float:
+        """Seconds on a clock that stands while the run waits. Between two checks only."""
+        return self._clock() - self.waited
 
     def close(self) -> None:
         """The session is over, and nobody need be told."""
@@ -128,9 +133,11 @@ class Control(Silent):
         self._status = replace(self._status, generation=generation, generations=info.generations)
 
     def task_started(self, task: Task) -> None:
-        self._status = replace(self._status, generation=task.generation, doing=doing(task), fraction=None)
+        self._tasks.started(task)
+        self._status = replace(self._status, generation=task.generation, doing=str(self._tasks), fraction=None)
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._tasks.progressed()
         self._status = replace(self._status, fraction=fraction)
 
     def _write(self, now: float) -> None:
@@ -153,10 +160,3 @@ def pace_of(order: Order) -> str:
     if order.paused:
         return "paused"
     return f"at {live.percent(order.speed)} of full speed" if order.speed < 1.0 else ""
-
-
-def doing(task: Task) -> str:
-    """A task in a few words."""
-    if isinstance(task, TrainingTask):
-        return f"best response of population {task.population}"
-    return "payoffs" if task.solution is None else "exploitability"

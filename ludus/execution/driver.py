@@ -22,6 +22,7 @@ from ludus.algorithms.base import ComputedOracle
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, Profile
 from ludus.execution import checkpoint
+from ludus.execution.control import Control
 from ludus.execution.generation import record_of
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
@@ -74,6 +75,7 @@ class Driver:
     files: PolicyFiles
     observer: Observer
     stop: StopRequest
+    control: Control
     stopper: Stopper | None
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
@@ -110,14 +112,15 @@ class Driver:
             return self.stop.reason
 
     def _over(self) -> str | None:
+        self.control.check()
         if self.stop.requested:
             return self.stop.reason
         return self.stopper.reason(self.progress) if self.stopper else None
 
     @property
     def seconds(self) -> float:
-        """Wall time of the run, summed over its sessions."""
-        return self.history.seconds + time.perf_counter() - self._started
+        """Time of the run, summed over its sessions, without what it was made to wait."""
+        return self.history.seconds + self.control.clock() - self._started
 
     @property
     def progress(self) -> Progress:
@@ -158,6 +161,7 @@ class Driver:
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
         self.observer.task_progress(fraction, metrics)
+        self.control.check()
         if self.stop.requested:
             raise Interrupted
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ludus.types import Metrics, Task
+from ludus.types import Metrics, Task, TrainingTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +164,34 @@ class Observers:
     def pace_changed(self, pace: str) -> None:
         for observer in self._observers:
             observer.pace_changed(pace)
+
+
+class Doing:
+    """The tasks in progress, in a few words. Training tasks that began together are."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+        self._begun = False
+
+    def started(self, task: Task) -> None:
+        together = self._tasks and not self._begun and self._joins(task)
+        self._tasks = [*self._tasks, task] if together else [task]
+        self._begun = False
+
+    def progressed(self) -> None:
+        self._begun = True
+
+    def _joins(self, task: Task) -> bool:
+        last = self._tasks[-1]
+        return isinstance(task, TrainingTask) and isinstance(last, TrainingTask) and task.generation == last.generation
+
+    def __str__(self) -> str:
+        populations = [str(task.population) for task in self._tasks if isinstance(task, TrainingTask)]
+        if populations:
+            *others, last = populations
+            return (
+                f"best responses of populations {', '.join(others)} and {last}"
+                if others
+                else f"best response of population {last}"
+            )
+        return "payoffs" if self._tasks else "starting"

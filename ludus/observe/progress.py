@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
-from ludus.types import Metrics, Task, TrainingTask
+from ludus.observe.base import Doing, GenerationRecord, RunInfo, RunSummary
+from ludus.types import Metrics, Task
 
 Clock = Callable[[], float]
 
@@ -146,7 +146,8 @@ class RichProgress:
         self._console = console or Console(stderr=True)
         self._rates = Rates(clock)
         self._records: tuple[GenerationRecord, ...] = ()
-        self._doing = "starting"
+        self._tasks = Doing()
+        self._doing = str(self._tasks)
         self._note = ""
         self._pace = ""
         self._done = 0
@@ -166,10 +167,11 @@ class RichProgress:
         self._live.start()
 
     def task_started(self, task: Task) -> None:
-        what = f"best response of population {task.population}" if isinstance(task, TrainingTask) else "payoffs"
-        self._doing, self._note = f"generation {task.generation}: {what}", ""
+        self._tasks.started(task)
+        self._doing, self._note = f"generation {task.generation}: {self._tasks}", ""
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._tasks.progressed()
         speed = metrics.get("episodes_per_second")
         share = "" if fraction is None else f"  {100 * fraction:.0f}%"
         self._note = share if speed is None else f"{share}  {compact(speed)} episodes/s"

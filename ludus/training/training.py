@@ -36,13 +36,14 @@ LoadPolicy = Callable[[PolicyRef], Policy]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What training tasks of a run share. `policy` gives a frozen policy of the populations."""
+    """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count."""
 
     rollouts: RolloutManager
     episodes: EpisodeServer
     policies: PolicyServer
     policy: LoadPolicy
     seed: int
+    clock: Callable[[], float] = time.perf_counter
 
     @property
     def profile(self) -> Profile:
@@ -81,7 +82,7 @@ class Training:
         self._count = Counts()
         self._seats = task.seats  # environment e plays seats[e mod len]
         self._failure: str | None = None
-        self._started = time.perf_counter()
+        self._started = parts.clock()
         self._newest: tuple[int, Policy] | None = None
         self._apart = pace is not None
         self._collector = self._collecting(lane, pace)
@@ -200,7 +201,7 @@ class Training:
 
     @property
     def _seconds(self) -> float:
-        return self._count.seconds + time.perf_counter() - self._started
+        return self._count.seconds + self._parts.clock() - self._started
 
     @property
     def iterations(self) -> int:
@@ -267,7 +268,7 @@ class Training:
     def load_state_dict(self, state: State) -> None:
         self._trainer.load_state_dict(state)
         self._count = Counts.of(state["counts"])
-        self._started = time.perf_counter()
+        self._started = self._parts.clock()
         self._newest = None
         self._parts.policies.forget(self.task.policy)
         self._publish()

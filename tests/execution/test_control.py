@@ -242,6 +242,10 @@ def test_status_says_what_is_done(loop: Loop) -> None:
         0.25,
     )
     assert (status.pid, status.paused, status.speed, status.stopping) == (os.getpid(), False, 1.0, False)
+    loop.control.task_started(TrainingTask("t0", 4, 0, (0,), "0-4", Mixture(())))
+    loop.control.task_started(TrainingTask("t1", 4, 1, (1,), "1-4", Mixture(())))
+    loop.step()
+    assert loop.status.doing == "best responses of populations 0 and 1"
     loop.control.task_started(EvaluationTask("e", 3))
     loop.step()
     assert (loop.status.doing, loop.status.fraction) == ("payoffs", None)
