@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,7 @@ def _check_peers(runtime: Runtime) -> None:
     runtime.restart(asked[0])
     runtime.stop(asked[1])
     for peer in peers:
-        _expect(PartDied, lambda peer=peer: peer.ask("add", 1), "a peer of a part that was given up or stopped")
+        _expect(PartDied, partial(peer.ask, "add", 1), "a peer of a part that was given up or stopped")
         told = runtime.get(runtime.call(middle, "ask", peer, "add", 1))
         assert told.startswith("PartDied"), f"within a part, a peer of one that was given up or stopped gave {told!r}"
     fresh = runtime.get(runtime.call(middle, "ask", runtime.peer(asked[0]), "add", 1))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import PolicyError
 from ludus.policies.base import Policy
-from ludus.types import Act, Array
+from ludus.types import Act, Array, Enumeration
 
 
 class Stacked(Protocol):
@@ -92,6 +92,21 @@ class Group:
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:
     """Equal for policies that may share a group: class, configuration, mode."""
     return type(policy), policy.spec.kind, json.dumps(policy.spec.config, sort_keys=True, default=str), mode
+
+
+def decode(
+    enumeration: Enumeration, ids: Array, mask: NDArray[np.bool_] | None, *, takes_ids: bool
+) -> tuple[Array, NDArray[np.bool_] | None]:
+    """(observation, mask) that a policy wants for the information states `ids`."""
+    legal = enumeration.mask.take(ids, axis=0) if mask is None else mask
+    return (ids if takes_ids else enumeration.observation.take(ids, axis=0)), legal
+
+
+def next_memory(act: Act) -> Array:
+    """Raises PolicyError if a recurrent policy's answer has none."""
+    if act.memory is None:
+        raise PolicyError("a recurrent policy answered without its next memory; `Act.memory` must hold it.")
+    return act.memory
 
 
 def merge(parts: Sequence[tuple[NDArray[np.int64], Act]], n: int) -> Act:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
 from ludus.policies.base import Policy
 from ludus.rollout.inference import kernels
-from ludus.rollout.inference.groups import Group, group_key, merge
+from ludus.rollout.inference.bindings import Bindings, require_mode
+from ludus.rollout.inference.groups import Group, decode, group_key, merge, next_memory
 from ludus.rollout.inference.tables import StackedTables
 from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
 
@@ -44,8 +44,8 @@ class _Entry:
 class LocalBank:
     """`PolicyBank` over local copies, for `num_envs` environments of `spec`.
 
-    Policies live in rows of a table; rows that are neither loaded nor bound are used again. On enumerated environments policies that
-    `tabulate` are played from stacked tables; the others are evaluated, in stacks where their class offers `stack`.
+    On enumerated environments policies that `tabulate` are played from stacked tables; the others are evaluated, in stacks where their
+    class offers `stack`.
     tabulate=False evaluates every policy on every row (for measurements, and for extras).
     """
 
@@ -54,8 +54,9 @@ class LocalBank:
         self.recurrent = False
         self._spec = spec
         self._tabulate = tabulate and spec.enumeration is not None
-        slots = [num_envs * len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._bound = [np.full(n, -1, np.int32) for n in slots]
+        self._bindings = Bindings(spec, num_envs)
+        self._bound = self._bindings.bound
+        slots = [len(bound) for bound in self._bound]
         self._action = [np.empty(n, np.int32) for n in slots]
         self._logp = [np.empty(n, np.float32) for n in slots]
         self._tables = (
@@ -63,9 +64,7 @@ class LocalBank:
             if spec.enumeration is not None
             else []
         )
-        self._memory: list[dict[tuple[int, ...], NDArray[np.float32]]] = [{} for _ in slots]
-        self._entries: list[_Entry | None] = []
-        self._row_of = np.zeros(0, np.int32)  # loaded index -> row
+        self._entries: list[_Entry | None] = []  # by row
         self._kind = np.zeros((len(slots), 0), np.int8)  # [P, rows]
         self._group_of = [np.zeros(0, np.int32) for _ in slots]  # [P][rows]: -1, from tables
         self._index_of = [np.zeros(0, np.int32) for _ in slots]  # [P][rows]: place within its group
@@ -81,42 +80,31 @@ class LocalBank:
     def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
         """See `PolicyBank.load`. Policies whose attribute `extras` names a wanted one are evaluated, not tabulated. Raises PolicyError if
         a ref comes twice or a policy lacks its mode."""
-        refs = [ref for ref, _ in policies]
-        if len(set(refs)) != len(refs):
-            raise PolicyError("the same policy, version and mode was loaded twice; load each once.")
         for ref, policy in policies:
-            if ref.mode not in policy.modes:
-                raise PolicyError(f"policy {ref.policy!r} has no mode {ref.mode!r}; it has {', '.join(policy.modes)}.")
-        known = {e.ref: row for row, e in enumerate(self._entries) if e is not None and e.ref.version is not None}
-        kept = {known[ref] for ref in refs if ref in known}
-        kept.update(*(self._bound_rows(p).tolist() for p in range(len(self._bound))))
-        free = [row for row in range(len(self._entries)) if row not in kept]
-        for row in free:
-            self._entries[row] = None
-        rows = []
-        for ref, policy in policies:
+            require_mode(ref, policy.modes)
+        self.refs = tuple(ref for ref, _ in policies)
+        rows, fresh = self._bindings.load(self.refs)
+        self._make_room(self._bindings.refs)
+        for row, (ref, policy) in zip(rows, policies, strict=True):
             tabulate = self._tabulate and not set(getattr(policy, "extras", ())) & set(extras)
-            row = known.get(ref, -1)
-            if row < 0:
-                row = self._place(_Entry(ref, policy, tabulate, group_key(policy, ref.mode)), free)
+            if row in fresh:
+                self._entries[row] = _Entry(ref, policy, tabulate, group_key(policy, ref.mode))
+                self._kind[:, row] = _UNKNOWN
             elif self._update(row, tabulate):
                 self._kind[:, row] = _UNKNOWN
-            rows.append(row)
-        self.refs = tuple(refs)
-        self._row_of = np.array(rows, np.int32)
         entries = [e for e in self._entries if e is not None]
         self.recurrent = any(e.policy.memory_shape is not None for e in entries)
         self.noise_width = max((e.policy.noise_width for e in entries), default=1)
         for p in range(len(self._bound)):
-            self._prepare(p, self._bound_rows(p))
+            self._prepare(p, self._bindings.bound_rows(p))
             self._only_tables[p] = self._all_tables(p)
             self._regroup(p)
             self._sole[p], self._alone[p] = _LOOK, None
 
     def release(self) -> None:
         """See `PolicyBank.release`."""
-        for p, bound in enumerate(self._bound):
-            bound.fill(-1)
+        self._bindings.release()
+        for p in range(len(self._bound)):
             self._sole[p], self._alone[p] = _LOOK, None
 
     def bind(
@@ -125,7 +113,7 @@ class LocalBank:
         """See `PolicyBank.bind`."""
         bound = self._bound[player]
         self._sole[player], self._alone[player] = _LOOK, None
-        least, most = kernels.assign(bound, slots, policy, self._row_of, self._kind[player])
+        least, most = kernels.assign(bound, slots, policy, self._bindings.row_of, self._kind[player])
         if least == _UNKNOWN:
             if self._prepare(player, np.unique(bound[slots])):
                 self._regroup(player)
@@ -135,20 +123,18 @@ class LocalBank:
         elif most == _GROUP:
             self._only_tables[player] = False
         if not keep_memory:
-            for memory in self._memory[player].values():
-                memory[slots] = 0
+            self._bindings.forget(player, slots)
 
     def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
         """See `PolicyBank.memory`."""
-        entry = self._entries[int(self._row_of[policy])]
+        entry = self._entries[int(self._bindings.row_of[policy])]
         if entry is None or entry.policy.memory_shape is None:
             return None
-        return self._memory_of(player, entry.policy.memory_shape)[slots]
+        return self._bindings.memory_of(player, entry.policy.memory_shape)[slots]
 
     def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
         """See `PolicyBank.act`."""
-        for memory in self._memory[player].values():
-            memory[due.slot[due.first]] = 0
+        self._bindings.begin(player, due)
         n = len(due.slot)
         if self._only_tables[player]:
             action, logp = self._action[player][:n], self._logp[player][:n]
@@ -187,16 +173,14 @@ class LocalBank:
         if entry.policy.memory_shape is None and entry.policy.noise_width == self.noise_width:
             self._alone[player] = entry.policy, entry.ref.mode
 
-    def _place(self, entry: _Entry, free: list[int]) -> int:
-        if free:
-            row = free.pop(0)
-            self._entries[row] = entry
-        else:
-            row = len(self._entries)
-            self._entries.append(entry)
-            self._kind = np.pad(self._kind, ((0, 0), (0, 1)))
-        self._kind[:, row] = _UNKNOWN
-        return row
+    def _make_room(self, refs: Sequence[PolicyRef | None]) -> None:
+        """A place for each row of the table; what was in free ones is let go."""
+        self._entries += [None] * (len(refs) - len(self._entries))
+        for row, ref in enumerate(refs):
+            if ref is None:
+                self._entries[row] = None
+        if len(refs) > self._kind.shape[1]:
+            self._kind = np.pad(self._kind, ((0, 0), (0, len(refs) - self._kind.shape[1])), constant_values=_UNKNOWN)
 
     def _update(self, row: int, tabulate: bool) -> bool:
         entry = self._entries[row]
@@ -221,16 +205,12 @@ class LocalBank:
             self._kind[player, row] = _GROUP if probs is None else _TABLE
         return bool((self._kind[player, unknown] == _GROUP).any())
 
-    def _bound_rows(self, player: int) -> NDArray[np.int64]:
-        """The rows that some slot of a player is bound to, rising."""
-        return np.flatnonzero(kernels.present(self._bound[player], len(self._entries)))
-
     def _worth_a_table(self, player: int, ref: PolicyRef) -> bool:
         """Members (version 0) stay; other versions are a learner's."""
         return ref.version == 0 or len(self._tables[player]) <= LARGE
 
     def _all_tables(self, player: int) -> bool:
-        return bool(self._tables) and bool((self._kind[player, self._bound_rows(player)] == _TABLE).all())
+        return bool(self._tables) and bool((self._kind[player, self._bindings.bound_rows(player)] == _TABLE).all())
 
     def _regroup(self, player: int) -> None:
         """Put every policy that is evaluated for this player into the group of its class, configuration and mode."""
@@ -250,12 +230,6 @@ class LocalBank:
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
-    def _memory_of(self, player: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        held = self._memory[player]
-        if shape not in held:
-            held[shape] = np.zeros((len(self._bound[player]), *shape), np.float32)
-        return held[shape]
-
     def _evaluate(self, player: int, group: int, rows: _Rows, index: NDArray[np.int32] | None, row: int) -> Act:
         """The answer of a group (-1: the tables) for rows that are played by its policies `index`, or, None, all by the one in `row`."""
         if group < 0:
@@ -268,24 +242,14 @@ class LocalBank:
         chosen = self._groups[player][group]
         observation, mask = rows.observation, rows.mask
         if self._spec.enumeration is not None:
-            observation, mask = self._decode(observation, mask, takes_ids=chosen.takes_ids)
-        kept = None if chosen.memory_shape is None else self._memory_of(player, chosen.memory_shape)
+            observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=chosen.takes_ids)
+        kept = None if chosen.memory_shape is None else self._bindings.memory_of(player, chosen.memory_shape)
         memory = None if kept is None else kept[rows.slot]
         if index is None:
             act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise)
         else:
             act = chosen.act(observation, mask, memory, rows.noise, index=index)
         if kept is not None:
-            if act.memory is None:
-                raise PolicyError("a recurrent policy answered without its next memory; `Act.memory` must hold it.")
-            kept[rows.slot] = act.memory
+            kept[rows.slot] = next_memory(act)
             return Act(act.action, act.logp, None, act.extras)
         return act
-
-    def _decode(
-        self, observation: Array, mask: NDArray[np.bool_] | None, *, takes_ids: bool
-    ) -> tuple[Array, NDArray[np.bool_] | None]:
-        enumeration = self._spec.enumeration
-        assert enumeration is not None
-        legal = enumeration.mask.take(observation, axis=0) if mask is None else mask
-        return (observation if takes_ids else enumeration.observation.take(observation, axis=0)), legal

@@ -1,0 +1,219 @@
+"""Inference by a server that many workers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import RunError
+from ludus.rollout.inference.bindings import Bindings
+from ludus.rollout.inference.groups import decode, merge
+from ludus.rollout.inference.shelf import Answer, Held, Rows
+from ludus.runtime.base import Peer, Ref
+from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
+
+INLINE = 90_000
+"""Bytes of an argument that Ray sends with the call; more goes through its object store, which costs 2 to 3 ms whatever the size."""
+SHARED = 6 * INLINE
+"""From so many bytes on, the object store is faster than pieces that go with the call."""
+
+
+class _Entry(NamedTuple):
+    """held: as the server knows it."""
+
+    ref: PolicyRef
+    sent: Ref
+    held: Held
+
+
+class _Piece(NamedTuple):
+    """Rows of a player that go to the server in `parts` parts: picked, of its due rows (None: all). kept: the memory they belong to."""
+
+    player: int
+    picked: NDArray[np.int64] | None
+    slot: NDArray[np.int32]
+    kept: NDArray[np.float32] | None
+    parts: int
+
+
+class RemoteBank:
+    """`PolicyBank` over an inference server, for `num_envs` environments of `spec`; `load` takes references to parcels for policies.
+
+    Slots, recurrent memory and noise stay here, so that the server has no state but the policies. All rows of a step go in one request.
+    client: a name that no other bank of the server has. server: its present incarnation, which whoever gives orders sets before `load`.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, *, client: str) -> None:
+        self.refs: Sequence[PolicyRef] = ()
+        self.recurrent = False
+        self.noise_width = 1
+        self.server: Peer | None = None
+        self._spec = spec
+        self._client = client
+        self._bindings = Bindings(spec, num_envs)
+        self._entries: list[_Entry | None] = []  # by row
+        self._incarnation = ""
+        self._key_of = np.zeros(0, np.int32)  # by row
+        self._family_of = np.zeros(0, np.int32)  # by row
+        self._families: list[tuple[tuple[int, ...] | None, bool]] = []  # memory shape, and whether it takes ids
+
+    def load(self, policies: Sequence[tuple[PolicyRef, Ref]], *, extras: Sequence[str] = ()) -> None:
+        """See `PolicyBank.load`. Raises PolicyError if a ref comes twice or a policy lacks its mode, PartDied if the server died."""
+        self.refs = tuple(ref for ref, _ in policies)
+        rows, fresh = self._bindings.load(self.refs)
+        known = {
+            row: entry
+            for row, entry in enumerate(self._entries)
+            if entry is not None and row not in fresh and entry.ref == self._bindings.refs[row]
+        }
+        wanted = {row: asked for row, asked in zip(rows, policies, strict=True) if row not in known}
+        loaded = self._ask(
+            "load", self._incarnation, [e.held.key for e in known.values()], list(wanted.values()), extras
+        )
+        if loaded is None:  # another incarnation, which holds nothing of this yet
+            wanted |= {row: (entry.ref, entry.sent) for row, entry in known.items()}
+            known = {}
+            loaded = self._ask("load", "", [], list(wanted.values()), extras)
+        self._incarnation = loaded.server
+        found = {row: _Entry(*asked, held) for (row, asked), held in zip(wanted.items(), loaded.held, strict=True)}
+        self._enter({**known, **found})
+
+    def release(self) -> None:
+        """See `PolicyBank.release`."""
+        self._bindings.release()
+
+    def bind(
+        self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
+    ) -> None:
+        """See `PolicyBank.bind`."""
+        self._bindings.bound[player][slots] = self._bindings.row_of[policy]
+        if not keep_memory:
+            self._bindings.forget(player, slots)
+
+    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+        """See `PolicyBank.memory`."""
+        entry = self._entries[int(self._bindings.row_of[policy])]
+        if entry is None or entry.held.memory_shape is None:
+            return None
+        return self._bindings.memory_of(player, entry.held.memory_shape)[slots]
+
+    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+        """See `PolicyBank.act`. Raises PartDied if the server died."""
+        (act,) = self.act_all([(player, due, noise)])
+        return act
+
+    def act_all(self, asked: Sequence[tuple[int, Due, NDArray[np.float32]]]) -> list[Act]:
+        """As `act`, for several players, in one request."""
+        parts: list[Rows] = []
+        pieces = [list(self._pieces(*one, parts)) for one in asked]
+        answers = iter(self._ask("act", *parts))
+        return [
+            merge([(self._places(piece), self._take(piece, answers)) for piece in found], len(due.slot))
+            for found, (_, due, _) in zip(pieces, asked, strict=True)
+        ]
+
+    # ------------------------------------------------------------------------------------------------ policies
+
+    def _ask(self, method: str, *args: Any) -> Any:
+        if self.server is None:
+            raise RunError("a bank of shared inference was given no server; set `server` before an order.")
+        return self.server.ask(method, self._client, *args)
+
+    def _enter(self, entries: dict[int, _Entry]) -> None:
+        """These are the rows of the table."""
+        size = len(self._bindings.refs)
+        self._entries = [entries.get(row) for row in range(size)]
+        self._key_of = np.full(size, -1, np.int32)
+        self._family_of = np.full(size, -1, np.int32)
+        self._families = []
+        for row, entry in entries.items():
+            family = entry.held.memory_shape, entry.held.takes_ids or self._spec.enumeration is None
+            if family not in self._families:
+                self._families.append(family)
+            self._key_of[row] = entry.held.key
+            self._family_of[row] = self._families.index(family)
+        held = [entry.held for entry in entries.values()]
+        self.recurrent = any(one.memory_shape is not None for one in held)
+        self.noise_width = max((one.noise_width for one in held), default=1)
+
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def _pieces(self, player: int, due: Due, noise: NDArray[np.float32], parts: list[Rows]) -> Iterator[_Piece]:
+        """Adds to `parts` what goes to the server, by family."""
+        self._bindings.begin(player, due)
+        rows = self._bindings.bound[player][due.slot]
+        families = self._family_of[rows]
+        first = int(families[0])
+        if (families == first).all():
+            yield self._piece(player, first, rows, due, noise, None, parts)
+            return
+        for family in np.unique(families).tolist():
+            yield self._piece(player, family, rows, due, noise, np.flatnonzero(families == family), parts)
+
+    def _piece(
+        self,
+        player: int,
+        family: int,
+        rows: NDArray[np.int32],
+        due: Due,
+        noise: NDArray[np.float32],
+        picked: NDArray[np.int64] | None,
+        parts: list[Rows],
+    ) -> _Piece:
+        slot, observation, mask = due.slot, due.observation, due.mask
+        if picked is not None:
+            rows, slot, observation, noise = rows[picked], slot[picked], observation[picked], noise[picked]
+            mask = None if mask is None else mask[picked]
+        shape, takes_ids = self._families[family]
+        if self._spec.enumeration is not None:
+            observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=takes_ids)
+        kept = None if shape is None else self._bindings.memory_of(player, shape)
+        key = self._key_of[rows]
+        whole = Rows(
+            key=int(key[0]) if (key == key[0]).all() else key,
+            observation=observation,
+            mask=mask,
+            memory=None if kept is None else kept[slot],
+            noise=noise,
+        )
+        before = len(parts)
+        parts.extend(_cut(whole))
+        return _Piece(player, picked, slot, kept, len(parts) - before)
+
+    @staticmethod
+    def _places(piece: _Piece) -> NDArray[np.int64]:
+        return np.arange(len(piece.slot)) if piece.picked is None else piece.picked
+
+    @staticmethod
+    def _take(piece: _Piece, answers: Iterator[Answer]) -> Act:
+        """The answer to a piece, whose memory is kept."""
+        found = [next(answers) for _ in range(piece.parts)]
+        action, logp, memory = (_joined([answer[k] for answer in found]) for k in range(3))
+        if piece.kept is not None:
+            piece.kept[piece.slot] = memory
+        extras = {name: _joined([answer.extras[name] for answer in found]) for name in found[0].extras}
+        return Act(action, logp, None, extras)
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    """A copy of its own, since what arrived may be read-only."""
+    return None if columns[0] is None else np.concatenate(columns)
+
+
+def _cut(rows: Rows) -> list[Rows]:
+    """In pieces that go with the call, unless it is so much that the object store is faster."""
+    columns: list[Array] = [column for column in rows if isinstance(column, np.ndarray)]
+    size, n = sum(column.nbytes for column in columns), len(rows.noise)
+    count = -(-size // INLINE)
+    if count <= 1 or size >= SHARED or count > n:
+        return [rows]
+    ends = [k * n // count for k in range(count + 1)]
+    return [Rows._make(_some(column, begin, end) for column in rows) for begin, end in pairwise(ends)]
+
+
+def _some(column: Any, begin: int, end: int) -> Any:
+    return column[begin:end] if isinstance(column, np.ndarray) else column
