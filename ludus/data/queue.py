@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import concatenate, rows_of
@@ -42,6 +43,11 @@ class Queue(BoundedTable):
         self._counts.dropped += self._held - held
         self._counts.outdated += self._held - held
         self._held = held
+
+    def ahead(self, count: int, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Of the next `count` items: zeros, and their numbers in a column. They remain."""
+        found = np.concatenate([np.empty(0, np.int64), *(block[column] for block in self._blocks)])[:count]
+        return np.zeros(len(found)), found
 
     def _size(self) -> int:
         return self._held

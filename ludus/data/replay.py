@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.data.base import Columns, Sample, TableSpec
 from ludus.data.columns import Schema, rows_of, schema_of, write_rows
 from ludus.data.rules import ReplayRules
-from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Selector, reservoir
+from ludus.data.selectors import RESERVOIR, SELECTORS, Book, Ordered, Selector, reservoir
 from ludus.data.slots import Circle, Indices, Pool
 from ludus.data.table import BoundedTable
 from ludus.errors import DataError
@@ -28,7 +27,8 @@ class Replay(BoundedTable):
     `max_lag` drops on arrival only, since replay exists to learn from what has become old; with `max_times_sampled` also later.
     """
 
-    _top: float  # the largest priority so far
+    top: float
+    """The largest priority so far, which new items get."""
 
     def __init__(self, spec: TableSpec) -> None:
         rules = ReplayRules(spec)
@@ -41,19 +41,25 @@ class Replay(BoundedTable):
         if not len(self._book.priority):
             super().update_priorities(index, priority)
         self._require_open()
-        names, priority = np.asarray(index), np.asarray(priority, np.float64)
-        if names.ndim != 1 or names.shape != priority.shape or names.dtype.kind != "i":
-            raise DataError(
-                f"table {self.spec.name!r}: index has shape {names.shape} and dtype {names.dtype}, the priorities have {priority.shape}; "
-                "give one priority for each index of a sample."
-            )
-        self._check_priorities(priority)
+        names, priority = self.choice.check_update(self.spec.name, index, priority)
         slots, there = self._book.slots.find(names)
         if not there.all():
             slots, priority = slots[there], priority[there]
         self._book.priority[slots] = priority
-        self._top = float(priority.max(initial=self._top))
+        self.top = float(priority.max(initial=self.top))
         self._tell("priority", slots)
+
+    @property
+    def mass(self) -> float:
+        """What the chances of its items add up to, on a scale that equal tables share."""
+        return float(getattr(self._sampler, "mass", self._book.slots.size))
+
+    def ahead(self, count: int, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Of the next `count` items in the sampler's order: what they are ordered by, least first; and their numbers in a column, by which
+        equal ones are, signed so that the least comes first. They remain."""
+        assert isinstance(self._sampler, Ordered)
+        slots = self._sampler.pick(count, None)
+        return self._sampler.keys(slots), self._sampler.age * self._columns[column][slots]
 
     def announce(self, version: int) -> None:
         """See `Table`. Where items are sampled a limited number of times, what becomes too old is dropped and counted."""
@@ -73,7 +79,7 @@ class Replay(BoundedTable):
         return self._book.slots.size
 
     def _store(self, columns: Columns, count: int, rng: np.random.Generator | None) -> None:
-        given = self._given_priorities(columns)
+        given = self.choice.given_priorities(self.spec.name, columns)
         room = self.spec.capacity - self._book.slots.size
         chance = self.choice.remover == RESERVOIR or (self._remover is not None and self._remover.repeats)
         if count > room and chance and rng is None:
@@ -118,7 +124,7 @@ class Replay(BoundedTable):
         if not self._columns:
             self._allocate(self._schema)
         book, slots = self._book, self._book.slots.in_order()
-        state: dict[str, Any] = {"slots": book.slots.state_dict(), "top": self._top}
+        state: dict[str, Any] = {"slots": book.slots.state_dict(), "top": self.top}
         state |= {"priority": book.priority.copy(), "times": book.times.copy()}
         return state, {name: array.take(slots, axis=0) for name, array in self._columns.items()}
 
@@ -133,7 +139,7 @@ class Replay(BoundedTable):
             )
         slots.load_state_dict(book["slots"], count)
         self._begin(slots)
-        self._top = float(book["top"])
+        self.top = float(book["top"])
         self._book.priority[:] = book["priority"]
         self._book.times[:] = book["times"]
         self._allocate(schema_of(columns))
@@ -173,7 +179,7 @@ class Replay(BoundedTable):
         self._book = Book(slots, priority, times)
         self._selectors: list[Selector] = [kind(self._book, self.spec.priority_exponent) for kind in kinds]
         self._sampler, self._remover = self._selectors[0], self._selectors[1] if len(kinds) > 1 else None
-        self._top = 1.0
+        self.top = 1.0
 
     def _allocate(self, schema: Schema) -> None:
         self._columns = {name: np.empty((self.spec.capacity, *shape), dtype) for name, (dtype, shape) in schema.items()}
@@ -185,8 +191,8 @@ class Replay(BoundedTable):
         write_rows(self._columns, slots, columns)
         if len(book.priority):
             if priority is not None:
-                self._top = float(priority.max(initial=self._top))
-            book.priority[slots] = self._top if priority is None else priority
+                self.top = float(priority.max(initial=self.top))
+            book.priority[slots] = self.top if priority is None else priority
         if len(book.times):
             book.times[slots] = 0
         for selector in self._selectors:
@@ -207,24 +213,3 @@ class Replay(BoundedTable):
         for selector in self._selectors:
             if selector.by == what:
                 selector.changed(slots)
-
-    def _given_priorities(self, columns: Columns) -> NDArray[np.float64] | None:
-        if "priority" not in columns or not len(self._book.priority):
-            return None
-        given = columns["priority"]
-        if given.ndim != 1 or given.dtype.kind not in "fiu":
-            raise DataError(
-                f"table {self.spec.name!r}: the column 'priority' has items of {given.dtype}{list(given.shape[1:])}; it must be numbers."
-            )
-        priority = given.astype(np.float64)
-        self._check_priorities(priority)
-        return priority
-
-    def _check_priorities(self, priority: NDArray[np.float64]) -> None:
-        weights = "prioritised" in (self.choice.sampler, self.choice.remover)
-        low, high = (float(priority.min()), float(priority.max())) if len(priority) else (0.0, 0.0)  # NaN if one is
-        if not (math.isfinite(low) and math.isfinite(high)) or (weights and low < 0):
-            raise DataError(
-                f"table {self.spec.name!r}: priorities are {low:g} to {high:g}; priorities must be finite"
-                f"{' and not negative' if weights else ''}."
-            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from ludus.data.base import TableSpec
+from ludus.data.choice import Choice
 from ludus.data.rate_limiter import Fill, RateLimiter, check_queue, check_replay
-from ludus.data.selectors import SELECTORS, Choice
+from ludus.data.selectors import SELECTORS
 from ludus.errors import DataError, Deadlock
 from ludus.registry import load
 

@@ -12,7 +12,6 @@ Nothing here loops over items in Python.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, runtime_checkable
@@ -21,9 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.data import trees
-from ludus.data.base import TableSpec
 from ludus.data.slots import Circle, Indices, Pool
-from ludus.errors import DataError
 
 SELECTORS: Mapping[str, str] = {
     "fifo": "ludus.data.selectors:Fifo",
@@ -41,47 +38,6 @@ SELECTORS: Mapping[str, str] = {
 RESERVOIR = "reservoir"
 """A remover that may turn the newcomer away; see `reservoir`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Who samples, who makes room, and how often an item is sampled before it leaves (0: for ever)."""
-
-    sampler: str
-    remover: str
-    times: int
-
-    @staticmethod
-    def of(spec: TableSpec) -> Choice:
-        """What a spec says, or else its kind. Raises DataError where that does not go together, UnknownName for an unknown kind."""
-        preset = PRESETS.get(spec.kind, PRESETS["ring"])
-        choice = Choice(
-            spec.sampler or preset.sampler,
-            spec.remover or preset.remover,
-            preset.times if spec.max_times_sampled is None else spec.max_times_sampled,
-        )
-        if choice.times < 0:
-            raise DataError(
-                f"table {spec.name!r}: max_times_sampled is {choice.times}; it must be 1 or more, or 0 for no limit."
-            )
-        if choice.remover == RESERVOIR and choice.times:
-            raise DataError(
-                f"table {spec.name!r}: a reservoir holds a uniform sample of all that came, and would not if items left after "
-                f"max_times_sampled {choice.times} samples. Leave that out or choose another remover."
-            )
-        if not (spec.priority_exponent >= 0 and math.isfinite(spec.priority_exponent)):
-            raise DataError(
-                f"table {spec.name!r}: priority_exponent is {spec.priority_exponent}; it must be a finite number, 0 or more."
-            )
-        return choice
-
-
-PRESETS: Mapping[str, Choice] = {
-    "prioritised": Choice("prioritised", "fifo", 0),
-    "reservoir": Choice("uniform", RESERVOIR, 0),
-    "ring": Choice("uniform", "fifo", 0),
-    "stack": Choice("lifo", "fifo", 1),
-}
-"""What the kinds of replay tables stand for where a spec says nothing else."""
 
 _LEAST_WEIGHT = 1e-100  # of an item of priority 0: drawn only where all have priority 0, and then like the others
 
@@ -155,6 +111,11 @@ class Prioritised:
         self._leaves = trees.num_leaves(book.slots.capacity)
         self._tree = np.zeros(2 * self._leaves)
 
+    @property
+    def mass(self) -> float:
+        """The sum of all weights."""
+        return float(self._tree[1])
+
     def changed(self, slots: Indices) -> None:
         weight = np.maximum(self._book.priority[slots] ** self._exponent, _LEAST_WEIGHT)
         trees.set_weights(self._tree, slots, weight * self._book.slots.held(slots))
@@ -174,7 +135,7 @@ class Prioritised:
         return weights
 
 
-class _Ordered:
+class Ordered:
     """By (sign · what it goes by, age · number), least first."""
 
     by: ClassVar[Literal["", "priority", "times"]] = ""
@@ -206,45 +167,49 @@ class _Ordered:
     def probability(self, slots: Indices) -> NDArray[np.float64]:
         return np.ones(len(slots))
 
+    def keys(self, slots: Indices) -> NDArray[np.float64]:
+        """sign · what it goes by (0 where that is age alone)."""
+        return self._key[slots]
+
     def _play(self, slots: Indices) -> None:
         trees.set_keys(self._tree, slots, self._book.slots.held(slots), self._key, self._tie)
 
 
-class Fifo(_Ordered):
+class Fifo(Ordered):
     """Oldest first."""
 
 
-class Lifo(_Ordered):
+class Lifo(Ordered):
     """Newest first."""
 
     age = -1
 
 
-class MinHeap(_Ordered):
+class MinHeap(Ordered):
     """Lowest priority first; equal ones: oldest first."""
 
     by = "priority"
 
 
-class MaxHeap(_Ordered):
+class MaxHeap(Ordered):
     """Highest priority first; equal ones: oldest first."""
 
     by, sign = "priority", -1
 
 
-class LessUsedOldest(_Ordered):
+class LessUsedOldest(Ordered):
     """Least often sampled first; equal ones: oldest first."""
 
     by = "times"
 
 
-class LessUsedNewest(_Ordered):
+class LessUsedNewest(Ordered):
     """Least often sampled first; equal ones: newest first."""
 
     by, age = "times", -1
 
 
-class MostUsed(_Ordered):
+class MostUsed(Ordered):
     """Most often sampled first; equal ones: oldest first."""
 
     by, sign = "times", -1
