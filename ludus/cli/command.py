@@ -93,7 +93,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
 
 
-_RUNTIME = {"runtime": "kind", "workers": "workers", "address": "address"}
+_RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "address": "address"}
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +101,11 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where it runs")
     group.add_argument("--runtime", metavar="KIND", help="inprocess (the default), ray, or module:Class")
     group.add_argument("--workers", type=positive_number, metavar="N", help="processes that play")
+    group.add_argument(
+        "--mode",
+        metavar="sync|async",
+        help="sync (the default): nobody learns before every worker is done; async: nobody waits",
+    )
     group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
 
 

@@ -42,6 +42,7 @@ COMMAND = Command(
         ("ludus resume leduc-20261120-120000", "from its last barrier"),
         ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
         ("ludus resume leduc-20261120-120000 --workers 2", "with as many processes as there are now"),
+        ("ludus resume leduc-20261120-120000 --address 10.0.0.5:6379", "on another cluster"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -381,3 +381,14 @@ def test_light_commands_do_not_import_torch(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_it_runs_is_part_of_the_scenario(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    called = Called(monkeypatch)
+    where = ["--runtime", "ray", "--workers", "8", "--mode", "async", "--address", "10.0.0.5:6379"]
+    keys = ["runtime.kind=ray", "runtime.workers=8", "runtime.mode=async", "runtime.address=10.0.0.5:6379"]
+    assert main(["train", "leduc", *where, "generations=3"]) == 0
+    assert called.given["overrides"] == [*keys, "generations=3"]
+    synthetic.write(folder / "runs" / "mine", generations=1)
+    assert main(["resume", "mine", "--workers", "2", "--mode", "sync"]) == 0
+    assert called.given["overrides"] == ["runtime.workers=2", "runtime.mode=sync"]
