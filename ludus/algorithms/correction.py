@@ -15,6 +15,9 @@ from ludus.algorithms.returns import Floats, vtrace
 from ludus.data.base import Columns
 from ludus.types import Array
 
+_FAR = 60.0  # logs of ratios beyond this are as good as infinite
+_TINY = 1e-8
+
 
 def trace_columns(start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats) -> Mapping[str, Array]:
     """Columns that `corrected` needs beside "logp": reward float64[N], ends bool[N] at the last row of each segment, and after float64[N]:
@@ -29,14 +32,29 @@ def trace_columns(start: NDArray[np.int64], reward: Array, value: Array, tail_va
 
 def corrected(
     columns: Columns, *, value: Floats, logp: Floats, gamma: float, lam: float, rho_bar: float, c_bar: float
-) -> tuple[Floats, Floats]:
-    """`returns.vtrace`'s (targets, advantages) of n rows in order of time, from the values and log-probabilities float64[n] that the
-    learner's weights give. What follows a segment, or a row whose successor is in another batch, has the value of when it arrived."""
+) -> tuple[Floats, Floats, Floats]:
+    """`returns.vtrace`'s (targets, advantages not yet weighted, weights ρ) of n rows in order of time, from the values and
+    log-probabilities float64[n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch,
+    has the value of when it arrived."""
     if not len(value):
-        return np.zeros(0), np.zeros(0)
+        return np.zeros(0), np.zeros(0), np.zeros(0)
     ends = columns["ends"].copy()
     ends[-1] = True
     stop = np.flatnonzero(ends) + 1
     start = np.concatenate([[0], stop])
-    log_ratio = logp - columns["logp"].astype(np.float64)
-    return vtrace(start, columns["reward"], value, columns["after"][stop - 1], log_ratio, gamma, lam, rho_bar, c_bar)
+    log_ratio = np.clip(logp - columns["logp"].astype(np.float64), -_FAR, _FAR)
+    target, advantage = vtrace(
+        start, columns["reward"], value, columns["after"][stop - 1], log_ratio, gamma, lam, rho_bar, c_bar
+    )
+    weight = np.minimum(rho_bar, np.exp(log_ratio))
+    return target, advantage / weight, weight
+
+
+def normalised(advantage: Floats, weight: Array | None = None) -> Floats:
+    """Advantages float64[n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract
+    a mean from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
+    if weight is None:
+        return (advantage - advantage.mean()) / (advantage.std() + _TINY)
+    total = weight.sum()
+    centred = advantage - (weight * advantage).sum() / total
+    return weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)

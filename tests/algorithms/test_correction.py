@@ -8,7 +8,7 @@ import torch
 from test_on_policy import ActorCritic
 
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.correction import corrected, trace_columns
+from ludus.algorithms.correction import corrected, normalised, trace_columns
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.returns import lambda_returns, vtrace
 from ludus.data.base import Sample
@@ -40,31 +40,53 @@ def rows(*, first=0, last=4):
 def test_targets_literal():
     """The same numbers as `returns.vtrace`'s own test: ratios 2, ½, 1, 1."""
     logp = BEHAVIOUR + np.log([2.0, 0.5, 1.0, 1.0])
-    target, advantage = corrected(rows(), value=VALUE, logp=logp, **OPTIONS)
+    target, advantage, weight = corrected(rows(), value=VALUE, logp=logp, **OPTIONS)
     assert target == pytest.approx([1.5, 1.0, 2.0, 9.0])
-    assert advantage == pytest.approx([1.0, 0.0, 0.5, 7.0])
+    assert weight == pytest.approx([1.0, 0.5, 1.0, 1.0])
+    assert weight * advantage == pytest.approx([1.0, 0.0, 0.5, 7.0])
+
+
+def test_actions_that_are_all_but_impossible_now_weigh_nothing_and_break_nothing():
+    logp = BEHAVIOUR + np.array([0.0, -np.inf, -1e4, 1e4])
+    target, advantage, weight = corrected(rows(), value=VALUE, logp=logp, **OPTIONS)
+    assert np.isfinite([target, advantage, weight]).all()
+    assert weight == pytest.approx([1.0, 0.0, 0.0, 1.0])
+    assert target[1:3] == pytest.approx([1.0, 1.5])  # their values
+
+
+def test_normalised():
+    advantage, weight = np.array([1.0, 3.0, 100.0]), np.array([1.0, 1.0, 0.0])
+    assert normalised(advantage[:2]) == pytest.approx([-1.0, 1.0])
+    assert normalised(advantage[:2], np.ones(2)) == pytest.approx([-1.0, 1.0])
+    assert normalised(advantage, weight) == pytest.approx([-1.0, 1.0, 0.0])  # what weighs nothing moves nothing
+    # mean (1 + 3 · 3) / 4 = 2.5, variance ((1 - 2.5)² + 3 (3 - 2.5)²) / 4 = ¾
+    assert normalised(advantage[:2], np.array([1.0, 3.0])) == pytest.approx([-1.5 / 0.75**0.5, 3 * 0.5 / 0.75**0.5])
 
 
 def test_a_segment_that_a_batch_cuts_is_bootstrapped_with_what_its_next_row_was_worth():
-    target, _ = corrected(rows(last=2), value=VALUE[:2], logp=BEHAVIOUR[:2], **OPTIONS)
+    target, _, _ = corrected(rows(last=2), value=VALUE[:2], logp=BEHAVIOUR[:2], **OPTIONS)
     assert target.tolist() == [1.0 + 0.5 * 0.75, 0.75]  # 0 + ½ × 1.5; 1 + ½ × .75
-    target, _ = corrected(rows(first=2), value=VALUE[2:], logp=BEHAVIOUR[2:], **OPTIONS)
+    target, _, _ = corrected(rows(first=2), value=VALUE[2:], logp=BEHAVIOUR[2:], **OPTIONS)
     assert target.tolist() == [2.0, 9.0]  # the rest of the segment, and the one after it
 
 
 def test_no_rows():
-    target, advantage = corrected(rows(last=0), value=VALUE[:0], logp=BEHAVIOUR[:0], **OPTIONS)
-    assert len(target) == len(advantage) == 0
+    assert [len(found) for found in corrected(rows(last=0), value=VALUE[:0], logp=BEHAVIOUR[:0], **OPTIONS)] == [
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(("rho_bar", "c_bar"), [(1.0, 1.0), (5.0, 2.0)])
 def test_without_lag_it_is_what_there_is_without_correction(rho_bar, c_bar):
-    target, advantage = corrected(
+    target, advantage, weight = corrected(
         rows(), value=VALUE, logp=BEHAVIOUR.astype(np.float64), gamma=0.5, lam=0.5, rho_bar=rho_bar, c_bar=c_bar
     )
     assert target.tolist() == [1.46875, 0.875, 2.0, 9.0]
     assert target.tolist() == lambda_returns(START, REWARD, VALUE, TAIL, 0.5, 0.5).tolist()
     assert advantage.tolist() == (target - VALUE).tolist()
+    assert weight.tolist() == [1.0] * 4
 
 
 # ------------------------------------------------------------------ learners

@@ -14,7 +14,7 @@ from torch import nn
 
 from ludus import seeding
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.correction import corrected, trace_columns
+from ludus.algorithms.correction import corrected, normalised, trace_columns
 from ludus.algorithms.losses import log_prob
 from ludus.algorithms.on_policy.config import TABLE, Batch, OnPolicy
 from ludus.algorithms.optimizer import Adam
@@ -125,8 +125,11 @@ class OnPolicyLearner:
         if self.config.correction == "vtrace":
             columns = {**columns, **self._corrected(columns, x, mask, action)}
         advantage = columns["advantage"].astype(np.float64)
+        weight = columns.get("weight")
         if self.config.normalise_advantages:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = normalised(advantage, weight)
+        elif weight is not None:
+            advantage = advantage * weight
         others = (columns["logp"], advantage.astype(np.float32), columns["target"])
         return Batch(x, mask, action, *map(torch.from_numpy, others))
 
@@ -137,7 +140,7 @@ class OnPolicyLearner:
         config = self.config
         with torch.no_grad():
             logp = log_prob(self._networks["policy"](x), action, mask).numpy()
-        target, advantage = corrected(
+        target, advantage, weight = corrected(
             columns,
             value=self._values(columns["observation"]),
             logp=logp.astype(np.float64),
@@ -146,7 +149,7 @@ class OnPolicyLearner:
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
-        return {"advantage": advantage, "target": target.astype(np.float32), "logp": logp}
+        return {"advantage": advantage, "weight": weight, "target": target.astype(np.float32), "logp": logp}
 
     @property
     def _stream(self) -> tuple[int | str, ...]:

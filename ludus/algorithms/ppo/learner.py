@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.correction import corrected, trace_columns
+from ludus.algorithms.correction import corrected, normalised, trace_columns
 from ludus.algorithms.network import Network
 from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.ppo.cells import log_probs
@@ -127,8 +127,11 @@ class PPOLearner:
         for name, array in (("advantages", advantage), ("value targets", columns["target"])):
             if not np.isfinite(array).all():
                 raise self._error(f"the {name}", "already before the first epoch: look for it in rewards or values")
+        weight = columns.get("weight")
         if self.config.normalise_advantages:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = normalised(advantage, weight)
+        elif weight is not None:
+            advantage = advantage * weight
         rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"])
         return Batch(x, mask, state, *rows, joint=len(advantage))
 
@@ -150,7 +153,7 @@ class PPOLearner:
         two are apart is in the advantages, which V-trace weights."""
         config, value = self.config, self._evaluate(x)[state]
         logp = log_probs(self._network.evaluate("policy", x), mask, state, columns["action"].astype(np.int32))
-        target, advantage = corrected(
+        target, advantage, weight = corrected(
             columns,
             value=value,
             logp=logp,
@@ -159,7 +162,8 @@ class PPOLearner:
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
-        return {"advantage": advantage, "target": target.astype(np.float32), "value": value, "logp": logp}
+        target = target.astype(np.float32)
+        return {"advantage": advantage, "weight": weight, "target": target, "value": value, "logp": logp}
 
     def _learn(self, batch: Batch) -> Metrics:
         config, rng = self.config, generator(self._seed, "ppo", "shuffle", self._updates)
