@@ -39,6 +39,7 @@ from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
+from ludus.profile import Profile
 from ludus.report import write_report
 from ludus.result import Result, read_result
 from ludus.rollout.manager import RolloutManager
@@ -47,6 +48,7 @@ from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess
 from ludus.scenario import Scenario
 from ludus.schedulers.psro import PSROScheduler
+from ludus.training.remote import Trainers
 from ludus.training.training import Parts
 from ludus.types import PolicyRef, PolicySpec
 
@@ -166,8 +168,16 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         resources={} if here else scenario.runtime.resources,
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
+        leave=scenario.runtime.trainers > 0,
         ready=env if here else None,
     )
+
+
+def _trainers(scenario: Scenario, runtime: Runtime, profile: Profile) -> Trainers | None:
+    choice = scenario.runtime
+    if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
+        return None
+    return Trainers(runtime, choice.trainers, seed=scenario.seed, profile=profile, resources=choice.trainer_resources)
 
 
 def _driver(
@@ -208,7 +218,15 @@ def _driver(
             mode=scenario.mode,
         ),
         manager=manager,
-        parts=Parts(rollouts, EpisodeServer(scenario.seed), PolicyServer(), policy, scenario.seed, clock=control.clock),
+        parts=Parts(
+            rollouts,
+            EpisodeServer(scenario.seed),
+            PolicyServer(),
+            policy,
+            scenario.seed,
+            trainers=_trainers(scenario, runtime, rollouts.profile),
+            clock=control.clock,
+        ),
         exact=exact,
         matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
         store=store,
@@ -283,6 +301,8 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
         driver.finish()
     driver.parts.episodes.shutdown()
     driver.parts.rollouts.close()
+    if driver.parts.trainers is not None:
+        driver.parts.trainers.close()
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

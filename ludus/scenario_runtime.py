@@ -17,7 +17,8 @@ class RuntimeChoice(Config):
     environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
     worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
     replaced when its process dies, or is stuck: deadline seconds pass without an answer. cpus, gpus: that each worker asks for. tasks:
-    training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+    training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4. trainers: processes that learn
+    together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
@@ -34,6 +35,9 @@ class RuntimeChoice(Config):
     cpus: float = Field(1.0, ge=0)
     gpus: float = Field(0.0, ge=0)
     tasks: int | None = Field(None, ge=1)
+    trainers: int = Field(0, ge=0)
+    trainer_cpus: float = Field(1.0, ge=0)
+    trainer_gpus: float = Field(0.0, ge=0)
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
@@ -55,6 +59,11 @@ class RuntimeChoice(Config):
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property
+    def trainer_resources(self) -> dict[str, float]:
+        """Of a rank."""
+        return {"num_cpus": self.trainer_cpus, "num_gpus": self.trainer_gpus}
+
+    @property
     def pace(self) -> Pace | None:
         """Of workers that play apart; None: they play together."""
         if self.mode == "sync":
@@ -70,8 +79,9 @@ class RuntimeChoice(Config):
         """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
         from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
 
-        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None):
+        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None or self.trainers):
             given = f"workers={self.workers}" if self.workers > 1 else f"address={self.address!r}"
+            given = f"trainers={self.trainers}" if self.trainers else given
             raise ConfigError(
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
                 f"runtime.shards={self.pieces} gives the same numbers in one process."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +61,17 @@ class Rollout:
     """counters: env_steps (timesteps in which an environment had a decision due, summed over environments), decisions (of all players),
     learner_decisions, episodes; env_restarts too, where the environment counts them.
     seconds: environment (its reset and steps), inference (the bank's answers), writing (trajectories, episodes, draws), waiting (what the
-    environment was blocked on other processes; not in its own)."""
+    environment was blocked on other processes; not in its own).
+    next_episode: above the index of every episode in it, those that were left open included.
+    left: references to lists of the trajectories, in order of the shards, where they stayed with the runtime; then `trajectories` is None.
+    """
 
     trajectories: Trajectories | None
     episodes: Episodes
     counters: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    next_episode: int = 0
+    left: Sequence[Any] = ()
 
 
 @runtime_checkable

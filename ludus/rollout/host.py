@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from ludus.data.trajectories import Trajectories
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -51,6 +52,7 @@ class RolloutHost:
         self._spec = spec
         self._policies: Recent[Policy] = Recent(spec.kept)
         self._lanes: dict[int, list[RolloutWorker]] = {}
+        self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
     def play(self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Rollout]:
@@ -58,6 +60,23 @@ class RolloutHost:
         loaded = [(ref, self._policy(sent)) for ref, sent in policies]
         self._policies.trim(len(policies))
         return [worker.play(order, loaded) for worker in self._workers(lane)]
+
+    def collect(self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Trajectories]:
+        """`play` for an order with a learner, in two answers: the trajectories, and what `told` gives next. So whoever gives orders need
+        not see the first."""
+        try:
+            rollouts = self.play(lane, order, policies)
+        except Exception as error:
+            self._told = error
+            raise
+        self._told = [replace(rollout, trajectories=None) for rollout in rollouts]
+        return [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
+
+    def told(self) -> list[Rollout]:
+        """The rollouts of the last `collect`, without trajectories. Raises what it raised."""
+        if isinstance(self._told, Exception):
+            raise self._told
+        return self._told
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""

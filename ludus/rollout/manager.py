@@ -33,6 +33,14 @@ class _Portion:
     host: int
     answer: Ref
     life: int
+    left: Ref = None  # trajectories that stay with the runtime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remote:
+    """A policy that is with the runtime already. parcel: a reference to its `Parcel`."""
+
+    parcel: Ref
 
 
 class _Made(NamedTuple):
@@ -70,11 +78,13 @@ class RolloutManager:
         resources: Mapping[str, float] | None = None,
         restarts: int = 0,
         deadline: float | None = None,
+        leave: bool = False,
         ready: VectorEnv | None = None,
         profile: Profile | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
-        an answer after which a host that owes one is stuck, and is made again (None: never). ready: a vector made already, for the first
+        an answer after which a host that owes one is stuck, and is made again (None: never). leave: trajectories stay with the runtime
+        (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first
         shard; only where the runtime is this process. profile: what rollouts are added to. Raises ScenarioError for more shards than
         environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
@@ -83,7 +93,7 @@ class RolloutManager:
         self._shards = shards_of(num_envs, shards)
         self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
         self._out = 0  # orders that were started and not taken
-        self._deadline = deadline
+        self._deadline, self._leave = deadline, leave
         self._owed = [0] * hosts  # answers, by host
         self._heard = [0.0] * hosts  # when it answered last, or was first asked since then
         self._made: list[_Made | None] = [None] * hosts  # in their present lives
@@ -103,7 +113,7 @@ class RolloutManager:
             for block in shards_of(shards, hosts)
         ]
 
-    def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
+    def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> Rollout:
         """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
         too small for the shards."""
         return self.finish(self.start(order, policies))
@@ -116,7 +126,7 @@ class RolloutManager:
     def start(
         self,
         order: RolloutOrder,
-        policies: Sequence[tuple[PolicyRef, Policy]],
+        policies: Sequence[tuple[PolicyRef, Policy | Remote]],
         *,
         lane: int = 0,
         hosts: Sequence[int] | None = None,
@@ -137,14 +147,17 @@ class RolloutManager:
 
     def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _Portion:
         handle = self._hosts[host]
-        life = self._runtime.incarnation(handle)
+        runtime, life = self._runtime, self._runtime.incarnation(handle)
         made = self._made[host]
         if made is None or made.life != life:
-            self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
+            self._made[host] = _Made(life, runtime.call(handle, "ready"), monotonic() + _STARTING)
         if not self._owed[host]:
             self._heard[host] = monotonic()
         self._owed[host] += 1
-        return _Portion(host, self._runtime.call(handle, "play", lane, order, sent), life)
+        if not self._leave or order.learner is None:
+            return _Portion(host, runtime.call(handle, "play", lane, order, sent), life)
+        left = runtime.call(handle, "collect", lane, order, sent)
+        return _Portion(host, runtime.call(handle, "told"), life, left)
 
     def finish(self, pending: Pending) -> Rollout:
         """Wait for an order and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
@@ -156,6 +169,7 @@ class RolloutManager:
             while (answer := self._answer(portion)) is None:
                 again = self._ask(portion.host, pending.lane, pending.order, pending.sent)
                 portion.answer, portion.life = again.answer, again.life
+                portion.left = again.left
             found.extend(answer)
         return self._merged(pending, found, perf_counter() - begun)
 
@@ -246,6 +260,8 @@ class RolloutManager:
     def _merged(self, pending: Pending, found: Sequence[Rollout], waited: float) -> Rollout:
         self._out -= 1
         rollout = merge(found)
+        if left := [portion.left for portion in pending.portions if portion.left is not None]:
+            rollout = replace(rollout, left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
         if lives > self._lives:
             rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": lives - self._lives})
@@ -254,8 +270,10 @@ class RolloutManager:
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout
 
-    def _send(self, ref: PolicyRef, policy: Policy) -> Ref:
+    def _send(self, ref: PolicyRef, policy: Policy | Remote) -> Ref:
         """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
+        if isinstance(policy, Remote):
+            return policy.parcel
         last = self._sent.find(ref)
         if last is not None and last[0] is policy:
             return last[1]

@@ -85,6 +85,8 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         episodes=_episodes([rollout.episodes for rollout in rollouts]),
         counters={name: sum(rollout.counters.get(name, 0) for rollout in rollouts) for name in names},
         seconds={name: sum(rollout.seconds.get(name, 0.0) for rollout in rollouts) for name in parts},
+        next_episode=max(rollout.next_episode for rollout in rollouts),
+        left=[reference for rollout in rollouts for reference in rollout.left],
     )
 
 

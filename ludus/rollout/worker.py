@@ -141,7 +141,9 @@ class RolloutWorker:
             trajectories = self._writer.flush(timestep.due)
         episodes = log.result()
         run.writing += perf_counter() - begun
-        return Rollout(trajectories, episodes, run.counters(log, self.env), run.seconds(self.env))
+        ids = (episodes.index, () if trajectories is None else trajectories.episode)
+        highest = max(int(np.max(some, initial=-1)) for some in ids)
+        return Rollout(trajectories, episodes, run.counters(log, self.env), run.seconds(self.env), highest + 1)
 
     # ------------------------------------------------------------------------------------------------ one step
 

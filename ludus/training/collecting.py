@@ -15,10 +15,10 @@ from ludus.errors import ScenarioError
 from ludus.pacing import Credits, Lease, Pace
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.manager import Pending, RolloutManager
+from ludus.rollout.manager import Pending, Remote, RolloutManager
 from ludus.types import PolicyRef
 
-Policies = Sequence[tuple[PolicyRef, Policy]]
+Policies = Sequence[tuple[PolicyRef, Policy | Remote]]
 
 
 class MakeOrder(Protocol):
@@ -44,6 +44,10 @@ class Collector(Protocol):
 
     def take(self) -> Collected:
         """Wait for the next iteration's rollouts."""
+        ...
+
+    def ahead(self) -> None:
+        """What was taken is counted, and will be learned from: hosts that need not wait for that get orders."""
         ...
 
     def learned(self) -> None:
@@ -79,6 +83,9 @@ class Together:
         rollout = self._rollouts.finish(self._pending)
         self._pending, self._open = None, self._carries_on
         return Collected((rollout,))
+
+    def ahead(self) -> None:
+        return None
 
     def learned(self) -> None:
         return None
@@ -130,15 +137,17 @@ class Apart:
         self._draining = False
 
     def begin(self) -> None:
-        for host in range(self._rollouts.hosts):
-            while sum(asked.host == host for asked in self._asked) < self._pace.in_flight and self._ask(host):
-                pass
+        for most in range(1, self._pace.in_flight + 1):  # everybody gets one before somebody gets two
+            for host in range(self._rollouts.hosts):
+                if sum(asked.host == host for asked in self._asked) < most and not self._ask(host):
+                    return
 
     def take(self) -> Collected:
         self.begin()
-        collected = self._gather(self._least)
-        self.begin()  # they play while the learner learns
-        return collected
+        return self._gather(self._least)
+
+    def ahead(self) -> None:
+        self.begin()
 
     def learned(self) -> None:
         self._credits.release(self._taken)

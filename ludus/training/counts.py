@@ -36,9 +36,8 @@ class Counts:
         self.env_steps += rollout.counters["env_steps"]
         self.decisions += rollout.counters["learner_decisions"]
         self.episodes += rollout.counters["episodes"]
-        episodes, trajectories = rollout.episodes, rollout.trajectories
-        for ids in (episodes.index, () if trajectories is None else trajectories.episode):
-            self.next_episode = max(self.next_episode, 1 + int(np.max(ids, initial=-1)))
+        self.next_episode = max(self.next_episode, rollout.next_episode)
+        episodes = rollout.episodes
         if len(episodes.seat):
             mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
             self.returns.append(float(mine.mean()))

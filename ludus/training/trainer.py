@@ -13,8 +13,11 @@ from ludus.data.base import Sample
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.trajectories import Trajectories
 from ludus.errors import Deadlock, TrainingError
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
 from ludus.profile import Profile
 from ludus.types import Metrics, PolicySpec, State, Weights
+from ludus.weights import read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +47,20 @@ class Trainer:
         """Raises what `Algorithm.learner` raises, and DataError if the task has tables already."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Profile()
         self._learner = spec.algorithm.learner(spec.context, spec.start)
-        self.weights = self._learner.weights()
+        self._policy: tuple[int, Policy] | None = None
+        self.weights = read_only(self._learner.weights())
         episodes.create(spec.task, spec.algorithm.tables())
 
     @property
     def spec(self) -> PolicySpec:
         """Of the policy that is trained."""
         return self._learner.spec
+
+    def policy(self, version: int) -> Policy:
+        """The policy with the present weights, which are `version`."""
+        if self._policy is None or self._policy[0] != version:
+            self._policy = version, build_policy(self.spec, self.weights)
+        return self._policy[1]
 
     def learn(self, collected: Sequence[Trajectories], *, version: int) -> Learned:
         """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
@@ -90,7 +100,7 @@ class Trainer:
         for name, array in weights.items():
             if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
                 raise TrainingError(f"the weights {name!r} became NaN or infinite; those from before are kept")
-        self.weights = weights
+        self.weights = read_only(weights)
 
     def announce(self, version: int) -> None:
         """Tell the tables the newest version; see `Table.announce`."""
@@ -106,7 +116,8 @@ class Trainer:
     def load_state_dict(self, state: State) -> None:
         self._learner.load_state_dict(state["learner"])
         self._episodes.load_state_dict(self._task, state["tables"])
-        self.weights = self._learner.weights()
+        self.weights = read_only(self._learner.weights())
+        self._policy = None
 
 
 def _lag(batch: Sample, version: int) -> Mapping[str, float]:

@@ -18,7 +18,6 @@ from ludus.data.policy_server import PolicyServer
 from ludus.errors import ScenarioError
 from ludus.pacing import Pace
 from ludus.policies.base import Policy
-from ludus.policies.registry import build_policy
 from ludus.profile import Profile
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.draws import mixture_refs
@@ -28,6 +27,7 @@ from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
 from ludus.training.collecting import Apart, Collected, Collector, Policies, Together
 from ludus.training.counts import Counts
+from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.trainer import Trainer, TrainerSpec
 from ludus.types import Metrics, Mixture, PolicyRef, State, Trained, TrainingTask, Weights
 
@@ -43,6 +43,7 @@ class Parts:
     policies: PolicyServer
     policy: LoadPolicy
     seed: int
+    trainers: Trainers | None = None
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -77,13 +78,17 @@ class Training:
         self._seed, self._opponents = seeding.key(parts.seed, task.id), task.opponents
         self._total = stop.limit(self._collect.unit)
         context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=self._seed, total=self._total)
-        self._trainer = Trainer(TrainerSpec(task.id, algorithm, context, start), parts.episodes, parts.profile)
+        spec = TrainerSpec(task.id, algorithm, context, start)
+        self._trainer: Trainer | RemoteTrainer = (
+            Trainer(spec, parts.episodes, parts.profile)
+            if parts.trainers is None
+            else parts.trainers.begin(spec, lane=lane)
+        )
         self._frozen = [(ref, parts.policy(ref)) for ref in mixture_refs(task.opponents)]
         self._count = Counts()
         self._seats = task.seats  # environment e plays seats[e mod len]
         self._failure: str | None = None
         self._started = parts.clock()
-        self._newest: tuple[int, Policy] | None = None
         self._apart = pace is not None
         self._collector = self._collecting(lane, pace)
         self._publish()
@@ -111,21 +116,25 @@ class Training:
 
     def complete(self) -> None:
         """Wait for what they bring, and learn from all that is due."""
-        self._learn(self._collector.take())
+        self._learn(self._collector.take(), ahead=True)
 
     def step(self) -> None:
         """Collect once, and learn."""
         self.begin()
         self.complete()
 
-    def _learn(self, collected: Collected) -> None:
+    def _learn(self, collected: Collected, *, ahead: bool) -> None:
         count = self._count
         count.stale += collected.stale
         if collected.rollouts:
             rollout = collected.rollouts[0] if len(collected.rollouts) == 1 else merge(collected.rollouts)
             count.add(rollout)
-            trajectories = rollout.trajectories  # none, if the learner never had to act
-            learned = self._trainer.learn([] if trajectories is None else [trajectories], version=self._version)
+            if ahead:
+                self._collector.ahead()
+            here = (
+                () if rollout.trajectories is None else (rollout.trajectories,)
+            )  # none, if the learner never had to act
+            learned = self._trainer.learn(rollout.left or here, version=self._version)
             count.samples += learned.samples
             count.updates += learned.updates
             count.metrics = dict(learned.metrics) or count.metrics
@@ -159,18 +168,11 @@ class Training:
         count.orders += 1
         if self._apart and collect.unit == "episodes":
             count.next_episode += collect.amount
-        return order, [(learner, self._policy()), *self._frozen]
-
-    def _policy(self) -> Policy:
-        """The learner's newest."""
-        if self._newest is None or self._newest[0] != self._version:
-            weights = self._parts.policies.get(self.task.policy, self._version)
-            self._newest = self._version, build_policy(self._trainer.spec, weights)
-        return self._newest[1]
+        return order, [(learner, self._trainer.policy(self._version)), *self._frozen]
 
     def _wants(self, orders: float) -> bool:
-        """Whether this much being played is not enough to reach the task's end."""
-        if self._total is None:
+        """Whether this much being played is not enough to reach the task's end, as far as that can be said."""
+        if self._total is None or not orders:
             return True
         done = self._count.episodes if self._collect.unit == "episodes" else self._count.decisions
         return done + orders * self._collect.amount < self._total
@@ -180,7 +182,8 @@ class Training:
         return self._count.iterations + 1  # 0 is the version of the member that comes of it
 
     def _publish(self) -> None:
-        self._parts.policies.publish(self.task.policy, self._trainer.weights, self._version)
+        if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
+            self._parts.policies.publish(self.task.policy, self._trainer.weights, self._version)
         self._trainer.announce(self._version)
 
     # ------------------------------------------------------------------------------------------ around it
@@ -235,12 +238,13 @@ class Training:
         were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
         if self._collect.unit == "decisions" and self._count.orders > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
-        self._learn(self._collector.drain())
+        self._learn(self._collector.drain(), ahead=False)
         self._count.cut_at = self._count.orders
 
     def result(self) -> Trained:
         """The trained policy; close the task with it."""
         count, task = self._count, self.task
+        weights = self._trainer.weights
         self.close()
         counters: Mapping[str, int] = {
             name: getattr(count, name) for name in ("env_steps", "decisions", "episodes", "samples", "updates")
@@ -249,7 +253,7 @@ class Training:
             task=task,
             ref=PolicyRef(task.population, task.policy, mode=task.mode),
             spec=self._trainer.spec,
-            weights=self._trainer.weights,
+            weights=weights,
             metrics=self.metrics,
             counters=counters,
             failure=self._failure,
@@ -259,7 +263,8 @@ class Training:
         """Free the task's tables and published weights; what workers still play is not waited for."""
         self._collector.close()
         self._trainer.close()
-        self._parts.policies.forget(self.task.policy)
+        if self._parts.trainers is None:
+            self._parts.policies.forget(self.task.policy)
 
     def state_dict(self) -> State:
         """At a barrier."""
@@ -269,6 +274,6 @@ class Training:
         self._trainer.load_state_dict(state)
         self._count = Counts.of(state["counts"])
         self._started = self._parts.clock()
-        self._newest = None
-        self._parts.policies.forget(self.task.policy)
+        if self._parts.trainers is None:
+            self._parts.policies.forget(self.task.policy)
         self._publish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import gymnasium
@@ -11,7 +12,7 @@ import numpy as np
 
 
 class Mortal(gymnasium.Env[np.ndarray, int]):
-    """Ten steps an episode. Whoever finds `marker` removes it and dies."""
+    """Ten steps an episode. Whoever finds `marker` removes it and dies, or hangs if it says so."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -27,6 +28,9 @@ class Mortal(gymnasium.Env[np.ndarray, int]):
     def step(self, action):
         self._time += 1
         if self._time == 7 and self._marker.exists():
+            hang = self._marker.read_text() == "hang"
             self._marker.unlink()
+            if hang:
+                time.sleep(1e6)
             os.kill(os.getpid(), signal.SIGKILL)
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), self._time == 10, False, {}

@@ -40,10 +40,12 @@ def runtime():
     made.close()
 
 
-def manager(runtime, marker: Path, *, restarts: int, hosts: int = 2) -> RolloutManager:
+def manager(runtime, marker: Path, *, restarts: int, hosts: int = 2, deadline: float | None = None) -> RolloutManager:
     make = partial(make_env, f"{Mortal.__module__}:Mortal", marker=str(marker))
     spec = make(num_envs=1).spec
-    return RolloutManager(runtime, make, spec=spec, num_envs=4, shards=2, hosts=hosts, restarts=restarts)
+    return RolloutManager(
+        runtime, make, spec=spec, num_envs=4, shards=2, hosts=hosts, restarts=restarts, deadline=deadline
+    )
 
 
 def test_a_worker_that_dies_is_replaced(runtime, tmp_path: Path) -> None:
@@ -78,3 +80,20 @@ def test_a_worker_that_dies_too_often_ends_it(runtime, tmp_path: Path) -> None:
     policies = [(ME, build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(0))))]
     with pytest.raises(PartDied, match="its 0 restarts are used up"):
         mortal.run(order("episodes", 10), policies)
+
+
+def test_a_worker_that_is_stuck_is_replaced(runtime, tmp_path: Path) -> None:
+    policies = [(ME, build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(0))))]
+    expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(order("episodes", 10), policies)
+    marker = tmp_path / "marker"
+    marker.write_text("hang")
+    stuck = manager(runtime, marker, restarts=1, deadline=3.0)
+    got = stuck.run(order("episodes", 10), policies)
+    assert got.counters == {**expected.counters, "worker_restarts": 1}
+    assert_array_equal(got.episodes.returns, expected.episodes.returns)
+    marker.write_text("hang")
+    with pytest.raises(PartDied, match=r"rollout worker [01] has not answered for 3 seconds.*raise runtime.deadline"):
+        for _ in range(2):  # the other worker may find the marker first
+            stuck.run(order("episodes", 10), policies)
+            marker.write_text("hang")
+    stuck.close()

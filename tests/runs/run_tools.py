@@ -17,9 +17,12 @@ import numpy as np
 
 from ludus.errors import RunError
 from ludus.execution import checkpoint
+from ludus.execution.interrupt import StopRequest
+from ludus.observe.base import Silent
 from ludus.observe.store import Store
 from ludus.runner import resume, run
 from ludus.scenario import PSRO, parse_scenario
+from ludus.types import Metrics, Task
 
 SCENARIOS = {
     "exact": """
@@ -251,3 +254,21 @@ def goes_on(run_dir: Path, name: str, *overrides: str) -> None:
         if "is not a run" not in str(error) and "died before it began" not in str(error):
             raise
         train(name, run_dir, *overrides)
+
+
+class Impatient(Silent):
+    """Asks for a stop at the n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.stop, self._left = StopRequest(), calls
+
+    def _called(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.stop.request("stopped by Ctrl-C")
+
+    def task_started(self, task: Task) -> None:
+        self._called()
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._called()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.errors import ConfigError
+from ludus.policies.file import load_policy
 from ludus.runner import resume, run
 from ludus.scenario import load_scenario, parse_scenario
 
@@ -39,6 +41,7 @@ def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=2 gives the same numbers"),
+        (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
         (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
         (["runtime.worker=2"], "did you mean 'workers'"),
@@ -55,6 +58,72 @@ def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
     for workers in (1, 2, 3):
         name = f"ray{workers}"
         assert policies(tmp_path, "generations=2", "runtime.kind=ray", f"runtime.workers={workers}", name=name) == here
+
+
+def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:
+    one = policies(tmp_path, "generations=2", name="one")
+    assert policies(tmp_path, "generations=2", "runtime.tasks=2", name="two") == one
+    assert len(one) == 6
+
+
+def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
+    """Stopped in the middle of two responses, which have passed different numbers of barriers."""
+    changes = ["generations=2", "runtime.tasks=2", "oracle.batch=12"]
+    whole = policies(tmp_path, *changes, name="whole")
+    for after in (3, 8, 21):
+        observer = tools.Impatient(after)
+        folder = tmp_path / f"cut{after}"
+        scenario = parse_scenario(PSRO, ["runtime.shards=3", *changes])
+        run(scenario, run_dir=folder, report=False, observer=observer, stop=observer.stop)
+        assert observer.stop.requested
+        resume(folder, report=False)
+        assert tools.policies_of(folder) == whole
+
+
+def test_workers_that_play_apart(tmp_path: Path) -> None:
+    """In one process the order of answers is fixed, so asynchronous training is as deterministic as the other."""
+    sync = policies(tmp_path, "generations=1", name="sync")
+    first = policies(tmp_path, "generations=1", "runtime.mode=async", name="first")
+    second = policies(tmp_path, "generations=1", "runtime.mode=async", name="second")
+    assert first == second
+    assert first != sync, "two orders are out at a time, so the second one is played with older weights"
+    alone = policies(tmp_path, "generations=1", "runtime.mode=async", "runtime.in_flight=1", name="alone")
+    assert alone.keys() == sync.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("oracle", ["ppo", "dqn"])
+def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
+    """Episodes are counted exactly, none is learned from twice, and the lag stays within its bound."""
+    changes = [
+        f"oracle={{kind: {oracle}}}", *(["oracle.batch=24"] if oracle == "ppo" else ["oracle.rollout=24", "oracle.min_size=24"]),
+        "generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.mode=async", "response={episodes: 240}",
+    ]  # fmt: skip
+    scenario = parse_scenario(PSRO, changes)
+    result = run(scenario, run_dir=tmp_path / "apart", report=False)
+    assert result.summary.counters["episodes"] >= 480
+    assert result.summary.counters["episodes"] <= 2 * (240 + 24 * 3), "orders that nobody needs are not given out"
+
+
+@pytest.mark.slow
+def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
+    """One rank is equal to the bit, two are to rounding; a run moves between them at a barrier."""
+    here = policies(tmp_path, "generations=1", name="here")
+    away = ["generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1"]
+    assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
+    policies(tmp_path, *away, "runtime.trainers=2", name="two")
+    for path in sorted((tmp_path / "here" / "policies").rglob("*.safetensors")):
+        other = tmp_path / "two" / path.relative_to(tmp_path / "here")
+        ours, theirs = load_policy(path).weights(), load_policy(other).weights()
+        assert ours.keys() == theirs.keys()
+        for name, array in ours.items():
+            np.testing.assert_allclose(theirs[name], array, rtol=0, atol=1e-5)
+    resume(
+        tmp_path / "one",
+        ["generations=2", "runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0"],
+        report=False,
+    )
+    assert tools.policies_of(tmp_path / "one") == policies(tmp_path, "generations=2", name="longer")
 
 
 @pytest.mark.slow

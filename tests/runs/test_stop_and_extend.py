@@ -10,30 +10,9 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.errors import ConfigError, LudusError, RunError, ScenarioError
-from ludus.execution.interrupt import StopRequest
-from ludus.observe.base import Silent
 from ludus.observe.lock import RunLock
 from ludus.observe.reader import Reader, run_state
 from ludus.runner import resume, run
-from ludus.types import Metrics, Task
-
-
-class Impatient(Silent):
-    """Asks for a stop at the n-th call."""
-
-    def __init__(self, calls: int) -> None:
-        self.stop, self._left = StopRequest(), calls
-
-    def _called(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self.stop.request("stopped by Ctrl-C")
-
-    def task_started(self, task: Task) -> None:
-        self._called()
-
-    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        self._called()
 
 
 def state(run_dir: Path) -> str:
@@ -45,11 +24,11 @@ def state(run_dir: Path) -> str:
 def test_stopped_by_hand_and_resumed(name: str, tmp_path: Path) -> None:
     tools.train(name, tmp_path / "whole")
     for calls in (1, 9):
-        run_dir, observer = tmp_path / str(calls), Impatient(calls)
+        run_dir, observer = tmp_path / str(calls), tools.Impatient(calls)
         result = run(tools.scenario(name), run_dir=run_dir, observer=observer, stop=observer.stop, report=False)
         assert result.stopped_by == "stopped by Ctrl-C"
         assert state(run_dir) == "stopped"
-        observer = Impatient(3)
+        observer = tools.Impatient(3)
         resume(run_dir, observer=observer, stop=observer.stop, report=False)
         resume(run_dir, report=False)
         assert state(run_dir) == "finished"
@@ -107,7 +86,7 @@ def test_killed_while_it_is_extended(at: int, tmp_path: Path) -> None:
 
 
 def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
-    observer = Impatient(8)  # inside the first response, after a barrier in it
+    observer = tools.Impatient(8)  # inside the first response, after a barrier in it
     run(tools.scenario("ppo"), run_dir=tmp_path, observer=observer, stop=observer.stop, report=False)
     assert tools.state_of(tmp_path)["trainings"]
     resume(tmp_path, ["oracle.hidden=[5]", "meta_solver=uniform"], report=False)

@@ -1,0 +1,185 @@
+"""Workers that play apart, against a manager whose hosts finish when the test says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from ludus.errors import ScenarioError
+from ludus.pacing import Pace
+from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+from ludus.rollout.manager import Pending
+from ludus.training.collecting import Apart
+from ludus.types import Mixture, PolicyRef
+
+NO_EPISODES = Episodes(
+    returns=np.zeros((0, 1)),
+    length=np.zeros(0, np.int32),
+    terminated=np.zeros(0, bool),
+    seat=np.zeros(0, np.int8),
+    entry=np.zeros((0, 0), np.int32),
+    index=np.zeros(0, np.int64),
+)
+
+
+@dataclass
+class FakeManager:
+    """Hosts that play at set speeds: an order takes `pace[host]` ticks, one order of a host after the other; waiting passes ticks."""
+
+    pace: list[int]
+    dies: set[int] = field(default_factory=set)  # hosts that die with their next answer
+    clock: int = 0
+    free: list[int] = field(default_factory=list)
+    started: list[tuple[int, int, bool]] = field(default_factory=list)  # (host, version, carries on)
+    forgotten: int = 0
+
+    def __post_init__(self) -> None:
+        self.hosts = len(self.pace)
+        self.free = [0] * self.hosts
+        self.due: dict[int, int] = {}
+
+    def start(self, order: RolloutOrder, policies: object, *, lane: int, hosts: tuple[int, ...]) -> Pending:
+        (host,) = hosts
+        pending = Pending(order, lane, [], [host], 0.0)  # type: ignore[list-item]
+        self.free[host] = max(self.free[host], self.clock) + self.pace[host]
+        self.due[id(pending)] = self.free[host]
+        assert order.learner is not None
+        self.started.append((host, order.learner.version or 0, order.carry_on))
+        return pending
+
+    def done(self, pending: list[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
+        times = sorted(self.due[id(p)] for p in pending)
+        self.clock = max(self.clock, times[at_least - 1] if timeout is None else self.clock + int(timeout))
+        return [p for p in pending if self.due[id(p)] <= self.clock]
+
+    def take(self, pending: Pending) -> Rollout | None:
+        host: int = pending.portions[0]  # type: ignore[assignment]
+        if host in self.dies:
+            self.dies.remove(host)
+            self.free[host] = self.clock
+            return None
+        return Rollout(None, NO_EPISODES, {"learner_decisions": 10, "host": host, "born": self.clock})
+
+    def forget(self, pending: Pending) -> None:
+        self.forgotten += 1
+
+
+class Task:
+    """What a training is to its collector."""
+
+    def __init__(self, manager: FakeManager, pace: Pace, *, carries_on: bool = True, orders: float = 1e9) -> None:
+        self.version, self.left, self.manager = 1, orders, manager
+        self.collector = Apart(
+            manager,  # type: ignore[arg-type]
+            self.order,
+            lane=0,
+            carries_on=carries_on,
+            pace=pace,
+            version=lambda: self.version,
+            wants=lambda playing: playing < self.left,
+        )
+
+    def order(self, *, carry_on: bool) -> tuple[RolloutOrder, list[object]]:
+        ref = PolicyRef(0, "me", self.version)
+        return RolloutOrder(ref, (0,), Mixture(()), "decisions", 40, seed=1, carry_on=carry_on), []
+
+    def iteration(self) -> list[int]:
+        """Collect and learn; the hosts whose portions came."""
+        collected = self.collector.take()
+        self.left -= len(collected.rollouts) / self.manager.hosts
+        self.collector.ahead()
+        self.version += 1
+        self.collector.learned()
+        return [rollout.counters["host"] for rollout in collected.rollouts]
+
+
+def test_every_host_has_two_orders_and_the_rest_waits_for_what_is_learned() -> None:
+    manager = FakeManager([1, 1])
+    task = Task(manager, Pace())
+    task.collector.begin()
+    assert manager.started == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
+    assert task.iteration() == [0, 1]
+    assert len(manager.started) == 4, "credits of portions that came are held until they are learned from"
+    assert task.iteration() == [0, 1]
+    assert manager.started[4:] == [(0, 2, True), (1, 2, True)], "with the newest weights"
+
+
+def test_nobody_waits_for_the_slowest() -> None:
+    manager = FakeManager([1, 1, 1, 10])
+    task = Task(manager, Pace())
+    came = [host for _ in range(6) for host in task.iteration()]
+    assert len(came) >= 24, "four portions an iteration, or more where several come at once"
+    assert came.count(3) <= 3
+    assert manager.clock <= 20, "together, six iterations would take sixty"
+    assert min(came.count(host) for host in (0, 1, 2)) >= 6
+
+
+def test_all_that_comes_within_the_window_is_taken() -> None:
+    assert Task(FakeManager([1, 3, 9]), Pace(in_flight=1, min_completed=1)).iteration() == [0]
+    assert Task(FakeManager([1, 3, 9]), Pace(in_flight=1, min_completed=1, gather_window=2.0)).iteration() == [0, 1]
+
+
+def test_what_is_too_old_is_thrown_away_and_counted() -> None:
+    manager = FakeManager([1, 7])
+    task = Task(manager, Pace(in_flight=1, min_completed=1, max_lag=2))
+    stale = 0
+    for _ in range(8):
+        collected = task.collector.take()
+        stale += collected.stale
+        assert all(rollout.counters["host"] == 0 for rollout in collected.rollouts)
+        task.version += 1
+        task.collector.learned()
+    assert stale == 10, "the slow host's portion, made with version 1 when version 7 was there"
+
+
+def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
+    manager = FakeManager([1, 2], dies={0})
+    task = Task(manager, Pace())
+    assert set(task.iteration()) == {0, 1}
+    first = manager.started[:4]
+    assert first == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
+    assert manager.started[4:6] == [(0, 1, False), (0, 1, True)], "both are lost; new episodes begin"
+    assert manager.forgotten == 1
+    for _ in range(5):
+        task.iteration()
+    assert manager.started.count((0, 1, False)) == 2
+
+
+def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:
+    manager = FakeManager([1, 2])
+    task = Task(manager, Pace())
+    came = len(task.iteration())
+    owed = task.collector.drain()
+    assert came + len(owed.rollouts) == len(manager.started)
+    task.collector.learned()
+    before = len(manager.started)
+    task.collector.begin()
+    assert [(host, carries) for host, _, carries in manager.started[before:]] == [
+        (0, False),
+        (1, False),
+        (0, True),
+        (1, True),
+    ]
+
+
+def test_no_more_is_asked_for_than_the_task_wants() -> None:
+    manager = FakeManager([1, 1])
+    task = Task(manager, Pace(), orders=1.0)  # two portions are one order
+    assert task.iteration() == [0, 1]
+    assert task.iteration() == []
+    assert len(manager.started) == 2
+
+
+def test_the_end_forgets_what_is_owed() -> None:
+    manager = FakeManager([1, 1])
+    task = Task(manager, Pace())
+    task.collector.begin()
+    task.collector.close()
+    assert manager.forgotten == 4
+
+
+def test_more_portions_than_can_be_there_are_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"min_completed=5.*2 workers with 2 orders each make 4 at most"):
+        Task(FakeManager([1, 1]), Pace(min_completed=5))
