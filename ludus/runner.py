@@ -121,6 +121,9 @@ def resume(
         if stored.changed:
             stored.change_scenario(store, info)
         driver.observer.run_started(info, generation=driver.history.generations)
+        for warning in stored.warnings:
+            store.event("checkpoint", warning, level="warning")
+            driver.observer.message(warning)
         if stored.state is None:
             _first_policies(driver)
         return _finish(driver, driver.run(), report=report)

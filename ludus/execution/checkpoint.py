@@ -52,9 +52,7 @@ def load(folder: Path, name: str) -> State:
         text = (folder / name / "state.json").read_bytes()
         blob = (folder / name / "arrays.safetensors").read_bytes()
     except OSError as error:
-        raise RunError(
-            f"checkpoint {name} cannot be read ({error.strerror}); the run cannot be resumed from it."
-        ) from error
+        raise RunError(f"checkpoint {name} cannot be read ({error.strerror}).") from error
     if not name.endswith(_digest(text, blob)):
         raise RunError(f"checkpoint {name} was changed on disk: its content does not match its hash.")
     state: State = _decode(json.loads(text), load_arrays(blob))

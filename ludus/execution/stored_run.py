@@ -6,7 +6,7 @@ them, so a kill in between leaves one of the two that agrees with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,8 @@ _FIXED = ("env.id", "env.tree", "env.options", "runtime.shards", "share", "seed"
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRun:
     """A run that can be gone on with. scenario: with the user's changes. named: ids of the committed checkpoints, oldest first; state: of
-    the last one, None if there is none. summary: how the last session ended, None if it was killed."""
+    the last one, None if there is none. lost: ids of newer ones that are damaged or missing, and why. summary: how the last session ended,
+    None if it was killed."""
 
     folder: Path
     info: RunInfo
@@ -38,11 +39,18 @@ class StoredRun:
     files: PolicyFiles
     named: tuple[str, ...]
     state: State | None
+    lost: Mapping[str, str]
     summary: RunSummary | None
 
     @property
     def finished(self) -> bool:
         return self.summary is not None and self.summary.complete
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to tell the user before the run goes on."""
+        back = f"The run goes on from {self.named[-1]}, and what came after that is done again." if self.named else ""
+        return [f"{why} {back}" for why in self.lost.values()]
 
     def restore_scenario(self) -> None:
         """Make `scenario.yaml` agree with the database again, where a kill came between the two."""
@@ -63,7 +71,7 @@ class StoredRun:
         """Raises RunError if another process went on with the run since it was read."""
         with Reader(self.folder, check=False) as reader:
             named = tuple(c.id for c in reader.checkpoints())
-        if named != self.named:
+        if named != (*self.named, *self.lost):
             raise RunError(f"another process went on with run {str(self.folder)!r} in this moment. Try again.")
 
 
@@ -84,10 +92,12 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
     stored = _scenario(folder, info, begun=bool(checkpoints))
     scenario = parse_scenario(stored.to_yaml(), list(overrides)) if overrides else stored
     _check_changes(stored, scenario)
+    named, state, lost = _newest(folder / "checkpoint", [c.id for c in checkpoints])
+    if lost:  # what came after the checkpoint is made again, policies too
+        known = _members(state)
+        policies = tuple(p for p in policies if [p.record.ref.population, p.record.ref.policy] in known)
     files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in policies})
     files.check()
-    named = tuple(c.id for c in checkpoints)
-    state = checkpoint.load(folder / "checkpoint", named[-1]) if named else None
     _check_policies(folder, [p.record.ref for p in policies], state)
     return StoredRun(
         folder=folder,
@@ -97,6 +107,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
         files=files,
         named=named,
         state=None if state is None else _fitting(state, stored, scenario),
+        lost=lost,
         summary=summary,
     )
 
@@ -127,9 +138,31 @@ def _text(path: Path) -> str | None:
     return None
 
 
+def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | None, dict[str, str]]:
+    """The committed checkpoints up to the newest one that is whole, its state, and newer ones with what is wrong with them, oldest first.
+    Raises RunError, of the newest, if none is whole."""
+    flaws: dict[str, RunError] = {}
+    for number in range(len(ids), 0, -1):
+        name = ids[number - 1]
+        try:
+            state = checkpoint.load(folder, name)
+        except RunError as error:
+            flaws[name] = error
+        else:
+            return tuple(ids[:number]), state, {name: str(flaws[name]) for name in reversed(flaws)}
+    if flaws:
+        raise flaws[ids[-1]]
+    return (), None, {}
+
+
+def _members(state: State | None) -> list[list[object]]:
+    """[population, policy] of every policy, in order."""
+    return [] if state is None else [m["ref"][:2] for some in state["manager"]["members"] for m in some]
+
+
 def _check_policies(folder: Path, refs: Sequence[PolicyRef], state: State | None) -> None:
     """Each commit covers rows and names the checkpoint that has the same policies, so a difference is damage."""
-    members = [] if state is None else [m["ref"][:2] for some in state["manager"]["members"] for m in some]
+    members = _members(state)
     if members != [[ref.population, ref.policy] for ref in refs]:
         raise RunError(
             f"the database of {str(folder)!r} has {len(refs)} policies, and its last checkpoint {len(members)} or others. Rows were "

@@ -1,4 +1,5 @@
-"""Half-written, tampered or missing parts of a run directory: one clear line, exit code 2, and the disk as it was."""
+"""Half-written, tampered or missing parts of a run directory: one clear line, exit code 2, and the disk as it was. What becomes of damaged
+checkpoints is in tests/faults."""
 
 from __future__ import annotations
 
@@ -71,15 +72,6 @@ def policy(run_dir: Path) -> Path:
     return run_dir / "policies/1/1-1.safetensors"
 
 
-def in_checkpoint(name: str) -> Callable[[Path], Path]:
-    def newest(run_dir: Path) -> Path:
-        with closing(sqlite3.connect(f"file:{run_dir / 'ludus.db'}?mode=ro", uri=True)) as connection:
-            (found,) = connection.execute("SELECT id FROM checkpoints ORDER BY barrier DESC LIMIT 1").fetchone()
-        return run_dir / "checkpoint" / found / name
-
-    return newest
-
-
 def database(run_dir: Path) -> Path:
     with closing(sqlite3.connect(run_dir / "ludus.db")) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # so that no log of a killed writer makes up for the damage
@@ -106,11 +98,6 @@ def test_undamaged_it_goes_on(run_dir: Path) -> None:
         (policy, empty, "1-1.safetensors' was changed or damaged"),
         (policy, garbage, "1-1.safetensors' was changed or damaged"),
         (policy, remove, "1-1.safetensors' is missing. The run cannot go on without it"),
-        (in_checkpoint("state.json"), cut, "was changed on disk: its content does not match its hash"),
-        (in_checkpoint("state.json"), flip, "was changed on disk"),
-        (in_checkpoint("arrays.safetensors"), flip, "was changed on disk"),
-        (in_checkpoint("arrays.safetensors"), empty, "was changed on disk"),
-        (in_checkpoint("arrays.safetensors"), remove, "cannot be read (No such file or directory)"),
         (database, cut, "ludus.db' cannot be used: database disk image is malformed"),
         (database, garbage, "ludus.db' cannot be used: file is not a database"),
         (database, empty, "is not the database of a Ludus run, or its run died before it began"),
@@ -130,13 +117,6 @@ def test_damage_is_refused_in_one_line(
 ) -> None:
     damage(part(run_dir))
     assert words in refused(run_dir, capfd)
-
-
-def test_a_checkpoint_that_is_gone(run_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(in_checkpoint("")(run_dir))
-    assert "cannot be read" in refused(run_dir, capfd)
-    shutil.rmtree(run_dir / "checkpoint")
-    assert "cannot be read" in refused(run_dir, capfd)
 
 
 def test_another_runs_policy(run_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
