@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus import seeding
-from ludus.data.base import Columns, Sample, TableSpec
+from ludus.data.base import Columns, Sample, Table, TableSpec
+from ludus.data.sharded import Remote, ShardedTable
 from ludus.data.table import BoundedTable, build_table
 from ludus.data.waiting import WaitingTable
 from ludus.errors import DataError, Deadlock, TableClosed, nearest
+from ludus.runtime.base import Peer
 from ludus.types import State
 
 
@@ -32,11 +34,14 @@ class EpisodeServer:
     """Tables are created and closed with their task; who waits for a table of a closed task wakes with TableClosed.
 
     seed: of the run; each table draws from a stream of its own below (task, table).
+    shards: peers of `TableShard` parts that hold the items (see `ShardedTable`); none: this process does. Several servers may share
+    shards, if their tasks differ. When a shard is dead, every call to a table raises PartDied, also of those who wait.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, shards: Sequence[Peer] = ()) -> None:
         self._seed = seed
-        self._lock = threading.Lock()  # of the two registers below; never held while a table is used
+        self._shards = tuple(shards)
+        self._lock = threading.Lock()  # of the two registers below; held while tables are made, never while one is used
         self._tables: dict[str, dict[str, WaitingTable]] = {}
         self._closed: set[str] = set()
 
@@ -46,21 +51,30 @@ class EpisodeServer:
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
-        made = {}
-        for spec in specs:
-            table = build_table(spec)
-            size = (sizes or {}).get(spec.name)
-            if size is not None and isinstance(table, BoundedTable):
-                try:
-                    table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
-                except Deadlock as error:
-                    raise Deadlock(f"table {spec.name!r} of task {task!r}: {error}") from None
-            made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
+        made: dict[str, WaitingTable] = {}
         with self._lock:
             if task in self._tables:
                 raise DataError(f"task {task!r} already has tables; close it first, or use another task id.")
+            try:
+                for spec in specs:
+                    table = self._make(task, spec, (sizes or {}).get(spec.name))
+                    made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
+            except BaseException:
+                for one in made.values():
+                    one.close()
+                raise
             self._tables[task] = made
             self._closed.discard(task)
+
+    def _make(self, task: str, spec: TableSpec, size: Sizes | None) -> Table:
+        table = ShardedTable(spec, self._shards, (task, spec.name)) if self._shards else build_table(spec)
+        if size is not None and isinstance(table, BoundedTable):
+            try:
+                table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
+            except Deadlock as error:
+                table.close()
+                raise Deadlock(f"table {spec.name!r} of task {task!r}: {error}") from None
+        return table
 
     def table(self, task: str, name: str) -> WaitingTable:
         """One table. Raises TableClosed if its task has ended, DataError if there is no such task or table."""
@@ -74,7 +88,7 @@ class EpisodeServer:
                 raise DataError(f"task {task!r} has no table {name!r}{nearest(name, tables)}")
             return tables[name]
 
-    def insert(self, task: str, table: str, items: Columns, *, timeout: float | None = None) -> float:
+    def insert(self, task: str, table: str, items: Columns | Remote, *, timeout: float | None = None) -> float:
         """Wait until all rows may be inserted; see `WaitingTable.insert`."""
         return self.table(task, table).insert(items, timeout=timeout)
 
@@ -84,7 +98,7 @@ class EpisodeServer:
         """Wait until `count` items (0: all) may be sampled; see `WaitingTable.sample`."""
         return self.table(task, table).sample(count, rng, timeout=timeout)
 
-    def try_insert(self, task: str, table: str, items: Columns) -> bool:
+    def try_insert(self, task: str, table: str, items: Columns | Remote) -> bool:
         """Insert now or not at all; see `Table.try_insert`."""
         return self.table(task, table).try_insert(items)
 

@@ -11,10 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ludus.data.base import Columns, Sample, Table
-from ludus.errors import TableClosed
+from ludus.data.sharded import Remote, ShardedTable
+from ludus.errors import DataError, TableClosed
 from ludus.types import State
 
 Answer = TypeVar("Answer")
+
+_HEARTBEAT = 5.0  # seconds after which who waits asks whether a table's shards are still there
 
 
 @dataclass(slots=True)
@@ -46,25 +49,35 @@ class WaitingTable:
         self._name = table.spec.name
         self._waits = {"insert": Waits(), "sample": Waits()}
 
-    def insert(self, items: Columns, *, timeout: float | None = None) -> float:
+    def insert(self, items: Columns | Remote, *, timeout: float | None = None) -> float:
         """Insert all rows as soon as that is allowed; the seconds that it waited.
 
         Raises TimeoutError after `timeout` seconds (nothing was inserted), TableClosed when the table closes meanwhile, DataError.
         """
-        return self._wait("insert", lambda: self._table.try_insert(items, self._rng) or None, timeout)[1]
+        return self._wait("insert", lambda: self._try_insert(items) or None, timeout)[1]
 
     def sample(
-        self, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
+        self,
+        count: int,
+        rng: np.random.Generator | None = None,
+        *,
+        timeout: float | None = None,
+        unless: threading.Event | None = None,
     ) -> tuple[Sample, float]:
         """`count` items (0: all it holds) as soon as that is allowed, and the seconds that it waited; drawn with `rng`, or from this
-        table's own stream. Raises like `insert`."""
+        table's own stream. Raises like `insert`. unless: once this is set (and `wake` is called) it does not wait: TimeoutError."""
         rng = self._rng if rng is None else rng
-        return self._wait("sample", lambda: self._table.try_sample(count, rng), timeout)
+        return self._wait("sample", lambda: self._table.try_sample(count, rng), timeout, unless)
 
-    def try_insert(self, items: Columns) -> bool:
+    def wake(self) -> None:
+        """Have everybody who waits look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def try_insert(self, items: Columns | Remote) -> bool:
         """Like `Table.try_insert`."""
         with self._changed:
-            done = self._table.try_insert(items, self._rng)
+            done = self._try_insert(items)
             self._changed.notify_all()
             return done
 
@@ -117,7 +130,20 @@ class WaitingTable:
             self._table.close()
             self._changed.notify_all()
 
-    def _wait(self, side: str, attempt: Callable[[], Answer | None], timeout: float | None) -> tuple[Answer, float]:
+    def _try_insert(self, items: Columns | Remote) -> bool:
+        if isinstance(items, Remote) and not isinstance(self._table, ShardedTable):
+            raise DataError(
+                f"table {self._name!r} is in one place, where references are not fetched; give it the columns."
+            )
+        return self._table.try_insert(items, self._rng)  # type: ignore[arg-type]
+
+    def _wait(
+        self,
+        side: str,
+        attempt: Callable[[], Answer | None],
+        timeout: float | None,
+        unless: threading.Event | None = None,
+    ) -> tuple[Answer, float]:
         begin = time.monotonic()
         deadline = None if timeout is None else begin + timeout
         blocked = False
@@ -128,7 +154,9 @@ class WaitingTable:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         raise TimeoutError(self._late(side, timeout))
-                    self._changed.wait(left)
+                    if unless is not None and unless.is_set():
+                        raise TimeoutError(f"table {self._name!r}: nobody wants this {side} any more.")
+                    self._sleep(left)
             except TableClosed:
                 raise TableClosed(
                     f"table {self._name!r} closed before this {side} was done: its task has ended."
@@ -136,8 +164,15 @@ class WaitingTable:
             finally:
                 waited = time.monotonic() - begin
                 self._waits[side].add(waited, blocked=blocked)
-            self._changed.notify_all()
+                self._changed.notify_all()  # after an error, too: others who wait may meet it
             return answer, waited
+
+    def _sleep(self, seconds: float | None) -> None:
+        """Until the table changes. That shards have died is no change, so they are asked now and then."""
+        if not isinstance(self._table, ShardedTable):
+            self._changed.wait(seconds)
+        elif not self._changed.wait(_HEARTBEAT if seconds is None else min(seconds, _HEARTBEAT)):
+            self._table.check_alive()
 
     def _late(self, side: str, timeout: float | None) -> str:
         other = {"insert": "samples", "sample": "inserts"}[side]
