@@ -22,6 +22,7 @@ from ludus.data.policy_server import PolicyServer
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
 from ludus.errors import RunError
+from ludus.evaluation.beside import Beside, Score
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import live
@@ -50,7 +51,7 @@ from ludus.scenario import Scenario
 from ludus.schedulers.psro import PSROScheduler
 from ludus.training.remote import Trainers
 from ludus.training.training import Parts
-from ludus.types import PolicyRef, PolicySpec
+from ludus.types import EnvSpec, PolicyRef, PolicySpec
 
 RUNS = Path("runs")
 
@@ -176,6 +177,28 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
     )
 
 
+def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) -> Beside | None:
+    choice = scenario.evaluation.beside
+    if choice is None or isinstance(scenario.oracle, ComputedOracle):
+        return None
+
+    def record(score: Score) -> None:
+        values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
+        store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
+
+    rollouts = RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env,
+        num_envs=choice.num_envs,
+        resources={} if isinstance(runtime, InProcess) else scenario.runtime.resources,
+        restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
+        leave=True,  # nobody wants the trajectories
+    )
+    return Beside(rollouts, every=choice.every, episodes=choice.episodes, seed=scenario.seed, record=record)
+
+
 def _trainers(scenario: Scenario, runtime: Runtime, profile: Profile) -> Trainers | None:
     choice = scenario.runtime
     if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
@@ -228,6 +251,7 @@ def _driver(
             policy,
             scenario.seed,
             trainers=_trainers(scenario, runtime, rollouts.profile),
+            beside=_beside(scenario, runtime, spec, store),
             clock=control.clock,
         ),
         exact=exact,
@@ -306,6 +330,8 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     driver.parts.rollouts.close()
     if driver.parts.trainers is not None:
         driver.parts.trainers.close()
+    if driver.parts.beside is not None:
+        driver.parts.beside.close()
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

@@ -78,12 +78,22 @@ class Environment(Config):
         )
 
 
+class BesideTraining(Config):
+    """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own."""
+
+    every: int = Field(10, ge=1)
+    episodes: int = Field(100, ge=2)
+    num_envs: int = Field(16, ge=1)
+
+
 class Evaluation(Config):
-    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. exploitability: likewise, or off."""
+    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. exploitability: likewise, or off.
+    beside: scores of learners while they train, or none."""
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
     exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
+    beside: BesideTraining | None = None
 
 
 class Checkpoints(Config):

@@ -16,6 +16,7 @@ from ludus.algorithms.base import Algorithm, LearnerContext
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.errors import ScenarioError
+from ludus.evaluation.beside import Beside
 from ludus.pacing import Pace
 from ludus.policies.base import Policy
 from ludus.profile import Profile
@@ -44,6 +45,7 @@ class Parts:
     policy: LoadPolicy
     seed: int
     trainers: Trainers | None = None
+    beside: Beside | None = None
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -185,6 +187,10 @@ class Training:
         if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
             self._parts.policies.publish(self.task.policy, self._trainer.weights, self._version)
         self._trainer.announce(self._version)
+        if self._parts.beside is not None:
+            learner = PolicyRef(self.task.population, self.task.policy, self._version)
+            policies = [(learner, self._trainer.policy(self._version)), *self._frozen]
+            self._parts.beside.offer(self.task, self._version, policies)
 
     # ------------------------------------------------------------------------------------------ around it
 
@@ -244,6 +250,8 @@ class Training:
     def result(self) -> Trained:
         """The trained policy; close the task with it."""
         count, task = self._count, self.task
+        if self._parts.beside is not None:
+            self._parts.beside.take(wait_for=task.id)
         weights = self._trainer.weights
         self.close()
         counters: Mapping[str, int] = {

@@ -1,0 +1,94 @@
+"""Evaluation beside training: pinned versions of a learner are played by processes of their own, while it goes on learning.
+
+Training --offer(version, weights)--> evaluator's hosts --returns--> score of that version
+(JORLDY's manage process: Min et al. 2022, section 3.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ludus import seeding
+from ludus.policies.base import Policy
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.manager import Pending, Remote, RolloutManager
+from ludus.types import Mixture, PolicyRef, TrainingTask
+
+_MOST = 2  # versions that wait or are played
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of a version of the policy that a task trains, against the task's opponents: mean return of `episodes` episodes, and its standard
+    error."""
+
+    task: str
+    version: int
+    episodes: int
+    mean: float
+    error: float
+
+
+class _Asked(NamedTuple):
+    task: str
+    version: int
+    pending: Pending
+
+
+class Beside:
+    """Every version plays the same commonly seeded episodes, so that scores of one task differ by skill more than by luck. A version that
+    comes while two others wait is passed over, and counted in `skipped`."""
+
+    def __init__(
+        self, rollouts: RolloutManager, *, every: int, episodes: int, seed: int, record: Callable[[Score], None]
+    ) -> None:
+        """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
+        record: takes scores as they come."""
+        self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
+        self._record = record
+        self._asked: deque[_Asked] = deque()
+        self.skipped = 0
+
+    def offer(self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> None:
+        """A new version of a task's policy is out. policies: that one and its opponents."""
+        self.take()
+        if version % self._every or not isinstance(task.opponents, Mixture):
+            return
+        if len(self._asked) >= _MOST:
+            self.skipped += 1
+            return
+        (learner, newest), *others = policies
+        learner = learner._replace(mode=task.mode)
+        order = RolloutOrder(
+            learner=learner,
+            seats=task.seats,
+            opponents=task.opponents,
+            unit="episodes",
+            amount=self._episodes,
+            seed=seeding.key(self._seed, "beside", task.id),
+        )
+        pending = self._rollouts.start(order, [(learner, newest), *others])
+        self._asked.append(_Asked(task.id, version, pending))
+        self.take()
+
+    def take(self, *, wait_for: str | None = None) -> None:
+        """Record what is done; wait for the scores of one task, which is over."""
+        while self._asked:
+            asked = self._asked[0]
+            wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
+            if not wanted and not self._rollouts.done([asked.pending], at_least=0, timeout=0.0):
+                return
+            self._asked.popleft()
+            episodes = self._rollouts.finish(asked.pending).episodes
+            mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+            error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
+            self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
+
+    def close(self) -> None:
+        """End the evaluator."""
+        self._rollouts.close()
