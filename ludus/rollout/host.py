@@ -10,14 +10,16 @@ import numpy as np
 
 from ludus.data.trajectories import Trajectories
 from ludus.envs.base import VectorEnv
+from ludus.errors import PartDied
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.recent import Recent
 from ludus.rollout.shards import Shard
 from ludus.rollout.worker import RolloutWorker
-from ludus.runtime.base import Ref
+from ludus.runtime.base import Peer, Ref
 from ludus.types import PolicyRef, PolicySpec, Weights
 
 KEPT = 256 << 20
@@ -33,13 +35,15 @@ class MakeEnv(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
-    exists already, for the first shard; only within one process. kept: bytes of policies that stay from order to order."""
+    exists already, for the first shard; only within one process. kept: bytes of policies that stay from order to order. client: the
+    host's name on an inference server, which comes with each order; empty: it keeps copies of the policies itself."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
     fetch: Callable[[Ref], Any]
     ready: VectorEnv | None = None
     kept: int = KEPT
+    client: str = ""
 
 
 class RolloutHost:
@@ -55,17 +59,32 @@ class RolloutHost:
         self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
-    def play(self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Rollout]:
-        """One rollout per shard. Raises what `RolloutWorker.play` raises."""
-        loaded = [(ref, self._policy(sent)) for ref, sent in policies]
-        self._policies.trim(len(policies))
-        return [worker.play(order, loaded) for worker in self._workers(lane)]
+    def play(
+        self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]], server: Peer | None = None
+    ) -> list[Rollout]:
+        """One rollout per shard. server: what holds the policies, where the host does not. Raises what `RolloutWorker.play` raises;
+        PartDied if the server died: then episodes that are open in the lane are lost, as if the host had died itself."""
+        workers = self._workers(lane)
+        if server is None:
+            loaded = [(ref, self._policy(sent)) for ref, sent in policies]
+            self._policies.trim(len(policies))
+            return [worker.play(order, loaded) for worker in workers]
+        for worker in workers:
+            assert isinstance(worker.bank, RemoteBank)
+            worker.bank.server = server
+        try:
+            return [worker.play(order, policies) for worker in workers]
+        except PartDied:
+            self._lanes[lane] = [self._worker(lane, k, worker.env) for k, worker in enumerate(workers)]
+            raise
 
-    def collect(self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]]) -> list[Trajectories]:
+    def collect(
+        self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]], server: Peer | None = None
+    ) -> list[Trajectories]:
         """`play` for an order with a learner, in two answers: the trajectories, and what `told` gives next. So whoever gives orders need
         not see the first."""
         try:
-            rollouts = self.play(lane, order, policies)
+            rollouts = self.play(lane, order, policies, server)
         except Exception as error:
             self._told = error
             raise
@@ -93,8 +112,18 @@ class RolloutHost:
             for k, shard in enumerate(self._spec.shards):
                 ready = self._spec.ready if lane == 0 and k == 0 else None
                 env = self._spec.make_env(num_envs=shard.num_envs) if ready is None else ready
-                self._lanes[lane].append(RolloutWorker(env, LocalBank(env.spec, env.num_envs), shard=shard))
+                self._lanes[lane].append(self._worker(lane, k, env))
         return self._lanes[lane]
+
+    def _worker(self, lane: int, number: int, env: VectorEnv) -> RolloutWorker:
+        """Around the environments of a shard."""
+        client = self._spec.client
+        bank: PolicyBank = (
+            RemoteBank(env.spec, env.num_envs, client=f"{client}, lane {lane}, shard {number}")
+            if client
+            else LocalBank(env.spec, env.num_envs)
+        )
+        return RolloutWorker(env, bank, shard=self._spec.shards[number])
 
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)

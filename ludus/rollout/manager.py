@@ -17,6 +17,7 @@ from ludus.policies.base import Policy
 from ludus.profile import Profile
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, Parcel, RolloutHost
+from ludus.rollout.inference.servers import Servers, Serving, Shared
 from ludus.rollout.recent import Recent
 from ludus.rollout.shards import check_portions, merge, shards_of
 from ludus.runtime.base import Ref, Runtime
@@ -34,6 +35,7 @@ class _Portion:
     answer: Ref
     life: int
     left: Ref = None  # trajectories that stay with the runtime
+    serving: Serving | None = None  # its inference server
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,12 +83,13 @@ class RolloutManager:
         leave: bool = False,
         ready: VectorEnv | None = None,
         profile: Profile | None = None,
+        inference: Shared | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         an answer after which a host that owes one is stuck, and is made again (None: never). leave: trajectories stay with the runtime
-        (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first
-        shard; only where the runtime is this process. profile: what rollouts are added to. Raises ScenarioError for more shards than
-        environments, or more hosts than shards."""
+        (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
+        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). Raises
+        ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Profile()
         self._runtime = runtime
@@ -106,12 +109,14 @@ class RolloutManager:
                     self._shards[block.first : block.first + block.num_envs],
                     runtime.fetch,
                     ready=ready if block.index == 0 else None,
+                    client=f"worker {block.index}" if inference else "",
                 ),
                 resources=resources,
                 restarts=restarts,
             )
             for block in shards_of(shards, hosts)
         ]
+        self._servers = Servers(runtime, inference, self._hosts) if inference else None
 
     def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> Rollout:
         """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
@@ -154,10 +159,12 @@ class RolloutManager:
         if not self._owed[host]:
             self._heard[host] = monotonic()
         self._owed[host] += 1
+        serving = self._servers.serving(host) if self._servers else None
+        asked = lane, order, sent, serving.peer if serving else None
         if not self._leave or order.learner is None:
-            return _Portion(host, runtime.call(handle, "play", lane, order, sent), life)
-        left = runtime.call(handle, "collect", lane, order, sent)
-        return _Portion(host, runtime.call(handle, "told"), life, left)
+            return _Portion(host, runtime.call(handle, "play", *asked), life, serving=serving)
+        left = runtime.call(handle, "collect", *asked)
+        return _Portion(host, runtime.call(handle, "told"), life, left, serving)
 
     def finish(self, pending: Pending) -> Rollout:
         """Wait for an order and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
@@ -169,12 +176,12 @@ class RolloutManager:
             while (answer := self._answer(portion)) is None:
                 again = self._ask(portion.host, pending.lane, pending.order, pending.sent)
                 portion.answer, portion.life = again.answer, again.life
-                portion.left = again.left
+                portion.left, portion.serving = again.left, again.serving
             found.extend(answer)
         return self._merged(pending, found, perf_counter() - begun)
 
     def take(self, pending: Pending) -> Rollout | None:
-        """What the only host of an order brings; None if it has died, and was made again, before it was done."""
+        """What the only host of an order brings; None if it or its server has died, and was made again, before it was done."""
         begun = perf_counter()
         (portion,) = pending.portions
         answer = self._answer(portion)
@@ -204,9 +211,11 @@ class RolloutManager:
             self._runtime.get(answer)
         for host in self._hosts:
             self._runtime.stop(host)
+        if self._servers is not None:
+            self._servers.close()
 
     def _answer(self, portion: _Portion) -> list[Rollout] | None:
-        """What a host brings; None if it has died and was made again."""
+        """What a host brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[portion.host]
         if self._deadline is not None:
             self._settled([portion], at_least=1, timeout=None)
@@ -216,7 +225,9 @@ class RolloutManager:
             return rollouts
         except PartDied:
             if self._runtime.incarnation(handle) == portion.life:
-                raise
+                if self._servers is None or portion.serving is None:
+                    raise
+                self._servers.mend(portion.serving)
             return None
 
     def _settled(self, portions: Sequence[_Portion], *, at_least: int, timeout: float | None) -> list[_Portion]:
@@ -266,6 +277,8 @@ class RolloutManager:
         if lives > self._lives:
             rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": lives - self._lives})
             self._lives = lives
+        if self._servers is not None and (restarts := self._servers.newly_restarted()):
+            rollout = replace(rollout, counters={**rollout.counters, "server_restarts": restarts})
         seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout
