@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ludus import __version__
 from ludus.cli import check_env, config, evaluate, list_, live, record, report, resume, status, train
@@ -133,5 +134,6 @@ def _fail(message: str, code: int, *, prefix: str = "error: ") -> int:
         sys.stdout.flush()
     except OSError:
         _give_up_output()
-    sys.stderr.write(f"{prefix}{' '.join(message.split())}\n")
+    with suppress(OSError):  # the terminal was closed
+        sys.stderr.write(f"{prefix}{' '.join(message.split())}\n")
     return code

@@ -29,7 +29,10 @@ from ludus.types import Metrics, Task
 LOOK = 0.1
 """Seconds between two looks at the orders, at least; just so many while a run is paused."""
 TELL = 1.0
-"""Seconds between two writings of the status, at least, but for a new order that was taken."""
+"""Seconds between two writings of the status, at least, but for new orders and tasks."""
+_TASKS = (
+    5  # that may begin in such a time, each of them told at once, since its first step may be long; on the mean, one
+)
 STOPPED = "stopped by `ludus stop`"
 
 
@@ -59,7 +62,8 @@ class Control(Silent):
         self._tasks = Doing()
         self._seen = b""  # the newest order, as it lay there
         self._since = self._changed = clock()  # the end of the last check; the last order
-        self._look_at = self._tell_at = -math.inf
+        self._look_at = -math.inf
+        self._tell_at = self._tasks_at = self._since
         live.remove(folder)
         with suppress(OSError):  # a run goes on where nobody can steer it
             live.write(folder, self._order)
@@ -135,6 +139,10 @@ class Control(Silent):
     def task_started(self, task: Task) -> None:
         self._tasks.started(task)
         self._status = replace(self._status, generation=task.generation, doing=str(self._tasks), fraction=None)
+        now = self._clock()
+        if now >= self._tasks_at - _TASKS * TELL:
+            self._tasks_at = max(self._tasks_at, now) + TELL
+            self._write(now)
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._tasks.progressed()

@@ -134,7 +134,8 @@ class PlainProgress:
 
 class RichProgress:
     """A live bar under a short table of the newest generations. Its drawing thread repaints twice a second, whatever the pace of the
-    run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw."""
+    run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw. A terminal that was closed ends the
+    picture, not the run."""
 
     ROWS = 8
     HEADER = ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time")
@@ -162,9 +163,10 @@ class RichProgress:
         self._limit, self._done, self._population = info.generations, generation, info.population
         title = Text(info.name, style="bold")
         title.append(f"  {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}", style="not bold")
-        self._console.print(title)
         self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=2)
-        self._live.start()
+        with suppress(OSError):
+            self._console.print(title)
+            self._live.start()
 
     def task_started(self, task: Task) -> None:
         self._tasks.started(task)
@@ -186,7 +188,8 @@ class RichProgress:
         self.close()
 
     def message(self, text: str) -> None:
-        self._console.print(Text(text))
+        with suppress(OSError):
+            self._console.print(Text(text))
 
     def pace_changed(self, pace: str) -> None:
         self._pace = pace
@@ -202,7 +205,8 @@ class RichProgress:
     def close(self) -> None:
         """Stops drawing and gives the terminal back; also after an error, when no `run_finished` came."""
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def _render(self) -> Text:

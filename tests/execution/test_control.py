@@ -251,6 +251,18 @@ def test_status_says_what_is_done(loop: Loop) -> None:
     assert (loop.status.doing, loop.status.fraction) == ("payoffs", None)
 
 
+def test_a_task_that_begins_is_told_at_once(loop: Loop) -> None:
+    """Its first step may be long; but not each of a thousand short ones is."""
+    loop.step(20.0)
+    for generation in range(4):
+        loop.control.task_started(EvaluationTask("e", generation))
+        assert loop.status.generation == generation
+    for generation in range(4, 1000):
+        loop.control.task_started(EvaluationTask("e", generation))
+        loop.step(0.001)
+    assert 0 < loop.status.generation < 10
+
+
 def test_status_of_a_pause_goes_on(loop: Loop) -> None:
     loop.order(paused=True)
     seen: list[live.Status] = []
