@@ -74,7 +74,7 @@ def run(
     files = PolicyFiles(folder)
     stop, observer = stop or StopRequest(), observer or Silent()
     with (
-        _session(scenario, folder) as (tensorboard, runtime),
+        _session(scenario, folder, observer) as (tensorboard, runtime),
         Store.create(folder, info, locate=files.locate) as store,
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
@@ -105,7 +105,7 @@ def resume(
     info = _info(scenario, env, stored.folder)
     stop, observer = stop or StopRequest(), observer or Silent()
     with (
-        _session(scenario, stored.folder) as (tensorboard, runtime),
+        _session(scenario, stored.folder, observer) as (tensorboard, runtime),
         Store.open(stored.folder, locate=files.locate) as store,
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
@@ -134,10 +134,12 @@ def resume(
 
 
 @contextmanager
-def _session(scenario: Scenario, folder: Path) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
+def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
     """One thread, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run in
     one line; what was committed stays."""
     torch_too = not isinstance(scenario.oracle, ComputedOracle)
+    if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
+        observer.message(f"starting {scenario.runtime.kind}")
     try:
         with (
             single_threaded(torch_too=torch_too),
@@ -173,6 +175,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
         leave=scenario.runtime.trainers > 0,
+        inference=scenario.runtime.shared,
         ready=env if here else None,
     )
 

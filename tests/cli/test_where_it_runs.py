@@ -1,0 +1,21 @@
+"""What a user sees of the place where a run's parts live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.main import main
+
+
+def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray takes seconds, and who waits should know for what."""
+    line = ["train", "kuhn", "generations=0", "--runtime", "ludus.runtime.inprocess:InProcess"]
+    assert main([*line, "--run-dir", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "starting ludus.runtime.inprocess:InProcess"
+
+
+def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "kuhn", "generations=0", "--run-dir", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err.startswith("run run: kuhn")
