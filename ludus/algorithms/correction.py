@@ -53,8 +53,11 @@ def corrected(
 def normalised(advantage: Floats, weight: Array | None = None) -> Floats:
     """Advantages float64[n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract
     a mean from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
+    out: Floats
     if weight is None:
-        return (advantage - advantage.mean()) / (advantage.std() + _TINY)
-    total = weight.sum()
-    centred = advantage - (weight * advantage).sum() / total
-    return weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)
+        out = (advantage - advantage.mean()) / (advantage.std() + _TINY)
+    else:
+        total = weight.sum()
+        centred = advantage - (weight * advantage).sum() / total
+        out = weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)
+    return out
