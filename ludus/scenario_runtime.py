@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ludus.config import Config
 from ludus.errors import ConfigError
 from ludus.pacing import Pace
 from ludus.runtime.base import Runtime
+
+if TYPE_CHECKING:
+    from ludus.rollout.inference.servers import Shared
+
+
+class Inference(Config):
+    """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
+    each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
+    server; a dead one is replaced as workers are."""
+
+    kind: Literal["local", "server"] = "local"
+    servers: int | None = Field(None, ge=1)
+    max_wait: float = Field(0.002, ge=0)
+    max_batch: int = Field(4096, ge=1)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+
+
+def _inference(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
 
 
 class RuntimeChoice(Config):
@@ -18,7 +38,7 @@ class RuntimeChoice(Config):
     worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
     replaced when its process dies, or is stuck: deadline seconds pass without an answer. cpus, gpus: that each worker asks for. tasks:
     training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4. trainers: processes that learn
-    together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns.
+    together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns. inference: local or server.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
@@ -34,6 +54,7 @@ class RuntimeChoice(Config):
     deadline: float | None = Field(600.0, gt=0)
     cpus: float = Field(1.0, ge=0)
     gpus: float = Field(0.0, ge=0)
+    inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
     tasks: int | None = Field(None, ge=1)
     trainers: int = Field(0, ge=0)
     trainer_cpus: float = Field(1.0, ge=0)
@@ -59,6 +80,22 @@ class RuntimeChoice(Config):
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property
+    def shared(self) -> Shared | None:
+        """Servers that evaluate policies, if any."""
+        from ludus.rollout.inference.servers import Shared  # a scenario can be read without loading what it runs on
+
+        choice = self.inference
+        if choice.kind == "local":
+            return None
+        return Shared(
+            servers=choice.servers,
+            max_wait=choice.max_wait,
+            max_batch=choice.max_batch,
+            resources={"num_cpus": choice.cpus, "num_gpus": choice.gpus},
+            restarts=self.restarts,
+        )
+
+    @property
     def trainer_resources(self) -> dict[str, float]:
         """Of a rank."""
         return {"num_cpus": self.trainer_cpus, "num_gpus": self.trainer_gpus}
@@ -79,9 +116,14 @@ class RuntimeChoice(Config):
         """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
         from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
 
-        if self.kind == "inprocess" and (self.workers > 1 or self.address is not None or self.trainers):
-            given = f"workers={self.workers}" if self.workers > 1 else f"address={self.address!r}"
-            given = f"trainers={self.trainers}" if self.trainers else given
+        unused = {
+            "workers": self.workers if self.workers > 1 else None,
+            "address": self.address,
+            "trainers": self.trainers or None,
+            "inference": "server" if self.inference.kind == "server" else None,
+        }
+        if self.kind == "inprocess" and any(unused.values()):
+            given = next(f"{name}={value!r}" for name, value in unused.items() if value)
             raise ConfigError(
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
                 f"runtime.shards={self.pieces} gives the same numbers in one process."
