@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.ranks import ALONE, Ranks
 from ludus.data.base import Columns, ItemUnit, Sample, TableSpec
+from ludus.data.episode_server import Sizes
 from ludus.data.trajectories import Trajectories
 from ludus.envs.game_tree import GameTree
 from ludus.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
@@ -110,6 +111,21 @@ class Algorithm(Protocol):
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         """A new learner; `start`: warm start weights of the same spec, else fresh ones from the context's seed."""
         ...
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """An algorithm that can tell beforehand how much goes into its tables and out of them at once."""
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """By table name, for those of which it is known: the items that are inserted before a batch is asked for (no fewer), and those of
+        a batch."""
+        ...
+
+
+def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
+    """What `EpisodeServer.create` looks for deadlocks with: the sizes that the algorithm tells, or none."""
+    return algorithm.sizes() if isinstance(algorithm, Sized) else {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

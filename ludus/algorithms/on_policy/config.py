@@ -13,6 +13,7 @@ from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
 from ludus.data.base import ItemUnit, TableSpec
+from ludus.data.episode_server import Sizes
 from ludus.types import EnvSpec, PolicySpec, Weights
 
 if TYPE_CHECKING:  # a scenario can be read without loading torch
@@ -79,6 +80,10 @@ class OnPolicy(Config):
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TABLE, kind="queue", capacity=self.capacity),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         from ludus.policies.torch_module import torch_spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
 from ludus.data.base import ItemUnit, TableSpec
+from ludus.data.episode_server import Sizes
 from ludus.policies.specs import mlp_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
 
@@ -63,6 +64,10 @@ class PPO(Config):
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         inputs, actions = discrete(env, seats, algorithm="PPO")

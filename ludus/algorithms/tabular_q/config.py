@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -11,6 +11,7 @@ from ludus.algorithms.base import Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.config import Config
 from ludus.data.base import ItemUnit, TableSpec
+from ludus.data.episode_server import Sizes
 from ludus.errors import ScenarioError
 from ludus.policies.specs import tabular_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
@@ -46,6 +47,10 @@ class TabularQ(Config):
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TABLE, kind="queue", capacity=self.capacity),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         self.check(env)

@@ -1,0 +1,47 @@
+"""What algorithms tell of their tables beforehand, and what is refused with it."""
+
+from __future__ import annotations
+
+import pytest
+from test_algorithm_contract import A2C
+from test_on_policy import ActorCritic
+
+from ludus.algorithms.base import sizes_of
+from ludus.algorithms.dqn import DQN
+from ludus.algorithms.ppo import PPO
+from ludus.algorithms.tabular_q import TabularQ
+from ludus.data.episode_server import EpisodeServer, Sizes
+from ludus.errors import Deadlock
+
+DECISIONS = {"batch": 40, "batch_unit": "decisions"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        (PPO(**DECISIONS), {"rollouts": Sizes(40, 0)}),
+        (PPO(batch=40), {}),
+        (ActorCritic(**DECISIONS), {"rollouts": Sizes(40, 0)}),
+        (TabularQ(**DECISIONS), {"transitions": Sizes(40, 0)}),
+        (DQN(rollout=30, rollout_unit="decisions", batch=64), {"replay": Sizes(30, 64)}),
+        (DQN(rollout=30), {}),
+        (A2C(), {}),  # of a user, who says nothing of it
+    ],
+)
+def test_sizes(algorithm, expected):
+    assert sizes_of(algorithm) == expected
+    EpisodeServer().create("task", algorithm.tables(), sizes_of(algorithm))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (PPO(capacity=39, **DECISIONS), "table 'rollouts' .* an insert of 40 items never fits into a table of 39"),
+        (TabularQ(capacity=39, **DECISIONS), "table 'transitions' .* an insert of 40 items never fits"),
+        (DQN(rollout=80, rollout_unit="decisions", min_size=50, capacity=60), "an insert of 80 items never fits"),
+    ],
+    ids=["ppo", "tabular-q", "dqn"],
+)
+def test_what_must_deadlock_is_refused_before_anything_is_collected(algorithm, message):
+    with pytest.raises(Deadlock, match=message):
+        EpisodeServer().create("task", algorithm.tables(), sizes_of(algorithm))
