@@ -28,9 +28,16 @@ class RunLock:
             raise RunError(
                 f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. Give another --run-dir."
             ) from error
-        if not self._acquire():
-            os.close(self._fd)
-            self._fd = -1
+        try:
+            acquired = self._acquire()
+        except OSError as error:
+            self.close()
+            raise RunError(
+                f"the file system of {str(run_dir)!r} has no locks ({error.strerror}). Two drivers could write one run there: give a "
+                "--run-dir on a local disk, and copy the run afterwards."
+            ) from error
+        if not acquired:
+            self.close()
             raise RunError(
                 f"run {str(run_dir)!r} is in use by another process (pid {owner_of(run_dir)}). Wait for it or stop it, then try again."
             )
@@ -72,13 +79,15 @@ def owner_of(run_dir: Path) -> str:
 
 
 def is_running(run_dir: Path) -> bool:
-    """Whether a driver holds the run's lock now. Changes nothing on disk."""
+    """Whether a driver holds the run's lock now; False where there are no locks. Changes nothing on disk."""
     try:
         fd = os.open(run_dir / FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         return not _try_lock(fd, fcntl.LOCK_SH)
+    except OSError:
+        return False
     finally:
         os.close(fd)
 

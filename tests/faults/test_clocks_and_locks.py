@@ -1,0 +1,87 @@
+"""A clock that jumps, and a file system without locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import run_tools as tools
+
+from ludus.cli.main import main
+from ludus.errors import RunError
+from ludus.observe.lock import RunLock, is_running
+from ludus.runner import resume
+
+YEAR = 365 * 24 * 3600.0
+
+
+def jumping(seed: int) -> Callable[[], float]:
+    """A clock that is set forward or back, by up to a year, whenever it is looked at."""
+    rng, now = random.Random(seed), time.time
+
+    def time_() -> float:
+        return now() + rng.uniform(-YEAR, YEAR)
+
+    return time_
+
+
+@pytest.mark.parametrize("name", ["exact", "ppo", "simulate"])
+def test_a_clock_that_jumps_changes_no_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.train(name, tmp_path / "whole")
+    monkeypatch.setattr(time, "time", jumping(1))
+    tools.train(name, tmp_path / "jumping")
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "jumping")
+    run_dir = tmp_path / "killed"
+    assert tools.dies(lambda: tools.train(name, run_dir), run_dir, at=30) is None
+    resume(run_dir, report=False)
+    tools.assert_same_run(tmp_path / "whole", run_dir)
+
+
+@pytest.mark.parametrize("years", [-60, 60])
+def test_a_clock_that_is_far_off(years: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the epoch even: every command still shows the run."""
+    monkeypatch.chdir(tmp_path)
+    off = time.time() + years * YEAR
+    monkeypatch.setattr(time, "time", lambda: off)
+    tools.train("exact", tmp_path / "runs" / "a")
+    for line in (["list", "runs"], ["status", "a"], ["report", "a"]):
+        assert main(line) == 0
+
+
+def test_limits_in_seconds_follow_another_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock set forward by a year does not use up a run's time."""
+    monkeypatch.setattr(time, "time", jumping(2))
+    tools.train("exact", tmp_path / "run", "stop={seconds: 600}")
+    tools.train("exact", tmp_path / "whole")
+    assert tools.policies_of(tmp_path / "run") == tools.policies_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As some network file systems: refused, since two drivers could write one run, and before anything is written."""
+    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["exact"])
+    tools.train("exact", tmp_path / "there")
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RunError, match="has no locks"):
+        RunLock(tmp_path / "there")
+    assert not is_running(tmp_path / "there")
+    assert main(["train", str(tmp_path / "mine.yaml"), "--run-dir", str(tmp_path / "new")]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith(f"error: the file system of {str(tmp_path / 'new')!r} has no locks ({os.strerror(number)}).")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "new" / "ludus.db").exists()
+    assert main(["resume", str(tmp_path / "there"), "generations=4"]) == 2
+    assert "has no locks" in capfd.readouterr().err
+    assert main(["report", str(tmp_path / "there")]) == 0  # what is there can be read
