@@ -1,0 +1,73 @@
+"""What `benchmarks.faults` kills. A kind of victim is one entry of `VICTIMS`: how to find its processes, and what is to come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.faults_processes import children_of, program_of
+from benchmarks.faults_scene import Scene
+
+Find = Callable[[Scene], list[list[int]]]
+"""Ids of processes; those of one group are killed together, and which group is chance. None while there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """part: the class of the parts that must be there again before the run has recovered, "" if none must. nodes: of a simulated cluster
+    that the run joins, by their CPUs; none: a Ray of its own. expected: whether the run goes on by itself, or ends and is resumed. changes:
+    settings of the run.
+    """
+
+    find: Find
+    part: str = ""
+    nodes: tuple[int, ...] = ()
+    expected: Literal["recovers", "ends", "either"] = "recovers"
+    changes: tuple[str, ...] = ()
+
+
+def part(name: str, *, every: bool = False) -> Find:
+    """One or every part of a class."""
+
+    def find(scene: Scene) -> list[list[int]]:
+        found = scene.parts(name)
+        return ([found] if found else []) if every else [[process] for process in found]
+
+    return find
+
+
+def driver(scene: Scene) -> list[list[int]]:
+    """The process that the user has started."""
+    assert scene.process is not None
+    return [[scene.process.pid]]
+
+
+def service(name: str) -> Find:
+    """A process of the Ray that the driver has started."""
+
+    def find(scene: Scene) -> list[list[int]]:
+        assert scene.process is not None
+        return [[p] for p in children_of(scene.process.pid) if name in program_of(p)]
+
+    return find
+
+
+def node(scene: Scene) -> list[list[int]]:
+    """A node that the driver is not on, with everything that lives there."""
+    assert scene.nodes is not None
+    return scene.nodes.victims()
+
+
+WORKERS = ("runtime.kind=ray", "runtime.workers=2")
+
+VICTIMS: dict[str, Victim] = {
+    "worker": Victim(part("RolloutHost"), part="RolloutHost"),
+    "workers": Victim(part("RolloutHost", every=True), part="RolloutHost"),
+    "driver": Victim(driver, expected="ends"),
+    "raylet": Victim(service("raylet"), expected="ends"),
+    "gcs": Victim(service("gcs_server"), expected="ends"),
+    "node": Victim(node, part="RolloutHost", nodes=(1, 2, 2)),
+    "last-node": Victim(node, nodes=(0, 2), expected="ends"),
+}
+"""By the names that the command takes. node: the others have room for its workers; last-node: nobody has."""
