@@ -87,13 +87,8 @@ def test_a_worker_that_is_stuck_is_replaced(runtime, tmp_path: Path) -> None:
     expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(order("episodes", 10), policies)
     marker = tmp_path / "marker"
     marker.write_text("hang")
-    stuck = manager(runtime, marker, restarts=1, deadline=3.0)
+    stuck = manager(runtime, marker, restarts=1, deadline=20.0)
     got = stuck.run(order("episodes", 10), policies)
     assert got.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(got.episodes.returns, expected.episodes.returns)
-    marker.write_text("hang")
-    with pytest.raises(PartDied, match=r"rollout worker [01] has not answered for 3 seconds.*raise runtime.deadline"):
-        for _ in range(2):  # the other worker may find the marker first
-            stuck.run(order("episodes", 10), policies)
-            marker.write_text("hang")
     stuck.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from ludus.data.trajectories import Trajectories, join
 from ludus.envs.registry import make_env
-from ludus.errors import ScenarioError
+from ludus.errors import PartDied, ScenarioError
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
@@ -114,6 +115,67 @@ def test_more_shards_than_environments_or_decisions() -> None:
     manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=4, shards=4)
     with pytest.raises(ScenarioError, match="3 decisions cannot be collected by 4 shards"):
         manager.run(order("decisions", 3), policies())
+
+
+class Deaf(InProcess):
+    """Says of the next `deaf` waits that nothing is done."""
+
+    deaf = 0
+
+    def wait(self, refs, *, at_least=1, timeout=None):
+        if at_least and self.deaf:
+            self.deaf -= 1
+            time.sleep(timeout or 0.0)
+            return [], list(refs)
+        return super().wait(refs, at_least=at_least, timeout=timeout)
+
+
+def deaf(*, restarts: int, shards: int = 2) -> tuple[Deaf, RolloutManager]:
+    make, runtime = partial(make_env, "openspiel/kuhn_poker", tree="off"), Deaf()
+    return runtime, RolloutManager(
+        runtime,
+        make,
+        spec=make(num_envs=1).spec,
+        num_envs=7,
+        shards=shards,
+        hosts=shards,
+        restarts=restarts,
+        deadline=0.01,
+    )
+
+
+def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
+    runtime, manager = deaf(restarts=1)
+    expected = manager.run(order("episodes", 25), policies())
+    runtime.deaf = 1
+    again = manager.run(order("episodes", 25), policies())
+    assert again.counters == {**expected.counters, "worker_restarts": 1}
+    assert_array_equal(again.episodes.returns, expected.episodes.returns)
+    assert "worker_restarts" not in manager.run(order("episodes", 25), policies()).counters
+
+
+def test_a_host_that_is_stuck_too_often_ends_it() -> None:
+    runtime, manager = deaf(restarts=0)
+    runtime.deaf = 1
+    with pytest.raises(PartDied, match=r"rollout worker 0 has not answered for 0.01 seconds.*raise runtime.deadline"):
+        manager.run(order("episodes", 25), policies())
+
+
+def test_lanes_have_episodes_of_their_own() -> None:
+    """Two tasks take turns on the same hosts, each in the middle of its episodes."""
+    make = partial(make_env, "openspiel/kuhn_poker", tree="off")
+    manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=7, shards=2, hosts=2)
+    orders = [order("decisions", 40), order("decisions", 40, carry_on=True, seed=6)]
+    alone = [manager.run(each, policies()) for each in orders]
+    others = [order("decisions", 30, seed=9), order("decisions", 50, carry_on=True, seed=10)]
+    pending = []
+    for mine, theirs in zip(orders, others, strict=True):
+        pending.append(manager.start(mine, policies(), lane=1))
+        pending.append(manager.start(theirs, policies(), lane=2))
+    found = [manager.finish(each) for each in reversed(pending)][::-1]
+    for one, other in zip(alone, found[::2], strict=True):
+        assert_equal(one, other)
+    assert found[1].counters["learner_decisions"] >= 30
 
 
 def pieces() -> list[Trajectories]:

@@ -94,15 +94,13 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", ["ppo", "dqn"])
 def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
-    """Episodes are counted exactly, none is learned from twice, and the lag stays within its bound."""
     changes = [
         f"oracle={{kind: {oracle}}}", *(["oracle.batch=24"] if oracle == "ppo" else ["oracle.rollout=24", "oracle.min_size=24"]),
         "generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.mode=async", "response={episodes: 240}",
     ]  # fmt: skip
     scenario = parse_scenario(PSRO, changes)
     result = run(scenario, run_dir=tmp_path / "apart", report=False)
-    assert result.summary.counters["episodes"] >= 480
-    assert result.summary.counters["episodes"] <= 2 * (240 + 24 * 3), "orders that nobody needs are not given out"
+    assert 2 * 240 <= result.episodes <= 2 * (240 + 24 * 3), "orders that nobody needs are not given out"
 
 
 @pytest.mark.slow
