@@ -97,8 +97,9 @@ def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path
     assert "the schedule is complete" in said
     assert second.returncode == 0
     assert processes(scratch) == []
-    reader = Reader(kept)
-    assert len(reader.policies()) == 4, "a first and a trained policy of either player"
+    with Reader(kept) as reader:
+        policies = reader.policies()
+    assert len(policies) == 4, "a first and a trained policy of either player"
 
 
 @pytest.mark.slow
