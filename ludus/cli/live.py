@@ -75,13 +75,14 @@ def _order(options: argparse.Namespace, change: Change, reached: Callable[[Statu
     folder, before = _driver(options.run)
     status: Status | None = before
     end = time.monotonic() + options.wait
+    _leave(folder, change)  # even if it is so now: another order may lie there that the driver has not seen
     while status is None or not reached(status):
         if not _goes_on(folder, before):
             raise _not_running(options.run, folder)
-        _leave(folder, change)
         if time.monotonic() >= end:
             raise RunError(_no_answer(options, before, "has not taken the order"))
         time.sleep(_POLL)
+        _leave(folder, change)
         status = live.read_status(folder)
     return before, status
 

@@ -143,6 +143,18 @@ def test_a_driver_in_a_long_step(
     assert order == Order(order.session, paused=line[0] == "pause", speed=float((*line, 1)[1]), stop=line[0] == "stop")
 
 
+def test_an_order_that_was_not_taken_can_be_taken_back(
+    driver: Driver, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.listens.clear()
+    refused(["pause", RUN, "--wait", "0"], capsys)
+    assert main(["unpause", RUN]) == 0
+    driver.listens.set()
+    assert main(["throttle", RUN, "0.5"]) == 0
+    assert main(["stop", RUN]) == 0
+    assert driver.paces == ["at 50% of full speed"]
+
+
 def test_orders_add_up(driver: Driver, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     driver.listens.clear()
     refused(["throttle", RUN, "0.5", "--wait", "0"], capsys)
