@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.ranks import ALONE, Ranks
-from ludus.data.base import Columns, ItemUnit, Sample, TableSpec
+from ludus.data.base import Columns, ItemUnit, Sample, Sizes, TableSpec
 from ludus.data.trajectories import Trajectories
 from ludus.envs.game_tree import GameTree
 from ludus.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
-
-if TYPE_CHECKING:
-    from ludus.data.episode_server import Sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,16 @@ class TableSpec:
     priority_exponent: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Items of an insert and of a batch (0: everything): what deadlocks are looked for with. vary: they are the largest ones, and
+    smaller ones come too."""
+
+    insert: int
+    batch: int
+    vary: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """columns of the n sampled items; index int64[n], names to update priorities by that no other item of the table ever has;

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus import seeding
-from ludus.data.base import Columns, Sample, Table, TableSpec
+from ludus.data.base import Columns, Sample, Sizes, Table, TableSpec
 from ludus.data.sharded import Remote, ShardedTable
 from ludus.data.table import BoundedTable, build_table
 from ludus.data.waiting import WaitingTable
 from ludus.errors import DataError, Deadlock, TableClosed, nearest
 from ludus.runtime.base import Peer
 from ludus.types import State
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Items of an insert and of a batch (0: everything): what deadlocks are looked for with. vary: they are the largest ones, and
-    smaller ones come too."""
-
-    insert: int
-    batch: int
-    vary: bool = False
 
 
 class EpisodeServer:

@@ -10,7 +10,8 @@ from ludus.algorithms.base import sizes_of
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.tabular_q import TabularQ
-from ludus.data.episode_server import EpisodeServer, Sizes
+from ludus.data.base import Sizes
+from ludus.data.episode_server import EpisodeServer
 from ludus.errors import Deadlock
 
 DECISIONS = {"batch": 40, "batch_unit": "decisions"}

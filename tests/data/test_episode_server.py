@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ludus.data.base import TableSpec
-from ludus.data.episode_server import EpisodeServer, Sizes
+from ludus.data.base import Sizes, TableSpec
+from ludus.data.episode_server import EpisodeServer
 from ludus.data.table import TABLES
 from ludus.errors import DataError, Deadlock, TableClosed, UnknownName
 

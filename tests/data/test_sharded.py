@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ludus.data import waiting
-from ludus.data.base import TableSpec
-from ludus.data.episode_server import EpisodeServer, Sizes
+from ludus.data.base import Sizes, TableSpec
+from ludus.data.episode_server import EpisodeServer
 from ludus.data.shard import TableShard
 from ludus.data.sharded import Remote, ShardedTable
 from ludus.data.spread import capacities, pieces

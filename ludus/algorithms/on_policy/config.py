@@ -12,8 +12,7 @@ from ludus.algorithms.base import Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
-from ludus.data.base import ItemUnit, TableSpec
-from ludus.data.episode_server import Sizes
+from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.types import EnvSpec, PolicySpec, Weights
 
 if TYPE_CHECKING:  # a scenario can be read without loading torch

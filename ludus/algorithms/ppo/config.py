@@ -11,8 +11,7 @@ from ludus.algorithms.base import Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
-from ludus.data.base import ItemUnit, TableSpec
-from ludus.data.episode_server import Sizes
+from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.policies.specs import mlp_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
 

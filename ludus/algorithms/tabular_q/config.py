@@ -10,8 +10,7 @@ from pydantic import Field
 from ludus.algorithms.base import Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.config import Config
-from ludus.data.base import ItemUnit, TableSpec
-from ludus.data.episode_server import Sizes
+from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.errors import ScenarioError
 from ludus.policies.specs import tabular_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
