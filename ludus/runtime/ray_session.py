@@ -51,6 +51,8 @@ class Session:
 
 _PRINTER = getattr(ray._private.worker, "print_to_stdstream", None)
 
+_TAKES = "set_sigterm_handler"  # of Ray
+
 _sessions: list[Session] = []  # none or one: Ray has one connection per process
 
 
@@ -208,12 +210,16 @@ def _environment(changes: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; who stops a run is the run's business."""
+    """Ray takes SIGTERM for itself; who stops a run is the run's business, also while Ray is starting."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handler = signal.getsignal(signal.SIGTERM)
+    handler, taking = signal.getsignal(signal.SIGTERM), getattr(ray._private.utils, _TAKES, None)
+    if taking is not None:
+        setattr(ray._private.utils, _TAKES, lambda _handler: None)
     try:
         yield
     finally:
+        if taking is not None:
+            setattr(ray._private.utils, _TAKES, taking)
         signal.signal(signal.SIGTERM, handler)
