@@ -36,7 +36,7 @@ class RuntimeChoice(Config):
     """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
     environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
     worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
-    replaced when its process dies, or is stuck: deadline seconds pass without an answer. cpus, gpus: that each worker asks for. tasks:
+    replaced when its process dies, or is stuck: deadline seconds pass without a step. cpus, gpus: that each worker asks for. tasks:
     training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4. trainers: processes that learn
     together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns. inference: local or server.
 

@@ -56,6 +56,7 @@ class RolloutHost:
         self._spec = spec
         self._policies: Recent[Policy] = Recent(spec.kept)
         self._lanes: dict[int, list[RolloutWorker]] = {}
+        self._begun = 0
         self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
@@ -64,6 +65,7 @@ class RolloutHost:
     ) -> list[Rollout]:
         """One rollout per shard. server: what holds the policies, where the host does not. Raises what `RolloutWorker.play` raises;
         PartDied if the server died: then episodes that are open in the lane are lost, as if the host had died itself."""
+        self._begun += 1
         workers = self._workers(lane)
         if server is None:
             loaded = [(ref, self._policy(sent)) for ref, sent in policies]
@@ -96,6 +98,11 @@ class RolloutHost:
         if isinstance(self._told, Exception):
             raise self._told
         return self._told
+
+    def pulse(self) -> list[int]:
+        """Changes with every step: orders that were begun, and steps of each worker. Asked from another thread."""
+        workers = [worker for lane in list(self._lanes.values()) for worker in list(lane)]
+        return [self._begun, *(worker.steps for worker in workers)]
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""

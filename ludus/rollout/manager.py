@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic, perf_counter
-from typing import NamedTuple
+from time import perf_counter
 
 from ludus.envs.base import VectorEnv
 from ludus.errors import PartDied
@@ -20,11 +19,11 @@ from ludus.rollout.host import KEPT, HostSpec, MakeEnv, Parcel, RolloutHost
 from ludus.rollout.inference.servers import Servers, Serving, Shared
 from ludus.rollout.recent import Recent
 from ludus.rollout.shards import check_portions, merge, shards_of
+from ludus.rollout.watch import Owed, Watch
 from ludus.runtime.base import Ref, Runtime
 from ludus.types import EnvSpec, PolicyRef
 
 _CLOSING = 5.0  # seconds that hosts in the middle of an order may take to close
-_STARTING = 300.0  # seconds that making a host may take before its deadline counts
 
 
 @dataclass(slots=True, eq=False)
@@ -43,14 +42,6 @@ class Remote:
     """A policy that is with the runtime already. parcel: a reference to its `Parcel`."""
 
     parcel: Ref
-
-
-class _Made(NamedTuple):
-    """A host's life, an answer as soon as it is made, and the time until which it may take for that."""
-
-    life: int
-    answer: Ref
-    until: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +77,7 @@ class RolloutManager:
         inference: Shared | None = None,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
-        an answer after which a host that owes one is stuck, and is made again (None: never). leave: trajectories stay with the runtime
+        a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
         process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). Raises
         ScenarioError for more shards than environments, or more hosts than shards."""
@@ -96,10 +87,7 @@ class RolloutManager:
         self._shards = shards_of(num_envs, shards)
         self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
         self._out = 0  # orders that were started and not taken
-        self._deadline, self._leave = deadline, leave
-        self._owed = [0] * hosts  # answers, by host
-        self._heard = [0.0] * hosts  # when it answered last, or was first asked since then
-        self._made: list[_Made | None] = [None] * hosts  # in their present lives
+        self._leave = leave
         self._lives = 0  # restarts of hosts that were counted
         self._hosts = [
             runtime.spawn(
@@ -113,9 +101,11 @@ class RolloutManager:
                 ),
                 resources=resources,
                 restarts=restarts,
+                pulse=True,
             )
             for block in shards_of(shards, hosts)
         ]
+        self._watch = Watch(runtime, self._hosts, deadline=deadline)
         self._servers = Servers(runtime, inference, self._hosts) if inference else None
 
     def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> Rollout:
@@ -153,12 +143,7 @@ class RolloutManager:
     def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _Portion:
         handle = self._hosts[host]
         runtime, life = self._runtime, self._runtime.incarnation(handle)
-        made = self._made[host]
-        if made is None or made.life != life:
-            self._made[host] = _Made(life, runtime.call(handle, "ready"), monotonic() + _STARTING)
-        if not self._owed[host]:
-            self._heard[host] = monotonic()
-        self._owed[host] += 1
+        self._watch.asked(host)
         serving = self._servers.serving(host) if self._servers else None
         asked = lane, order, sent, serving.peer if serving else None
         if not self._leave or order.learner is None:
@@ -194,14 +179,14 @@ class RolloutManager:
         """Those of these orders, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
         that died is done."""
         portions = [single.portions[0] for single in pending]
-        done = self._settled(portions, at_least=at_least, timeout=timeout)
-        return [single for single, portion in zip(pending, portions, strict=True) if portion in done]
+        done = self._watch.wait([Owed(p.host, p.answer) for p in portions], at_least=at_least, timeout=timeout)
+        return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
         """Nobody wants what comes of this order."""
         self._out -= 1
         for portion in pending.portions:
-            self._owed[portion.host] -= 1
+            self._watch.answered(portion.host)
 
     def close(self) -> None:
         """Close the environments and give the hosts back, those that are still playing at once."""
@@ -217,9 +202,8 @@ class RolloutManager:
     def _answer(self, portion: _Portion) -> list[Rollout] | None:
         """What a host brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[portion.host]
-        if self._deadline is not None:
-            self._settled([portion], at_least=1, timeout=None)
-        self._owed[portion.host] -= 1
+        self._watch.wait([Owed(portion.host, portion.answer)])
+        self._watch.answered(portion.host)
         try:
             rollouts: list[Rollout] = self._runtime.get(portion.answer)
             return rollouts
@@ -229,44 +213,6 @@ class RolloutManager:
                     raise
                 self._servers.mend(portion.serving)
             return None
-
-    def _settled(self, portions: Sequence[_Portion], *, at_least: int, timeout: float | None) -> list[_Portion]:
-        """The portions that are done. Hosts that say nothing for too long are made again meanwhile, which makes what they owe done."""
-        end = None if timeout is None else monotonic() + timeout
-        while True:
-            limits = [*([] if end is None else [end]), *(self._limit(p.host) for p in portions if self._deadline)]
-            left = max(0.0, min(limits) - monotonic()) if limits else None
-            answers, _ = self._runtime.wait([p.answer for p in portions], at_least=at_least, timeout=left)
-            found = {id(answer) for answer in answers}
-            done = [portion for portion in portions if id(portion.answer) in found]
-            now = monotonic()
-            for portion in done:
-                self._heard[portion.host] = now
-            if len(done) >= at_least or (end is not None and now >= end):
-                return done
-            for host in sorted({portion.host for portion in portions if portion not in done}):
-                if now >= self._limit(host):
-                    self._give_up(host)
-
-    def _limit(self, host: int) -> float:
-        """When a host is stuck, if it says nothing until then. Time in which it is being made does not count, within reason."""
-        assert self._deadline is not None
-        made, now = self._made[host], monotonic()
-        if made is not None and now < made.until and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
-            self._heard[host] = now
-        return self._heard[host] + self._deadline
-
-    def _give_up(self, host: int) -> None:
-        """Make a host again that is stuck."""
-        handle = self._hosts[host]
-        life = self._runtime.incarnation(handle)
-        self._runtime.restart(handle)
-        self._heard[host] = monotonic()
-        if self._runtime.incarnation(handle) == life:
-            raise PartDied(
-                f"rollout worker {host} has not answered for {self._deadline:g} seconds, and its restarts are used up. If what it is asked "
-                "for may take so long, raise runtime.deadline; otherwise look at what its environments are doing."
-            )
 
     def _merged(self, pending: Pending, found: Sequence[Rollout], waited: float) -> Rollout:
         self._out -= 1

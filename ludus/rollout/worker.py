@@ -55,6 +55,11 @@ class RolloutWorker:
         self.bank.load(policies, extras=order.extras)
         return self.run(order)
 
+    @property
+    def steps(self) -> int:
+        """Of the order that is being played."""
+        return self._clocks.step
+
     def close(self) -> None:
         """Close the environments."""
         self.env.close()

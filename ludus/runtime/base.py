@@ -49,6 +49,7 @@ class Runtime(Protocol):
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
+        pulse: bool = False,
     ) -> Handle:
         """Make a part, `factory(spec)`.
 
@@ -56,6 +57,7 @@ class Runtime(Protocol):
         concurrency: how many of its calls may run at the same time, in threads. A part that makes its callers wait for each other needs
         one for each. Within a process calls come one by one whatever it is.
         node: where it should live, as `node` names it; it lives elsewhere if that node is gone or cannot hold it.
+        pulse: whether `pulse` will be asked.
         restarts: how many times a part whose process dies, or that `restart` gives up, is made again from `factory` and `spec`, without
         what it had become. A method that raises costs none.
         """
@@ -90,6 +92,11 @@ class Runtime(Protocol):
         """How many times the part has been made again: 0 at first. A call is answered by the one that was current when it was made."""
         ...
 
+    def pulse(self, handle: Handle) -> Ref:
+        """Ask for `part.pulse()` beside its calls: the answer comes while the part is busy, unless its process is frozen. None before the
+        part is made. Raises RunError for a part that was not spawned for it."""
+        ...
+
     def restart(self, handle: Handle) -> None:
         """Give up a part that is stuck, whatever it is doing, and make it again at the cost of one of its `restarts`.
 
@@ -120,6 +127,7 @@ class Runtime(Protocol):
 
 
 STOPPED = "this part was stopped; spawn it again before calling it."
+NO_PULSE = "this part has no pulse to be asked for; spawn it with pulse=True."
 CLOSED = "this runtime is closed; make a new one."
 
 

@@ -9,6 +9,7 @@ from ludus.errors import PartDied, RunError
 from ludus.registry import load
 from ludus.runtime.base import (
     CLOSED,
+    NO_PULSE,
     STOPPED,
     Runtime,
     name_of,
@@ -33,13 +34,14 @@ def build_runtime(name: str, **options: Any) -> Runtime:
 class Part:
     """Handle of a spawned part; without one, `why` calls fail. One that has `ended` is not made again."""
 
-    __slots__ = ("ended", "factory", "number", "owner", "restarts", "spec", "value", "why")
+    __slots__ = ("ended", "factory", "number", "owner", "pulse", "restarts", "spec", "value", "why")
 
-    def __init__(self, owner: object, factory: Callable[[Any], Any], spec: Any, restarts: int) -> None:
+    def __init__(self, owner: object, factory: Callable[[Any], Any], spec: Any, *, restarts: int, pulse: bool) -> None:
         self.owner = owner
         self.factory = factory
         self.spec = spec
         self.restarts = restarts
+        self.pulse = pulse
         self.number = 0
         self.ended = False
         self.make()
@@ -135,11 +137,12 @@ class InProcess:
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
+        pulse: bool = False,
     ) -> Part:
         """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
         require_concurrency(concurrency)
-        return Part(self, factory, spec, restarts)
+        return Part(self, factory, spec, restarts=restarts, pulse=pulse)
 
     def call(self, handle: Part, method: str, *args: Any) -> Answer:
         """Run `method` now and hold its result or exception."""
@@ -176,6 +179,14 @@ class InProcess:
         self._require_open()
         require_mine(self, handle, Part)
         return handle.number
+
+    def pulse(self, handle: Part) -> Answer:
+        """Now: a part is never busy when somebody can ask."""
+        self._require_open()
+        require_mine(self, handle, Part)
+        if not handle.pulse:
+            raise RunError(NO_PULSE)
+        return self.call(handle, "pulse")
 
     def restart(self, handle: Part) -> None:
         """Let go of the part and make it again, if it has a restart left. A stopped part stays stopped."""

@@ -69,6 +69,10 @@ class Host:
         except Exception as error:  # noqa: BLE001  (carried)
             raise carry(error) from None
 
+    def pulse(self) -> Any:
+        """What the part says beside its calls; None before it is made."""
+        return None if self._part is None else self._part.pulse()
+
 
 def carry(error: Exception) -> Carried:
     """The exception, packed. Its own pickling is not relied on: it fails for classes whose arguments are not their message's."""

@@ -31,7 +31,7 @@ class Life:
 
     def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
-        self.actor = _host(part.options).options(**part.options).remote()
+        self.actor = _host(part).options(**part.options).remote()
         self.actor_id = self.actor._actor_id.hex()
         own = {"concurrency_group": _CONTROL} if _is_concurrent(part.options) else {}
         self.placed = self.actor.place.options(**own).remote()
@@ -49,6 +49,11 @@ class Life:
             self.process, _ = ray.get(self.placed)
         return True
 
+    def pulse(self) -> ray.ObjectRef[Any]:
+        """Asked of the thread that runs no calls."""
+        ref: ray.ObjectRef[Any] = self.actor.pulse.options(concurrency_group=_CONTROL).remote()
+        return ref
+
 
 _CONTROL = "control"
 
@@ -57,25 +62,36 @@ def _is_concurrent(options: Mapping[str, Any]) -> bool:
     return bool(options["max_concurrency"] > 1)
 
 
-def _host(options: Mapping[str, Any]) -> Any:
+def _host(part: RayPart) -> Any:
     """The actor's class. One whose calls run at the same time is made by a thread of its own: calls that came before could have taken all
-    the others, and they wait for it."""
-    if _is_concurrent(options):
+    the others, and they wait for it. One that has a pulse answers for that in such a thread."""
+    if part.pulse or _is_concurrent(part.options):
         return ray.remote(concurrency_groups={_CONTROL: 1})(Host)  # type: ignore[call-overload]
     return ray.remote(Host)
 
 
 class RayPart:
-    """Handle of a spawned part: the order it is made from, its current life and the number of that, and how many restarts are `spent`."""
+    """Handle of a spawned part: the order it is made from, its current life and the number of that, how many restarts are `spent`, and
+    whether it has a `pulse`."""
 
-    __slots__ = ("life", "name", "number", "options", "order", "owner", "restarts", "spent")
+    __slots__ = ("life", "name", "number", "options", "order", "owner", "pulse", "restarts", "spent")
 
-    def __init__(self, owner: Runtime, name: str, order: ray.ObjectRef[Any], options: dict[str, Any], restarts: int):
+    def __init__(
+        self,
+        owner: Runtime,
+        name: str,
+        order: ray.ObjectRef[Any],
+        options: dict[str, Any],
+        *,
+        restarts: int,
+        pulse: bool,
+    ) -> None:
         self.owner = owner
         self.name = name
         self.order = order
         self.options = options
         self.restarts = restarts
+        self.pulse = pulse
         self.number = 0
         self.spent = 0
         self.life: Life

@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ludus.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
+    NO_PULSE,
     STOPPED,
     name_of,
     require_answerable,
@@ -69,6 +70,7 @@ class RayRuntime:
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
+        pulse: bool = False,
     ) -> RayPart:
         """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled."""
         self._require_open()
@@ -78,7 +80,7 @@ class RayRuntime:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
         except (TypeError, ValueError, AttributeError, PicklingError) as error:
             raise RunError(f"{name_of(factory)} cannot be sent to another process: {error}") from error
-        part = RayPart(self, name_of(factory), order, options, restarts)
+        part = RayPart(self, name_of(factory), order, options, restarts=restarts, pulse=pulse)
         self._begin(part)
         self._parts.append(part)
         return part
@@ -174,6 +176,17 @@ class RayRuntime:
         life = handle.life
         _, node = self.get(RayAnswer(self, None if life.why else life.placed, life=life, error=life.why))
         return str(node)
+
+    def pulse(self, handle: RayPart) -> RayAnswer:
+        """Asked of a thread of its own."""
+        self._require_open()
+        require_mine(self, handle, RayPart)
+        if not handle.pulse:
+            raise RunError(NO_PULSE)
+        life = handle.life
+        if life.why is not None:
+            return RayAnswer(self, None, error=life.why)
+        return RayAnswer(self, life.pulse(), life=life)
 
     def restart(self, handle: RayPart) -> None:
         """Kill the part's process and make the part again, if it has a restart left."""

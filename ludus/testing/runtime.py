@@ -52,6 +52,9 @@ class Tally:
         except (DataError, PartDied, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
 
+    def pulse(self) -> float:
+        return self.total
+
     def slow(self, seconds: float) -> float:
         """Stands for a long computation."""
         time.sleep(seconds)
@@ -89,6 +92,7 @@ def check_runtime(make: MakeRuntime) -> None:
         _check_errors,
         _check_values,
         _check_arguments,
+        _check_pulse,
         _check_wait,
         _check_restart,
         _check_peers,
@@ -229,6 +233,18 @@ def _check_places(runtime: Runtime) -> None:
     refs = [runtime.call(several, "add", 1) for _ in range(7)]
     answers = sorted(runtime.get(ref) for ref in refs)
     assert answers[-1] == 7, f"seven calls that add 1 at the same time gave {answers}"
+
+
+def _check_pulse(runtime: Runtime) -> None:
+    part = runtime.spawn(Tally, 3, pulse=True)
+    assert runtime.get(runtime.call(part, "add", 1)) == 4, "a part with a pulse answers calls"
+    busy = runtime.call(part, "slow", 0.5)
+    assert runtime.get(runtime.pulse(part)) == 4, "and says how it is, busy or not"
+    assert runtime.get(busy) == 0.5
+    without = runtime.spawn(Tally, 3)
+    _expect(RunError, lambda: runtime.pulse(without), "the pulse of a part that was not spawned for it", "pulse=True")
+    for each in (part, without):
+        runtime.stop(each)
 
 
 def _check_wait(runtime: Runtime) -> None:

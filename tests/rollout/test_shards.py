@@ -118,7 +118,7 @@ def test_more_shards_than_environments_or_decisions() -> None:
 
 
 class Deaf(InProcess):
-    """Says of the next `deaf` waits that nothing is done."""
+    """Says of the next `deaf` waits that nothing is done, as if hosts were stuck."""
 
     deaf = 0
 
@@ -147,7 +147,7 @@ def deaf(*, restarts: int, shards: int = 2) -> tuple[Deaf, RolloutManager]:
 def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
     runtime, manager = deaf(restarts=1)
     expected = manager.run(order("episodes", 25), policies())
-    runtime.deaf = 1
+    runtime.deaf = 2  # the first time it is looked at, anything is a sign of life
     again = manager.run(order("episodes", 25), policies())
     assert again.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(again.episodes.returns, expected.episodes.returns)
@@ -156,8 +156,8 @@ def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
 
 def test_a_host_that_is_stuck_too_often_ends_it() -> None:
     runtime, manager = deaf(restarts=0)
-    runtime.deaf = 1
-    with pytest.raises(PartDied, match=r"rollout worker 0 has not answered for 0.01 seconds.*raise runtime.deadline"):
+    runtime.deaf = 2
+    with pytest.raises(PartDied, match=r"rollout worker 0 has made no step for 0.01 seconds.*raise runtime.deadline"):
         manager.run(order("episodes", 25), policies())
 
 
