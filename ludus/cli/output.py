@@ -63,5 +63,12 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
         console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="not dim"), soft_wrap=True)
 
 
+class _Console(Console):
+    """Leaves a reader that went away to `ludus.cli.main`; Rich would end the process with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    return _Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)

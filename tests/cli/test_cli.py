@@ -317,6 +317,19 @@ def test_output_that_cannot_be_written(redirect: str, code: int, said: str) -> N
     assert len(found.stderr.splitlines()) <= 1
 
 
+def test_nobody_reads_the_results(tmp_path: Path) -> None:
+    """ludus train … | head -1: the run is done, and that is what the exit code says."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = ["train", "kuhn", "generations=0", "--run-dir", str(tmp_path / "run")]
+    found = subprocess.run(
+        [sys.executable, "-c", _STREAMS, *line], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert found.returncode == 0
+    assert found.stderr.endswith("stopped: the schedule is complete\n")
+
+
 _SCRIPT = (
     "import sys; from ludus.cli.main import script; sys.path.remove(''); sys.argv = ['ludus', *sys.argv[1:]]; script()"
 )
