@@ -76,7 +76,7 @@ BENCHMARK = Benchmark(
         *(
             Bar(f"{case}, {what}, times the best peer", ">= 1", _times_the_best(f"{case}, {what} per second"), unit="x")
             for case in CASES
-            for what in ("inserts", "samples", *(("updates",) if case.endswith("prioritised") else ()))
+            for what in ("inserts", "samples")
         ),
         Bar("prefetcher, of the ideal with a learner that waits", ">= 0.9", _overlap),
         Bar("transfers of a new version to a node of 8 workers", "<= 1.01", _transfers("new version")),
