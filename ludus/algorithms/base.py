@@ -4,7 +4,7 @@ The driver's training loop, whatever the algorithm:
 
     rollout = worker.run(algorithm.collect → episodes or decisions)
     for items in learner.items(rollout.trajectories): table.try_insert(items)
-    while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch)
+    while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch); priorities_of(learner) -> table
     policy_server.publish(learner.weights())
 """
 
@@ -80,6 +80,24 @@ class Learner(Protocol):
     def load_state_dict(self, state: State) -> None:
         """Into a learner of an equal context: what follows is equal to the bit."""
         ...
+
+
+Priorities: TypeAlias = Sequence[tuple[str, NDArray[np.int64], NDArray[np.float64]]]
+"""(table name, index of sampled items, their new priorities), as `Table.update_priorities` takes them."""
+
+
+@runtime_checkable
+class Prioritises(Protocol):
+    """A learner that says what its tables' priorities should be."""
+
+    def priorities(self) -> Priorities:
+        """After an `update`: of the items that it learned from."""
+        ...
+
+
+def priorities_of(learner: Learner) -> Priorities:
+    """What to tell the tables after an update."""
+    return learner.priorities() if isinstance(learner, Prioritises) else ()
 
 
 @runtime_checkable

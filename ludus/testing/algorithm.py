@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ludus.algorithms.base import Algorithm, Learner, LearnerContext
+from ludus.algorithms.base import Algorithm, Learner, LearnerContext, priorities_of
 from ludus.config import Config
 from ludus.data.base import Table
 from ludus.data.table import build_table
@@ -103,6 +103,8 @@ class _Loop:
             if batch is None:
                 return
             metrics = self.learner.update(batch)
+            for table, index, priority in priorities_of(self.learner):
+                self.tables[table].update_priorities(index, priority)
             self.updates += 1
             bad = [key for key, value in metrics.items() if not math.isfinite(value)]
             assert not bad, f"update answers metrics that are not finite numbers: {', '.join(bad)}."

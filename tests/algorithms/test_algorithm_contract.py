@@ -30,8 +30,16 @@ SMALL = {"batch": 40, "hidden": (8,)}
         PPO(epochs=3, target_kl=1e-4, batch_unit="decisions", max_lag=1, **SMALL),
         DQN(rollout=40, min_size=50, hidden=(8,), batch=32, target_period=3),
         DQN(rollout=40, min_size=50, hidden=(8,), batch=32, polyak=0.1, dueling=True, double=False, n_step=3),
+        DQN(rollout=40, min_size=50, hidden=(8,), batch=32, priority_exponent=0.6),
     ],
-    ids=["ppo", "ppo-minibatches-separate-clipped", "ppo-kl-decisions-lag", "dqn", "dqn-polyak-dueling-3-step"],
+    ids=[
+        "ppo",
+        "ppo-minibatches-separate-clipped",
+        "ppo-kl-decisions-lag",
+        "dqn",
+        "dqn-polyak-dueling-3-step",
+        "dqn-prioritised",
+    ],
 )
 @pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 def test_contract(algorithm, kind, request):

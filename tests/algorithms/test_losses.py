@@ -184,8 +184,8 @@ def test_rows_of_two_behaviours_are_not_merged():
 
 
 @settings(max_examples=80, deadline=None)
-@given(problems(), st.booleans())
-def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling):
+@given(problems(), st.booleans(), st.booleans())
+def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling, weighted):
     actions = p["mask"].shape[1]
     raw = p["out"] if dueling else p["out"][:, :actions].copy()
     out = T(raw, requires_grad=True)
@@ -193,16 +193,18 @@ def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling):
     if dueling:
         mask = T(p["mask"])
         q = q + (out[:, -1:] - (q * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True))
+    rows = len(p["state"])
+    weight = np.linspace(0.1, 1.0, rows) if weighted else np.ones(rows)
     chosen = q[T(p["state"]).long(), T(p["action"]).long()]
-    loss = losses.huber(chosen - T(p["target"]), delta=0.5).mean()
+    loss = (T(weight) * losses.huber(chosen - T(p["target"]), delta=0.5)).mean()
     loss.backward()
     gradient = np.empty_like(raw)
     compiled = action_values(raw, p["mask"])
-    found, error, value = q_terms(
-        compiled, p["mask"], p["state"], p["action"], p["target"], 0.5, gradient, len(p["state"])
+    found, value, error = q_terms(
+        compiled, p["mask"], p["state"], p["action"], p["target"], weight, 0.5, gradient, rows
     )
     assert found == pytest.approx(loss.item(), abs=1e-12)
-    assert error == pytest.approx((chosen - T(p["target"])).abs().mean().item(), abs=1e-12)
+    assert error == pytest.approx((chosen - T(p["target"])).abs().detach().numpy(), abs=1e-12)
     assert value == pytest.approx(chosen.mean().item(), abs=1e-12)
     assert gradient == pytest.approx(out.grad.numpy(), abs=1e-12)
 

@@ -13,7 +13,7 @@ from test_on_policy import ActorCritic
 from together import together
 from torch import nn
 
-from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.base import LearnerContext, priorities_of
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.ranks import ALONE, Ranks, agree, share_of
@@ -58,18 +58,19 @@ def sample(algorithm, env, rows, *, seed):
     policy = build_policy(learner.spec, learner.weights())
     rollout = synthetic_rollout(env, policy, seats=(0,), segments=rows, rng=np.random.default_rng(seed))
     ((_, columns),) = learner.items(rollout)
-    return Sample({k: v[:rows] for k, v in columns.items()}, np.arange(rows), np.ones(rows))
+    return Sample({k: v[:rows] for k, v in columns.items()}, np.arange(rows), np.linspace(0.001, 0.01, rows))
 
 
 def learned(algorithm, env, batches, ranks):
     learner = algorithm.learner(LearnerContext(env, (0,), 0, ranks=ranks))
     metrics = [learner.update(batch) for batch in batches]
-    return learner.weights(), learner.state_dict(), metrics
+    state = learner.state_dict() | {"priorities": [p for _, _, p in priorities_of(learner)]}
+    return learner.weights(), state, metrics
 
 
 def compare(algorithm, env, *, size, rows=61):
     batches = [sample(algorithm, env, rows, seed=k) for k in range(UPDATES)]
-    alone, _, expected = learned(algorithm, env, batches, ALONE)
+    alone, before, expected = learned(algorithm, env, batches, ALONE)
     answers = together(size, lambda ranks: learned(algorithm, env, batches, ranks))
     for answer in answers:
         assert not isinstance(answer, BaseException), answer
@@ -77,6 +78,8 @@ def compare(algorithm, env, *, size, rows=61):
         for name, array in weights.items():
             np.testing.assert_allclose(array, alone[name], rtol=0, atol=2e-6)
             assert array.tobytes() == answers[0][0][name].tobytes()
+        for ours, theirs in zip(state["priorities"], before["priorities"], strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
         assert state["adam"]["m"].tobytes() == answers[0][1]["adam"]["m"].tobytes()
         assert metrics == answers[0][2]
         for ours, theirs in zip(metrics, expected, strict=True):
@@ -95,6 +98,7 @@ ALGORITHMS = {
     "a2c": ActorCritic(learning_rate=0.003),
     "a2c-epochs": ActorCritic(epochs=3, gae_lambda=0.9, normalise_advantages=False, learning_rate=0.003),
     "dqn": DQN(target_period=2, **SMALL),
+    "dqn-prioritised": DQN(priority_exponent=0.6, **SMALL),
     "dqn-dueling": DQN(dueling=True, double=False, n_step=3, polyak=0.1, **SMALL),
 }
 

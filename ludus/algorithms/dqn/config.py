@@ -19,7 +19,7 @@ TABLE = "replay"
 
 
 class DQN(Config):
-    """Deep Q-learning (Mnih et al. 2015) with double, dueling and n-step targets; see the README beside this file."""
+    """Deep Q-learning (Mnih et al. 2015) with double, dueling and n-step targets and prioritised replay; see the README beside it."""
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
@@ -33,6 +33,10 @@ class DQN(Config):
     capacity: int = Field(default=100_000, ge=1)  # decisions in the replay table
     min_size: int = Field(default=1000, ge=1)  # decisions before the first update
     batch: int = Field(default=512, ge=1)  # decisions per update
+    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of a row's |error|; 0: all rows are drawn alike
+    importance: Scheduled = Schedule(
+        start=0.4, end=1.0
+    )  # how far the weights of prioritised rows make up for their being drawn more often
     updates_per_decision: float = Field(default=0.02, gt=0)
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
@@ -47,6 +51,8 @@ class DQN(Config):
     def _check(self) -> DQN:
         if self.epsilon.start > 1.0 or (self.epsilon.end or 0.0) > 1.0:
             raise ValueError("epsilon is a probability; its start and end must be at most 1")
+        if self.importance.start > 1.0 or (self.importance.end or 0.0) > 1.0:
+            raise ValueError("importance is an exponent from 0 to 1; its start and end must be at most 1")
         if self.min_size > self.capacity:
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
         return self
@@ -64,7 +70,9 @@ class DQN(Config):
         return Collect(self.rollout_unit, self.rollout)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="ring", capacity=self.capacity, limiter={"min_size": self.min_size}),)
+        limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
+        kind = "prioritised" if exponent > 0.0 else "ring"
+        return (TableSpec(TABLE, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.base import LearnerContext, Priorities
 from ludus.algorithms.dqn.config import DQN, TABLE
 from ludus.algorithms.dqn.terms import next_values, q_terms
 from ludus.algorithms.network import Network, Passes
@@ -28,7 +28,8 @@ from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_
 from ludus.seeding import generator
 from ludus.types import Array, Metrics, State, Weights
 
-_SUMS = 3  # loss, error and value of an update
+_SUMS = 3  # loss, Q and |error| of an update
+_LEAST = 1e-6  # priority of a row without an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +41,16 @@ class _Evaluated:
     mask: NDArray[np.bool_]
     state: NDArray[np.int32]
     after: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Means over rows of the weighted loss, of Q and of |error|, and the last float64[rows] by themselves."""
+
+    loss: float
+    value: float
+    error: float
+    errors: NDArray[np.float64]
 
 
 class DQNLearner:
@@ -63,6 +74,8 @@ class DQNLearner:
         self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
+        self._prioritised = config.priority_exponent > 0.0
+        self._found: Priorities = []
         self._inserted = 0
         self._updates = 0
         self._blind = 0  # transitions that should have been bootstrapped and have no observation
@@ -107,8 +120,9 @@ class DQNLearner:
     def update(self, batch: Sample) -> Metrics:
         """One gradient step. Raises TrainingError before it is made, if something is not finite."""
         config, rows = self.config, len(batch.index)
-        rate = config.learning_rate.at(self._budget.progress)
-        loss, error, value = self._gradient(batch.columns, rows)
+        rate, importance = config.learning_rate.at(self._budget.progress), config.importance.at(self._budget.progress)
+        weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if self._prioritised else None
+        found = self._gradient(batch.columns, rows, weight)
         before = self._network.flat.copy(), self._adam.state_dict()
         norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not (math.isfinite(norm) and np.isfinite(self._network.flat).all()):
@@ -117,39 +131,54 @@ class DQNLearner:
             raise self._error("the gradient" if not math.isfinite(norm) else "the weights")
         self._updates += 1
         self._follow_target()
+        self._found = [(TABLE, batch.index, found.errors + _LEAST)] if self._prioritised else []
         return {
             "rows": float(rows),
-            "loss": loss,
-            "td_error": error,
-            "q_mean": value,
+            "loss": found.loss,
+            "td_error": found.error,
+            "q_mean": found.value,
             "gradient_norm": norm,
             "learning_rate": rate,
             "epsilon": self._epsilon,
             "tails_without_value": float(self._blind),
         }
 
-    def _gradient(self, columns: Columns, rows: int) -> tuple[float, float, float]:
-        """Fills the network's gradient, of all ranks' rows together. Means of loss, |error| and Q."""
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: the absolute errors."""
+        return self._found
+
+    def _gradient(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> _Found:
+        """Fills the network's gradient, of all ranks' rows together."""
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         action = np.ascontiguousarray(mine["action"], np.int32)
         seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
         target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
-        found = q_terms(
-            *(seen.q, seen.mask, seen.state, action, target, self.config.huber_delta, seen.passes.gradients["q"], rows)
+        weight = np.ones(len(action)) if weight is None else weight[share]
+        gradient = seen.passes.gradients["q"]
+        loss, value, errors = q_terms(
+            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
         )
+        found = _Found(loss, value, float(errors.sum()) / max(1, rows), errors)
         if self._ranks.size > 1:
             seen.passes.backward()
-            self._network.sums[:] = found
-            self._ranks.sum(self._network.joint)
-            loss, error, value = map(float, self._network.sums)
-        else:
-            loss, error, value = found
-        if not math.isfinite(loss):
+            found = self._joint(found, rows)
+        if not math.isfinite(found.loss):
             raise self._error("the rewards or targets" if not np.isfinite(target).all() else "the loss")
         if self._ranks.size == 1:
             seen.passes.backward()
-        return loss, error, value
+        return found
+
+    def _joint(self, mine: _Found, rows: int) -> _Found:
+        """What all ranks found; gradients are summed in place."""
+        sums, errors = self._network.sums, np.zeros(rows)
+        sums[:] = mine.loss, mine.value, mine.error
+        self._ranks.sum(self._network.joint)
+        if self._prioritised:
+            errors[self._ranks.share(rows)] = mine.errors
+            self._ranks.sum(errors)
+        loss, value, error = map(float, sums)
+        return _Found(loss, value, error, errors)
 
     def _evaluate_ids(self, states: StateTable, columns: Columns) -> _Evaluated:
         """One pass over the states that occur, now or next."""

@@ -33,24 +33,25 @@ def q_terms(
     state: NDArray[np.int32],
     action: NDArray[np.int32],
     target: NDArray[np.float64],
+    weight: NDArray[np.float64],
     delta: float,
     gradient: Array,
     joint: int,
-) -> tuple[float, float, float]:
-    """Huber loss of q[state, action] - target, |error| and q[state, action], each summed over n rows and divided by `joint` (n, or the rows
-    of all ranks); the gradient of the first with respect to the network's outputs is written to gradient float[m, A], or [m, A + 1] of a
-    dueling network."""
-    rows, loss, size, value = max(1, joint), 0.0, 0.0, 0.0
+) -> tuple[float, float, NDArray[np.float64]]:
+    """Huber loss of q[state, action] - target times weight, and q[state, action], each summed over n rows and divided by `joint` (n, or the
+    rows of all ranks); and |error| float64[n]. The gradient of the first with respect to the network's outputs is written to gradient
+    float[m, A], or [m, A + 1] of a dueling network."""
+    rows, loss, value, size = max(1, joint), 0.0, 0.0, np.empty(len(state))
     actions = mask.shape[1]
     gradient[:] = 0
     for k in range(len(state)):
         taken = float(q[state[k], action[k]])
         error = taken - target[k]
         value += taken
-        inside = min(abs(error), delta)
-        loss += 0.5 * inside * inside + delta * (abs(error) - inside)
-        size += abs(error)
-        gradient[state[k], action[k]] += (inside if error > 0.0 else -inside) / rows
+        size[k] = abs(error)
+        inside = min(size[k], delta)
+        loss += weight[k] * (0.5 * inside * inside + delta * (size[k] - inside))
+        gradient[state[k], action[k]] += weight[k] * (inside if error > 0.0 else -inside) / rows
     if gradient.shape[1] > actions:
         for s in range(len(mask)):
             total, legal = 0.0, 0
@@ -61,4 +62,4 @@ def q_terms(
                 if mask[s, a]:
                     gradient[s, a] -= total / legal
             gradient[s, actions] = total
-    return loss / rows, size / rows, value / rows
+    return loss / rows, value / rows, size
