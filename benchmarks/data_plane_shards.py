@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, EXPONENT, INSERT, SIZES, TOTAL, Columns
 from ludus.data.base import TableSpec
-from ludus.data.shard import TableShard
+from ludus.data.shard import spawn_shards
 from ludus.data.sharded import Remote, ShardedTable
 from ludus.runtime.ray_runtime import RayRuntime
 
@@ -52,9 +52,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     runtime = RayRuntime(object_store=2 * 10**9)
-    peers = [runtime.peer(runtime.spawn(TableShard, j)) for j in range(max(SHARDS))]
-    for peer in peers:
-        peer.ask("ready")
+    peers = spawn_shards(runtime, max(SHARDS))
     lines = Lines(("ludus", "ray", "numpy"))
     rng = np.random.default_rng(args.seed)
     for size, length in SIZES.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from ludus.data.base import Sample
@@ -57,7 +57,7 @@ class Prefetcher(Generic[Request, Batch]):
         self._lock = threading.Lock()  # of the set of running ones
         self._running: set[_Running[Request, Batch]] = set()
 
-    def batches(self, requests: Iterable[Request]) -> Iterator[Batch]:
+    def batches(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
         """One batch for each request, until `sample` has no more. Raises what `sample` and `prepare` raise, where the batch would have
         come; DataError after `close`. Leaving the loop early is fine."""
         if not self._depth:
@@ -83,7 +83,7 @@ class Prefetcher(Generic[Request, Batch]):
             one.stop()
         self._wake()
 
-    def _now(self, requests: Iterable[Request]) -> Iterator[Batch]:
+    def _now(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
         for request in requests:
             self._require_open()
             begun = time.monotonic()
@@ -95,7 +95,7 @@ class Prefetcher(Generic[Request, Batch]):
             self._counts["batches"] += 1
             yield batch
 
-    def _ahead(self, requests: Iterable[Request]) -> Iterator[Batch]:
+    def _ahead(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
         running = _Running(self._sample, self._prepare, requests, depth=self._depth, waits=self._waits)
         with self._lock:
             self._require_open()

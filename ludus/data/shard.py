@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from ludus.data.queue import Queue
 from ludus.data.replay import Replay
 from ludus.data.table import build_table
 from ludus.errors import DataError
+from ludus.runtime.base import Peer, Runtime
 from ludus.types import State
 
 Key: TypeAlias = tuple[str, str]
@@ -44,7 +45,7 @@ class Block(NamedTuple):
 
 
 class TableShard:
-    """A part that a runtime spawns, `runtime.spawn(TableShard, number)`, and an `EpisodeServer` is given as a peer. It imports no torch."""
+    """A part; see `spawn_shards`. spec: its number, for messages. It imports no torch."""
 
     def __init__(self, spec: int) -> None:
         self._number = spec
@@ -160,6 +161,15 @@ class TableShard:
     def _report(self, key: Key) -> Report:
         table: Any = self._tables[key]
         return Report(len(table), getattr(table, "mass", 0.0), getattr(table, "top", 0.0))
+
+
+def spawn_shards(runtime: Runtime, number: int, *, resources: Mapping[str, float] | None = None) -> list[Peer]:
+    """So many shards for an `EpisodeServer`, each with these resources, which live as long as the runtime. Waits until they are there, and
+    raises as `Runtime.get` does."""
+    parts = [runtime.spawn(TableShard, k, resources=resources) for k in range(number)]
+    for part in parts:
+        runtime.get(runtime.call(part, "ready"))
+    return [runtime.peer(part) for part in parts]
 
 
 def _make(spec: TableSpec) -> Queue | Replay:

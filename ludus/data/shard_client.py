@@ -68,11 +68,11 @@ class ShardClient:
     def ask(self, method: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Ask shards at the same time: (shard, arguments …) each. Raises the first of their errors, once all have answered."""
         self.settle()
-        replies = [self._peers[shard].send(method, self._key, *args) for shard, *args in calls]
+        replies = [(shard, self._peers[shard].send(method, self._key, *args)) for shard, *args in calls]
         found, errors = [], []
-        for reply in replies:
+        for shard, reply in replies:
             try:
-                found.append(self._result(reply))
+                found.append(self._answer(shard, reply) if method == "insert_remote" else self._result(reply))
             except Exception as error:  # noqa: BLE001  (raised below)
                 errors.append(error)
         if not errors:
@@ -97,6 +97,14 @@ class ShardClient:
             with suppress(Exception):
                 peer.send("drop", self._key)
         self._sent = [deque() for _ in self._peers]
+
+    def _answer(self, shard: int, reply: Reply) -> Any:
+        """To a call with a reference. Who was to make its value may be dead, and the shard live on."""
+        try:
+            return reply.result(_ANSWER)
+        except PartDied:
+            self._result(self._peers[shard].send("ready"))
+            raise
 
     def _result(self, reply: Reply) -> Any:
         try:

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ludus.data import waiting
 from ludus.data.base import Sizes, TableSpec
 from ludus.data.episode_server import EpisodeServer
-from ludus.data.shard import TableShard
+from ludus.data.shard import TableShard, spawn_shards
 from ludus.data.sharded import Remote, ShardedTable
 from ludus.data.spread import capacities, pieces
 from ludus.data.table import build_table
@@ -374,7 +374,7 @@ def test_a_checkpoint_goes_through_the_shards(kind, tmp_path):
 
 def test_references_are_fetched_by_the_shards():
     runtime = InProcess()
-    shards = [runtime.peer(runtime.spawn(TableShard, j)) for j in range(2)]
+    shards = spawn_shards(runtime, 2)
     server = EpisodeServer(0, shards)
     server.create("t", [TableSpec("q", capacity=6, max_lag=1)])
     server.announce("t", 5)
@@ -486,6 +486,26 @@ def test_a_shard_that_cannot_be_reached_or_says_nothing_is_dead_too():
         for _ in range(2):
             with pytest.raises(PartDied, match=words):
                 table.try_sample(1, rng())
+
+
+def test_who_was_to_make_items_may_die_and_the_table_lives_on():
+    class Fragile(FakePeer):
+        def send(self, method, *args):
+            reply = super().send(method, *args)
+            if method == "insert_remote":
+                reply.error = PartDied("an argument came from a part that died: the worker.")
+            return reply
+
+    shard = Fragile(TableShard(0))
+    table = ShardedTable(TableSpec("q", capacity=4), [shard], ("t", "q"))
+    with pytest.raises(PartDied, match="the worker"):
+        table.try_insert(Remote(None, 1))
+    assert table.try_insert(rows(0, 1))
+    assert table.try_sample(0, rng()).columns["x"].tolist() == [0]
+    shard.dead = "the shard"
+    for _ in range(2):
+        with pytest.raises(PartDied, match="the shard"):
+            table.try_insert(Remote(None, 1))
 
 
 # ---------------------------------------------------------------------------------------------- pace

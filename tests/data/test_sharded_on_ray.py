@@ -52,6 +52,9 @@ class Producer:
     def fail(self):
         raise DataError("no items today")
 
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def insert(self, shards, first, number):
         """As a part that owns tables over shards: peers travel."""
         server = EpisodeServer(0, shards)
@@ -71,7 +74,8 @@ def runtime():
 
 @pytest.fixture(scope="module")
 def shards(runtime):
-    return [runtime.peer(runtime.spawn(Mortal, j)) for j in range(2)]
+    parts = [runtime.spawn(Mortal, j) for j in range(2)]
+    return [runtime.peer(part) for part in parts]
 
 
 def rows(first, number):
@@ -93,6 +97,8 @@ def test_columns_and_references(runtime, shards):
         assert server.try_insert("refs", "r", {"x": np.arange(4 * k, 4 * k + 4)})
     with pytest.raises(DataError, match="no items today"):
         server.try_insert("refs", "q", Remote(runtime.call(producer, "fail"), 4))
+    with pytest.raises(PartDied, match="an argument came from a part that died"):
+        server.try_insert("refs", "q", Remote(runtime.call(runtime.spawn(Producer, 1), "die"), 4))
     sample = server.try_sample("refs", "q", 9)
     assert sample.columns["x"].tolist() == list(range(9))
     assert sample.columns["big"][:, 7].tolist() == [0, 0, 0, 0, 4, 4, 4, 4, 8]
