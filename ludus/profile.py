@@ -27,6 +27,8 @@ class Profile:
     def __init__(self) -> None:
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._counts: dict[str, int] = {}
+        self.played = 0.0
+        """Seconds that rollout workers have said they played in this session: the mean over them, whoever waited for it."""
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -41,6 +43,7 @@ class Profile:
         """Add a rollout that took `wall` seconds, of which it says where it spent `seconds`."""
         for name, value in seconds.items():
             self._seconds[name] += value
+        self.played += sum(seconds.values())
         self._seconds["rollout"] += max(0.0, wall - sum(seconds.values()))
         for name, count in counters.items():
             self._counts[name] = self._counts.get(name, 0) + count

@@ -125,6 +125,8 @@ def _leave(folder: Path, change: Change) -> None:
             live.write(folder, change(order))
         except OSError as error:
             raise RunError(f"no order can be left in {str(folder)!r}: {error.strerror}.") from error
+        if not (folder / live.STATUS).exists():  # the run ended in this moment
+            live.remove(folder)
 
 
 def _no_answer(options: argparse.Namespace, status: Status, what: str) -> str:

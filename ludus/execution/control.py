@@ -62,6 +62,7 @@ class Control(Silent):
         self._tasks = Doing()
         self._seen = b""  # the newest order, as it lay there
         self._since = self._changed = clock()  # the end of the last check; the last order
+        self._played = 0.0  # at the last check
         self._look_at = -math.inf
         self._tell_at = self._tasks_at = self._since
         live.remove(folder)
@@ -69,18 +70,20 @@ class Control(Silent):
             live.write(folder, self._order)
         self._write(self._since)
 
-    def check(self) -> None:
-        """To be called between two steps. Returns when the next one may begin, or a stop was asked for."""
+    def check(self, played: float = 0.0) -> None:
+        """To be called between two steps. Returns when the next one may begin, or a stop was asked for. played: seconds that workers have
+        played so far, each of them. Some of it they do while the driver waits here: that is work too, or their run would not be slower."""
         begun = now = self._clock()
         self._look(now)
         if self._order.paused or self._order.speed < 1.0:
-            worked = begun - self._since
-            while not self._stop.requested and (left := self._left(worked, now - begun)) > 0:
+            step = begun - self._since
+            work = max(step, played - self._played)
+            while not self._stop.requested and (left := self._left(work, now - self._since)) > 0:
                 self._sleep(min(left, LOOK))
                 now = self._clock()
                 self._look(now)
-            self.waited += now - begun
-        self._since = now
+            self.waited += max(0.0, now - self._since - work)
+        self._since, self._played = now, played
 
     def clock(self) -> float:
         """Seconds on a clock that stands while the run waits. Between two checks only."""
@@ -92,9 +95,9 @@ class Control(Silent):
 
     # ------------------------------------------------------------------------------------------ orders
 
-    def _left(self, worked: float, waited: float) -> float:
-        """Seconds still to be waited after a step of `worked` seconds."""
-        return math.inf if self._order.paused else worked * (1.0 / self._order.speed - 1.0) - waited
+    def _left(self, work: float, taken: float) -> float:
+        """Seconds still to be waited after a step with `work` seconds of work that has `taken` so many."""
+        return math.inf if self._order.paused else work / self._order.speed - taken
 
     def _look(self, now: float) -> None:
         if now < self._look_at:

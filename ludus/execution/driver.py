@@ -112,7 +112,7 @@ class Driver:
             return self.stop.reason
 
     def _over(self) -> str | None:
-        self.control.check()
+        self.control.check(self.parts.profile.played)
         if self.stop.requested:
             return self.stop.reason
         return self.stopper.reason(self.progress) if self.stopper else None
@@ -161,7 +161,7 @@ class Driver:
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
         self.observer.task_progress(fraction, metrics)
-        self.control.check()
+        self.control.check(self.parts.profile.played)
         if self.stop.requested:
             raise Interrupted
 

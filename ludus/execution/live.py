@@ -102,8 +102,8 @@ def write(folder: Path, value: Order | Status) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Both files, and what a kill has left of them."""
-    for name in (CONTROL, STATUS):
+    """Both files, and what a kill has left of them. The status goes first: who left an order and sees none takes the order back."""
+    for name in (STATUS, CONTROL):
         for path in (folder / name, *folder.glob(f".{name}.*")):
             with suppress(OSError):
                 path.unlink()

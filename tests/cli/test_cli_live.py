@@ -155,6 +155,21 @@ def test_an_order_that_was_not_taken_can_be_taken_back(
     assert driver.paces == ["at 50% of full speed"]
 
 
+def test_an_order_for_a_run_that_ended_in_this_moment_is_taken_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_as_killed(folder, host="node7")
+    write = live.write
+
+    def ends_meanwhile(folder: Path, value: Order | live.Status) -> None:
+        live.remove(folder)
+        write(folder, value)
+
+    monkeypatch.setattr(live, "write", ends_meanwhile)
+    assert "is not running" in refused(["pause", RUN], capsys)
+    assert not list(folder.glob("*.json"))
+
+
 def test_orders_add_up(driver: Driver, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     driver.listens.clear()
     refused(["throttle", RUN, "0.5", "--wait", "0"], capsys)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.errors import RunError
@@ -135,6 +135,22 @@ def test_a_throttle_outlasts_a_pause(loop: Loop) -> None:
     assert loop.watcher.told == ["paused", "at 50% of full speed"]
 
 
+@pytest.mark.parametrize("speed", [1.0, 0.5, 0.2])
+def test_workers_that_play_while_the_driver_rests_are_slowed_too(loop: Loop, speed: float) -> None:
+    """An order takes a worker 1 second, and it has the next one already: a rest as long as the driver's step would slow nobody."""
+    loop.order(speed=speed)
+    done_at, played = loop.now, 0.0
+    begun, counted = loop.now, loop.control.clock()
+    for _ in range(20):
+        loop.now = done_at = max(
+            loop.now, done_at + 1.0
+        )  # its answer, for which the driver waits; the next order begins
+        played += 1.0
+        loop.control.check(played)
+    assert (loop.now - begun) / 20 == pytest.approx(1.0 / speed, rel=0.1)
+    assert (loop.control.clock() - counted) / 20 == pytest.approx(1.0, rel=0.1)
+
+
 def test_orders_for_another_session_move_nobody(tmp_path: Path) -> None:
     first = Loop(tmp_path)
     first.order(paused=True)
@@ -180,6 +196,7 @@ def test_a_spoilt_order_is_told_once_and_ignored(loop: Loop, content: str) -> No
     assert loop.step() == 0.0
 
 
+@settings(deadline=None)  # it writes to a disk
 @given(content=st.binary(max_size=200))
 def test_no_order_harms_a_run(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     loop = Loop(tmp_path_factory.mktemp("run"))

@@ -21,19 +21,19 @@ from ludus.observe.reader import Reader
 from ludus.runner import run
 from ludus.types import Metrics
 
-_LONG = ["generations=3", "response.episodes=6000"]
+_LONG = ["generations=2", "response.episodes=3000"]
 _TRAIN = "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 class Started:
     """A run in another process."""
 
-    def __init__(self, folder: Path, *changes: str) -> None:
+    def __init__(self, folder: Path, *where: str) -> None:
         file = folder / "run.yaml"
         file.write_text("scenario: psro\n" + tools.SCENARIOS["ppo"])
         self.run_dir, self.begun = folder / "run", time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _TRAIN, "train", str(file), *_LONG, *changes, "--run-dir", str(self.run_dir)],
+            [sys.executable, "-c", _TRAIN, "train", str(file), *_LONG, *where, "--run-dir", str(self.run_dir)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -49,12 +49,16 @@ class Started:
         raise AssertionError(self.process.communicate())
 
     def order(self, command: str, *arguments: str) -> None:
-        assert main([command, str(self.run_dir), *arguments]) == 0
+        assert main([command, str(self.run_dir), *arguments, "--wait", "120"]) == 0
 
 
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
-    run = Started(tmp_path)
+_HERE = ["runtime.shards=2"]
+_RAY = ["--runtime", "ray", "--workers", "2"]
+
+
+@pytest.fixture(params=[_HERE, _RAY], ids=["here", "ray"])
+def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
+    run = Started(tmp_path, *request.param)
     yield run
     run.process.kill()
     run.process.communicate()
@@ -86,9 +90,9 @@ def test_paused_throttled_stopped_and_resumed(
     ]
     assert not list(started.run_dir.glob("*.json"))
     capsys.readouterr()
-    assert main(["resume", str(started.run_dir)]) == 0
+    assert main(["resume", str(started.run_dir), "--runtime", "inprocess", "--workers", "1"]) == 0
 
-    tools.train("ppo", tmp_path / "untouched", *_LONG)
+    tools.train("ppo", tmp_path / "untouched", *_LONG, *_HERE)
     assert tools.policies_of(started.run_dir) == tools.policies_of(tmp_path / "untouched")
     ours, theirs = tools.rows_of(started.run_dir), tools.rows_of(tmp_path / "untouched")
     for table in set(ours) - {"events"}:
