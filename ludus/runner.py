@@ -17,18 +17,12 @@ from pathlib import Path
 from ludus import __version__
 from ludus.algorithms.base import ComputedOracle
 from ludus.algorithms.spaces import discrete
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.policy_server import PolicyServer
+from ludus.assembly import build_driver, first_shard
 from ludus.envs.base import VectorEnv
-from ludus.envs.game_tree import GameTree
 from ludus.errors import RunError
-from ludus.evaluation.beside import Beside, Score
-from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer
 from ludus.execution import live
 from ludus.execution.control import Control
 from ludus.execution.driver import Driver
-from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
@@ -37,21 +31,11 @@ from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
 from ludus.observe.tensorboard import TensorBoardWriter
-from ludus.policies.base import Policy
-from ludus.policies.registry import build_policy
-from ludus.population.agent_manager import AgentManager
-from ludus.profile import Profile
 from ludus.report import write_report
 from ludus.result import Result, read_result
-from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import shards_of
 from ludus.runtime.base import Runtime
-from ludus.runtime.inprocess import InProcess
 from ludus.scenario import Scenario
-from ludus.schedulers.psro import PSROScheduler
-from ludus.training.remote import Trainers
-from ludus.training.training import Parts
-from ludus.types import EnvSpec, PolicyRef, PolicySpec
+from ludus.types import PolicySpec
 
 RUNS = Path("runs")
 
@@ -67,7 +51,7 @@ def run(
 ) -> Result:
     """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
     not fit together."""
-    scenario, env = scenario.with_shards(), _first_shard(scenario)
+    scenario, env = scenario.with_shards(), first_shard(scenario)
     scenario.check(env.spec)
     folder = _folder(scenario, run_dir, name)
     info = _info(scenario, env, folder)
@@ -80,7 +64,7 @@ def run(
     ):
         replace_file(folder / SCENARIO, info.text.encode())
         observers = Observers(observer, tensorboard, control)
-        driver = _driver(scenario, runtime, env, store, files, observers, stop, control)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.observer.run_started(info)
         _first_policies(driver)
         return _finish(driver, driver.run(), report=report)
@@ -100,7 +84,7 @@ def resume(
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    env = _first_shard(scenario)
+    env = first_shard(scenario)
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
     stop, observer = stop or StopRequest(), observer or Silent()
@@ -111,7 +95,7 @@ def resume(
     ):
         stored.still_last()
         observers = Observers(observer, tensorboard, control)
-        driver = _driver(scenario, runtime, env, store, files, observers, stop, control)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -153,122 +137,6 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         raise RunError(
             f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
         ) from error
-
-
-def _first_shard(scenario: Scenario) -> VectorEnv:
-    """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
-    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.runtime.pieces)[0].num_envs)
-
-
-def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
-    here = isinstance(runtime, InProcess)
-    if not here:
-        env.close()
-    return RolloutManager(
-        runtime,
-        scenario.env.make,
-        spec=env.spec,
-        num_envs=scenario.env.num_envs,
-        shards=scenario.runtime.pieces,
-        hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
-        resources={} if here else scenario.runtime.resources,
-        restarts=scenario.runtime.restarts,
-        deadline=scenario.runtime.deadline,
-        leave=scenario.runtime.trainers > 0,
-        inference=scenario.runtime.shared,
-        ready=env if here else None,
-    )
-
-
-def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) -> Beside | None:
-    choice = scenario.evaluation.beside
-    if choice is None or isinstance(scenario.oracle, ComputedOracle):
-        return None
-
-    def record(score: Score) -> None:
-        values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
-        store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
-
-    rollouts = RolloutManager(
-        runtime,
-        scenario.env.make,
-        spec=env,
-        num_envs=choice.num_envs,
-        resources={} if isinstance(runtime, InProcess) else scenario.runtime.resources,
-        restarts=scenario.runtime.restarts,
-        deadline=scenario.runtime.deadline,
-        leave=True,  # nobody wants the trajectories
-    )
-    return Beside(rollouts, every=choice.every, episodes=choice.episodes, seed=scenario.seed, record=record)
-
-
-def _trainers(scenario: Scenario, runtime: Runtime, profile: Profile) -> Trainers | None:
-    choice = scenario.runtime
-    if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
-        return None
-    return Trainers(runtime, choice.trainers, seed=scenario.seed, profile=profile, resources=choice.trainer_resources)
-
-
-def _driver(
-    scenario: Scenario,
-    runtime: Runtime,
-    env: VectorEnv,
-    store: Store,
-    files: PolicyFiles,
-    observer: Observer,
-    stop: StopRequest,
-    control: Control,
-) -> Driver:
-    spec = env.spec
-    population = scenario.population(spec)
-    manager = AgentManager(
-        utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
-    )
-    rollouts = _rollouts(scenario, runtime, env)
-    members: dict[PolicyRef, Policy] = {}
-
-    def policy(ref: PolicyRef) -> Policy:
-        if ref not in members:
-            members[ref] = build_policy(*manager.weights_of(ref))
-        return members[ref]
-
-    tree = getattr(env, "tree", None)
-    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
-    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
-    exact = ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
-    return Driver(
-        scenario=scenario,
-        scheduler=PSROScheduler(
-            solver=scenario.meta_solver,
-            generations=scenario.generations,
-            population=population,
-            seed=scenario.seed,
-            warm_start=scenario.warm_start,
-            mode=scenario.mode,
-        ),
-        manager=manager,
-        parts=Parts(
-            rollouts,
-            EpisodeServer(scenario.seed),
-            PolicyServer(),
-            policy,
-            scenario.seed,
-            trainers=_trainers(scenario, runtime, rollouts.profile),
-            beside=_beside(scenario, runtime, spec, store),
-            clock=control.clock,
-        ),
-        exact=exact,
-        matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
-        store=store,
-        files=files,
-        observer=observer,
-        stop=stop,
-        control=control,
-        stopper=scenario.stop,
-        history=History.of(spec.num_players),
-        lanes=scenario.runtime.lanes,
-        pace=scenario.runtime.pace,
-    )
 
 
 def _first_policies(driver: Driver) -> None:

@@ -39,6 +39,7 @@ class RuntimeChoice(Config):
     replaced when its process dies, or is stuck: deadline seconds pass without a step. cpus, gpus: that each worker asks for. tasks:
     training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4. trainers: processes that learn
     together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns. inference: local or server.
+    table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch: batches that are sampled ahead.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
@@ -59,6 +60,8 @@ class RuntimeChoice(Config):
     trainers: int = Field(0, ge=0)
     trainer_cpus: float = Field(1.0, ge=0)
     trainer_gpus: float = Field(0.0, ge=0)
+    table_shards: int = Field(0, ge=0)
+    prefetch: int = Field(0, ge=0)
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
@@ -120,8 +123,14 @@ class RuntimeChoice(Config):
             "workers": self.workers if self.workers > 1 else None,
             "address": self.address,
             "trainers": self.trainers or None,
+            "table_shards": self.table_shards or None,
             "inference": "server" if self.inference.kind == "server" else None,
         }
+        if self.table_shards and self.trainers > 1:
+            raise ConfigError(
+                f"runtime.table_shards={self.table_shards} and runtime.trainers={self.trainers} were given: each of several trainers has "
+                "tables of its own, beside it. Use one trainer, or no shards."
+            )
         if self.kind == "inprocess" and any(unused.values()):
             given = next(f"{name}={value!r}" for name, value in unused.items() if value)
             raise ConfigError(

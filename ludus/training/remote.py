@@ -23,7 +23,7 @@ from ludus.policies.registry import build_policy
 from ludus.profile import Profile
 from ludus.rollout.host import Parcel
 from ludus.rollout.manager import Remote
-from ludus.runtime.base import Handle, Ref, Runtime
+from ludus.runtime.base import Handle, Peer, Ref, Runtime
 from ludus.training.trainer import Learned, Trainer, TrainerSpec
 from ludus.types import PolicySpec, State, Weights
 
@@ -32,11 +32,14 @@ LOCAL = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """One rank of how many. seed: of the run. timeout: seconds that one rank may wait for another in an update."""
+    """One rank of how many. seed: of the run. shards: that its tables are spread over. prefetch: as of `Trainer`. timeout: seconds that one
+    rank may wait for another in an update."""
 
     rank: int
     size: int
     seed: int
+    shards: tuple[Peer, ...] = ()
+    prefetch: int = 0
     timeout: float = 60.0
 
 
@@ -67,7 +70,8 @@ class TrainerHost:
         """A new task. Returns the spec of its policy."""
         self.end()
         here = replace(spec, context=replace(spec.context, ranks=self._ranks))
-        self._trainer = Trainer(here, EpisodeServer(self._spec.seed))
+        episodes = EpisodeServer(self._spec.seed, self._spec.shards)
+        self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
         return self._trainer.spec
 
     def learn(self, version: int, *portions: Sequence[Trajectories]) -> Learned:
@@ -160,11 +164,19 @@ class Trainers:
     """Of a run: `size` ranks for every lane, made when the lane is first used. They belong to it."""
 
     def __init__(
-        self, runtime: Runtime, size: int, *, seed: int, profile: Profile, resources: Mapping[str, float] | None = None
+        self,
+        runtime: Runtime,
+        size: int,
+        *,
+        seed: int,
+        profile: Profile,
+        resources: Mapping[str, float] | None = None,
+        shards: Sequence[Peer] = (),
+        prefetch: int = 0,
     ) -> None:
-        """resources: of each rank."""
-        self._runtime, self._size, self._seed = runtime, size, seed
-        self._profile, self._resources = profile, resources
+        """resources: of each rank. shards, prefetch: as of `RankSpec`."""
+        self._runtime, self._resources, self._profile = runtime, resources, profile
+        self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch) for k in range(size)]
         self._lanes: dict[int, list[Handle]] = {}
 
     def begin(self, spec: TrainerSpec, *, lane: int) -> RemoteTrainer:
@@ -181,12 +193,9 @@ class Trainers:
         self._lanes = {}
 
     def _group(self) -> list[Handle]:
-        runtime, size = self._runtime, self._size
-        ranks = [
-            runtime.spawn(TrainerHost, RankSpec(rank, size, self._seed), resources=self._resources)
-            for rank in range(size)
-        ]
-        if size > 1:
+        runtime = self._runtime
+        ranks = [runtime.spawn(TrainerHost, spec, resources=self._resources) for spec in self._ranks]
+        if len(ranks) > 1:
             local = len({runtime.node(rank) for rank in ranks}) == 1
             address = runtime.get(runtime.call(ranks[0], "meet", local))
             for answer in [runtime.call(rank, "join", address) for rank in ranks]:

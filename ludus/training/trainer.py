@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from threading import Event
 
 import numpy as np
 
-from ludus.algorithms.base import Algorithm, LearnerContext
+from ludus.algorithms.base import Algorithm, LearnerContext, priorities_of, sizes_of
 from ludus.data.base import Sample
 from ludus.data.episode_server import EpisodeServer
+from ludus.data.prefetcher import Prefetcher, unchanged
 from ludus.data.trajectories import Trajectories
 from ludus.errors import Deadlock, TrainingError
 from ludus.policies.base import Policy
@@ -43,13 +45,17 @@ class Learned:
 class Trainer:
     """Owns a learner and the tables that feed it. `weights` are always the last good ones."""
 
-    def __init__(self, spec: TrainerSpec, episodes: EpisodeServer, profile: Profile | None = None) -> None:
-        """Raises what `Algorithm.learner` raises, and DataError if the task has tables already."""
+    def __init__(
+        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Profile | None = None, *, prefetch: int = 0
+    ) -> None:
+        """prefetch: batches that are sampled while the learner learns (0: none). Raises what `Algorithm.learner` raises, and DataError if
+        the task has tables already."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Profile()
         self._learner = spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
+        self._prefetcher = Prefetcher(self._draw, unchanged, depth=prefetch)
         self.weights = read_only(self._learner.weights())
-        episodes.create(spec.task, spec.algorithm.tables())
+        episodes.create(spec.task, spec.algorithm.tables(), sizes_of(spec.algorithm))
 
     @property
     def spec(self) -> PolicySpec:
@@ -86,15 +92,19 @@ class Trainer:
     def _updates(self, version: int) -> Learned:
         samples = updates = 0
         metrics: Metrics = {}
-        for table, size in self._learner.batches():
-            batch = self._episodes.try_sample(self._task, table, size)
-            if batch is None:
-                break  # the limiter wants more items first
-            with self._profile.part("learning"):
-                metrics = {**self._learner.update(batch), **_lag(batch, version)}
-            samples += len(batch.index)
-            updates += 1
+        with closing(self._prefetcher.batches(self._learner.batches())) as batches:
+            for batch in batches:
+                with self._profile.part("learning"):
+                    metrics = {**self._learner.update(batch), **_lag(batch, version)}
+                for name, index, priority in priorities_of(self._learner):
+                    self._episodes.update_priorities(self._task, name, index, priority)
+                samples += len(batch.index)
+                updates += 1
         return Learned(samples, updates, metrics)
+
+    def _draw(self, request: tuple[str, int], unwanted: Event) -> Sample | None:
+        """None: the limiter wants more items first."""
+        return self._episodes.try_sample(self._task, *request)
 
     def _keep(self, weights: Weights) -> None:
         for name, array in weights.items():

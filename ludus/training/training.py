@@ -46,6 +46,7 @@ class Parts:
     seed: int
     trainers: Trainers | None = None
     beside: Beside | None = None
+    prefetch: int = 0
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -82,7 +83,7 @@ class Training:
         context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=self._seed, total=self._total)
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
-            Trainer(spec, parts.episodes, parts.profile)
+            Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)
             if parts.trainers is None
             else parts.trainers.begin(spec, lane=lane)
         )

@@ -41,6 +41,7 @@ def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=2 gives the same numbers"),
+        (["runtime.table_shards=2", "runtime.trainers=2"], "one trainer, or no shards"),
         (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
         (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
@@ -78,6 +79,12 @@ def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
         assert observer.stop.requested
         resume(folder, report=False)
         assert tools.policies_of(folder) == whole
+
+
+def test_batches_that_are_sampled_ahead_are_the_same(tmp_path: Path) -> None:
+    changes = ["generations=1", "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}"]
+    now = policies(tmp_path, *changes, name="now")
+    assert policies(tmp_path, *changes, "runtime.prefetch=2", name="ahead") == now
 
 
 def test_workers_that_play_apart(tmp_path: Path) -> None:
@@ -122,6 +129,22 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
         report=False,
     )
     assert tools.policies_of(tmp_path / "one") == policies(tmp_path, "generations=2", name="longer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainers", [0, 1])
+def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int) -> None:
+    """Two shards, a barrier, and a resume."""
+    changes = [
+        "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
+        "runtime.kind=ray", "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
+    ]  # fmt: skip
+    observer = tools.Impatient(9)
+    scenario = parse_scenario(PSRO, changes)
+    run(scenario, run_dir=tmp_path / "a", report=False, observer=observer, stop=observer.stop)
+    assert observer.stop.requested
+    resume(tmp_path / "a", report=False)
+    assert len(tools.policies_of(tmp_path / "a")) == 4
 
 
 @pytest.mark.slow

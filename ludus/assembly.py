@@ -1,0 +1,163 @@
+"""The parts of a scenario, put together."""
+
+from __future__ import annotations
+
+from ludus.algorithms.base import ComputedOracle
+from ludus.data.episode_server import EpisodeServer
+from ludus.data.policy_server import PolicyServer
+from ludus.data.shard import TableShard
+from ludus.envs.base import VectorEnv
+from ludus.envs.game_tree import GameTree
+from ludus.evaluation.beside import Beside, Score
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.matches import MatchPlayer
+from ludus.execution.control import Control
+from ludus.execution.driver import Driver
+from ludus.execution.history import History
+from ludus.execution.interrupt import StopRequest
+from ludus.observe.base import Observer
+from ludus.observe.policy_files import PolicyFiles
+from ludus.observe.store import Store
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.population.agent_manager import AgentManager
+from ludus.profile import Profile
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.shards import shards_of
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess
+from ludus.scenario import Scenario
+from ludus.schedulers.psro import PSROScheduler
+from ludus.training.remote import Trainers
+from ludus.training.training import Parts
+from ludus.types import EnvSpec, PolicyRef
+
+
+def first_shard(scenario: Scenario) -> VectorEnv:
+    """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
+    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.runtime.pieces)[0].num_envs)
+
+
+def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
+    here = isinstance(runtime, InProcess)
+    if not here:
+        env.close()
+    return RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env.spec,
+        num_envs=scenario.env.num_envs,
+        shards=scenario.runtime.pieces,
+        hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
+        resources={} if here else scenario.runtime.resources,
+        restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
+        leave=scenario.runtime.trainers > 0,
+        inference=scenario.runtime.shared,
+        ready=env if here else None,
+    )
+
+
+def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) -> Beside | None:
+    choice = scenario.evaluation.beside
+    if choice is None or isinstance(scenario.oracle, ComputedOracle):
+        return None
+
+    def record(score: Score) -> None:
+        values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
+        store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
+
+    rollouts = RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env,
+        num_envs=choice.num_envs,
+        resources={} if isinstance(runtime, InProcess) else scenario.runtime.resources,
+        restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
+        leave=True,  # nobody wants the trajectories
+    )
+    return Beside(rollouts, every=choice.every, episodes=choice.episodes, seed=scenario.seed, record=record)
+
+
+def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[EpisodeServer, Trainers | None]:
+    """The tables of learners that live here, and the trainers elsewhere, if any."""
+    choice = scenario.runtime
+    handles = [runtime.spawn(TableShard, k, resources={"num_cpus": 1}) for k in range(choice.table_shards)]
+    shards = [runtime.peer(handle) for handle in handles]
+    if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
+        return EpisodeServer(scenario.seed, shards), None
+    trainers = Trainers(
+        runtime,
+        choice.trainers,
+        seed=scenario.seed,
+        profile=profile,
+        resources=choice.trainer_resources,
+        shards=shards,
+        prefetch=choice.prefetch,
+    )
+    return EpisodeServer(scenario.seed), trainers
+
+
+def build_driver(
+    scenario: Scenario,
+    runtime: Runtime,
+    env: VectorEnv,
+    store: Store,
+    files: PolicyFiles,
+    observer: Observer,
+    stop: StopRequest,
+    control: Control,
+) -> Driver:
+    spec = env.spec
+    population = scenario.population(spec)
+    manager = AgentManager(
+        utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
+    )
+    rollouts = _rollouts(scenario, runtime, env)
+    episodes, trainers = _learning(scenario, runtime, rollouts.profile)
+    members: dict[PolicyRef, Policy] = {}
+
+    def policy(ref: PolicyRef) -> Policy:
+        if ref not in members:
+            members[ref] = build_policy(*manager.weights_of(ref))
+        return members[ref]
+
+    tree = getattr(env, "tree", None)
+    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
+    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
+    exact = ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
+    return Driver(
+        scenario=scenario,
+        scheduler=PSROScheduler(
+            solver=scenario.meta_solver,
+            generations=scenario.generations,
+            population=population,
+            seed=scenario.seed,
+            warm_start=scenario.warm_start,
+            mode=scenario.mode,
+        ),
+        manager=manager,
+        parts=Parts(
+            rollouts,
+            episodes,
+            PolicyServer(),
+            policy,
+            scenario.seed,
+            trainers=trainers,
+            prefetch=scenario.runtime.prefetch,
+            beside=_beside(scenario, runtime, spec, store),
+            clock=control.clock,
+        ),
+        exact=exact,
+        matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
+        store=store,
+        files=files,
+        observer=observer,
+        stop=stop,
+        control=control,
+        stopper=scenario.stop,
+        history=History.of(spec.num_players),
+        lanes=scenario.runtime.lanes,
+        pace=scenario.runtime.pace,
+    )
