@@ -142,15 +142,17 @@ def test_a_shard_that_is_killed_in_the_middle_of_a_batch(runtime, monkeypatch):
     server.create("t", [TableSpec("r", "ring", capacity=8), TableSpec("q", capacity=4)])
     server.create("u", [TableSpec("q", capacity=4)])
     for name in ("r", "q"):
-        server.insert("t", name, rows(0, 4))
-    with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(server.insert, "t", "q", rows(4, 1)), pool.submit(server.sample, "u", "q", 1)]
-        peers[1].ask("doom")
-        with pytest.raises(PartDied, match="a shard of table 'r' is dead, and its items with it"):
-            server.sample("t", "r", 64)
-        for future in futures:
-            with pytest.raises(PartDied, match="is dead"):
-                future.result(timeout=30)
+        for first in (0, 2):
+            server.insert("t", name, rows(first, 2))  # one block on each shard
+    pool = ThreadPoolExecutor(2)
+    futures = [pool.submit(server.insert, "t", "q", rows(4, 1)), pool.submit(server.sample, "u", "q", 1)]
+    peers[1].ask("doom")
+    with pytest.raises(PartDied, match="a shard of table 'r' is dead, and its items with it"):
+        server.sample("t", "r", 64)
+    for future in futures:
+        with pytest.raises(PartDied, match="is dead"):
+            future.result(timeout=60)
+    pool.shutdown()
     for use in (lambda: server.try_insert("t", "r", rows(0, 1)), lambda: server.statistics("t")):
         with pytest.raises(PartDied):
             use()
