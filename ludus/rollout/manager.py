@@ -105,8 +105,9 @@ class RolloutManager:
             )
             for block in shards_of(shards, hosts)
         ]
-        self._watch = Watch(runtime, self._hosts, deadline=deadline)
-        self._servers = Servers(runtime, inference, self._hosts) if inference else None
+        self._servers = Servers(runtime, inference, self._hosts, deadline=deadline) if inference else None
+        excused = self._servers.unstick if self._servers else None
+        self._watch = Watch(runtime, self._hosts, deadline=deadline, excused=excused)
 
     def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> Rollout:
         """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -32,9 +32,17 @@ class Watch:
     """A host that owes an answer is stuck when `deadline` seconds pass in which it gives none and makes no step (it is looked at that
     often, so it is noticed within twice that time)."""
 
-    def __init__(self, runtime: Runtime, hosts: Sequence[Handle], *, deadline: float | None) -> None:
-        """hosts: parts that have a pulse, which changes with every step. deadline: None: nobody is ever stuck."""
-        self._runtime, self._hosts, self._deadline = runtime, hosts, deadline
+    def __init__(
+        self,
+        runtime: Runtime,
+        hosts: Sequence[Handle],
+        *,
+        deadline: float | None,
+        excused: Callable[[int], bool] | None = None,
+    ) -> None:
+        """hosts: parts that have a pulse, which changes with every step. deadline: None: nobody is ever stuck. excused: whether what a host
+        waits for was stuck instead, and has been seen to."""
+        self._runtime, self._hosts, self._deadline, self._excused = runtime, hosts, deadline, excused
         self._owed = [0] * len(hosts)
         self._heard = [0.0] * len(hosts)  # when it gave a sign of life last, or was first asked since then
         self._pulse: list[Any] = [None] * len(hosts)
@@ -98,7 +106,10 @@ class Watch:
         return True
 
     def _again(self, host: int) -> None:
-        """Make a host again that is stuck."""
+        """Make a host again that is stuck, unless it is excused."""
+        if self._excused is not None and self._excused(host):
+            self._heard[host] = monotonic()
+            return
         handle = self._hosts[host]
         life = self._runtime.incarnation(handle)
         self._runtime.restart(handle)

@@ -53,11 +53,16 @@ def session_processes(folder: str) -> list[int]:
     """Ids of living processes of the session; none where there is no /proc."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if _is_marked(name, folder) or _writes_into(name, folder):
-                    found.append(int(name))
+        if name.isdigit() and int(name) != os.getpid() and belongs(name, folder):
+            found.append(int(name))
     return found
+
+
+def belongs(process: str, folder: str) -> bool:
+    """Whether the process with this id lives, and is of the session."""
+    with contextlib.suppress(OSError):
+        return _is_marked(process, folder) or _writes_into(process, folder)
+    return False
 
 
 def _is_marked(process: str, folder: str) -> bool:

@@ -25,7 +25,7 @@ from ludus.runtime.base import (
 from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
 from ludus.runtime.ray_parts import Life, RayAnswer, RayPart, actor_options, words
 from ludus.runtime.ray_peers import RayPeer
-from ludus.runtime.ray_session import enter, last_words, leave
+from ludus.runtime.ray_session import enter, kill, last_words, leave
 
 
 class RayRuntime:
@@ -192,7 +192,10 @@ class RayRuntime:
         """Kill the part's process and make the part again, if it has a restart left."""
         self._require_open()
         require_mine(self, handle, RayPart)
-        self._end(handle.life, "was given up before it had answered")
+        life = handle.life
+        life.look()
+        self._end(life, "was given up before it had answered")
+        kill(self._session, life.process)
 
     def stop(self, handle: RayPart) -> None:
         """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""

@@ -97,6 +97,13 @@ def last_words(session: Session, process: int) -> str:
     return ""
 
 
+def kill(session: Session, process: int) -> None:
+    """End a process of a local Ray that may be frozen, and would not obey Ray."""
+    if session.folder and process and ray_janitor.belongs(str(process), session.folder):
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+
+
 @atexit.register
 def leave_all() -> None:
     """At the end of the process."""

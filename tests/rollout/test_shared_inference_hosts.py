@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +17,14 @@ from ludus.envs.registry import make_env
 from ludus.errors import PartDied, ScenarioError
 from ludus.policies import network
 from ludus.policies.base import Policy
+from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.servers import Servers, Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Mixture, PolicyRef
+from ludus.types import Mixture, PolicyRef, PolicySpec
 
 MAKE = partial(make_env, "openspiel/connect_four")
 SPEC = mlp_spec(inputs=126, actions=7, hidden=[16])
@@ -173,6 +176,49 @@ def test_a_server_is_beside_those_that_it_serves(servers: int | None, placed: li
     made = Servers(runtime, Shared(servers=servers), hosts)
     assert [made.serving(host).server for host in range(5)] == of
     assert runtime.placed == placed
+
+
+class Hangs(MLPPolicy):
+    """Evaluates nothing until it is killed, if it finds the marker, which it removes."""
+
+    def act(self, observation, mask, memory, noise, *, mode="explore"):
+        marker = Path(self.spec.config["marker"])
+        if marker.exists():
+            marker.unlink()
+            time.sleep(1e6)
+        return super().act(observation, mask, memory, noise, mode=mode)
+
+    stack = None
+
+
+@pytest.mark.slow
+def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) -> None:
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
+    me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
+    given = [me, *policies(1)[1:]]
+    asked = order(1, "episodes", 12)
+    expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
+    runtime = RayRuntime()
+    try:
+        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=8.0)
+        assert_same(made.run(asked, given), expected)
+        (tmp_path / "marker").touch()
+        got = made.run(asked, given)
+        assert_same(got, expected)
+        assert got.counters["server_restarts"] == 1
+        assert made._servers is not None
+        (server,) = made._servers._servers
+        runtime.node(server)
+        server.life.look()
+        os.kill(server.life.process, signal.SIGSTOP)
+        got = made.run(asked, given)
+        assert_same(got, expected)
+        assert got.counters["server_restarts"] == 1
+        made.close()
+    finally:
+        runtime.close()
 
 
 @pytest.mark.slow

@@ -313,6 +313,19 @@ def test_all_parts_are_killed_and_one_needs_the_answer_of_another(runtime):
     assert [runtime.get(runtime.call(part, "add", 1), timeout=60) for part in parts] == [1, 2, 3]
 
 
+def test_a_frozen_part_is_given_up(runtime):
+    asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
+    visitor = runtime.spawn(Visitor, runtime.peer(asked))
+    process = runtime.get(runtime.call(asked, "process"))
+    mourning = runtime.call(visitor, "mourn")
+    assert runtime.wait([mourning], timeout=0.5) == ([], [mourning])
+    os.kill(process, signal.SIGSTOP)
+    runtime.restart(asked)
+    assert runtime.get(mourning, timeout=60)[0].startswith("part 'Worker', which was asked for something, died")
+    assert gone(process)
+    assert runtime.get(runtime.call(asked, "add", 1)) == 1
+
+
 def test_stuck_parts_are_given_up_stopped_or_closed(session, runtime):
     parts = [runtime.spawn(Worker, 5, restarts=1) for _ in range(3)]
     processes = each(runtime, parts, "process")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ludus.rollout.inference.batches import Batches
@@ -42,8 +44,9 @@ class InferenceServer:
         self._shelf = Shelf(spec.fetch, kept=spec.kept)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
+        self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
         self._batches: Batches[tuple[Sequence[Rows], Sequence[str]], list[Answer]] = Batches(
-            self._shelf.answer, max_wait=spec.max_wait, max_batch=spec.max_batch, callers=spec.callers
+            self._answer, max_wait=spec.max_wait, max_batch=spec.max_batch, callers=spec.callers
         )
 
     def ready(self) -> None:
@@ -59,7 +62,7 @@ class InferenceServer:
     ) -> Loaded | None:
         """From now on a client holds what it `keep`s of what it held on this incarnation, and the `wanted`; and asks for these extras.
         None, and nothing is done, if it did not hold what it wants to keep. Raises PolicyError for a policy that lacks its mode."""
-        with self._loading:
+        with self._loading, self._counted("loading"):
             if keep and (server != self._name or not self._shelf.holds(client, keep)):
                 return None
             held = self._shelf.load(client, keep, wanted)
@@ -70,6 +73,11 @@ class InferenceServer:
         """One answer for each part. Raises what a policy raised, and RunError once the server is closed."""
         request = parts, self._extras.get(client, ())
         return self._batches.ask(client, request, size=sum(len(rows.noise) for rows in parts))
+
+    def pulse(self) -> float:
+        """Seconds that the evaluation or the loading in progress has taken so far."""
+        now = monotonic()
+        return max(now - begun if begun else 0.0 for begun in self._busy.values())
 
     def counters(self) -> Mapping[str, int]:
         """requests, rows and batches that were answered, policies that were fetched."""
@@ -84,3 +92,15 @@ class InferenceServer:
     def close(self) -> None:
         """Requests that wait, and later ones, fail with RunError."""
         self._batches.close()
+
+    def _answer(self, requests: Sequence[tuple[Sequence[Rows], Sequence[str]]]) -> list[list[Answer]]:
+        with self._counted("evaluating"):
+            return self._shelf.answer(requests)
+
+    @contextmanager
+    def _counted(self, what: str) -> Iterator[None]:
+        self._busy[what] = monotonic()
+        try:
+            yield
+        finally:
+            self._busy[what] = 0.0

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import NamedTuple
 
 from ludus.errors import PartDied, ScenarioError
 from ludus.rollout.inference.server import InferenceServer, ServerSpec
-from ludus.runtime.base import Handle, Peer, Runtime
+from ludus.runtime.base import Handle, Peer, Ref, Runtime
 
 _OTHERS = 2  # calls that a server answers beside those of its hosts
+_PATIENCE = 20.0  # seconds within which a server says that it is there
+_STARTING = 300.0  # seconds that making one may take
+_MOST = 0.5  # of a deadline: an evaluation that takes longer is stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,13 @@ class Shared:
                 raise ScenarioError(f"shared inference with {name}={value}; expected {least} or more.")
 
 
+class _Made(NamedTuple):
+    """Done as soon as a server is made, and the time until which it may take for that."""
+
+    answer: Ref
+    until: float
+
+
 class Serving(NamedTuple):
     """A server's incarnation, for one order of a host."""
 
@@ -49,10 +60,14 @@ class Servers:
     """Servers for `hosts`, each beside those that it serves. They are made when the first is asked for, since hosts have to be somewhere
     by then."""
 
-    def __init__(self, runtime: Runtime, choice: Shared, hosts: Sequence[Handle]) -> None:
-        self._runtime, self._choice, self._hosts = runtime, choice, hosts
+    def __init__(
+        self, runtime: Runtime, choice: Shared, hosts: Sequence[Handle], *, deadline: float | None = None
+    ) -> None:
+        """deadline: of the hosts, in seconds."""
+        self._runtime, self._choice, self._hosts, self._deadline = runtime, choice, hosts, deadline
         self._servers: list[Handle] = []
         self._server_of: list[int] = []  # by host
+        self._made: dict[tuple[int, int], _Made] = {}  # by server and life
         self._lives = 0
 
     def newly_restarted(self) -> int:
@@ -66,8 +81,10 @@ class Servers:
         if not self._servers:
             self._spawn()
         number = self._server_of[host]
-        server = self._servers[number]
-        return Serving(number, self._runtime.incarnation(server), self._runtime.peer(server))
+        server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
+        if (number, life) not in self._made:
+            self._made[number, life] = _Made(self._runtime.call(server, "ready"), monotonic() + _STARTING)
+        return Serving(number, life, self._runtime.peer(server))
 
     def mend(self, serving: Serving) -> None:
         """An order ended with PartDied, and its host lives: so its server died, or could not be reached. Returns once another incarnation
@@ -76,21 +93,46 @@ class Servers:
         if self._runtime.incarnation(server) != serving.life:
             return
         try:
-            self._runtime.get(self._runtime.call(server, "ready"))
+            self._runtime.get(self._runtime.call(server, "ready"), timeout=_PATIENCE)
         except PartDied:
             if self._runtime.incarnation(server) == serving.life:
                 raise
             return
-        self._runtime.restart(server)
-        if self._runtime.incarnation(server) == serving.life:
-            raise PartDied(
-                "an inference server could not be reached, and its restarts are used up; see what happened to its node."
-            )
+        except TimeoutError:
+            pass
+        self._again(server, serving.life)
+
+    def unstick(self, host: int) -> bool:
+        """A host has made no step for `deadline` seconds: whether that is its server's doing. Then that is only being made, or it is made
+        again now: it does not answer, or its evaluation takes most of that time already."""
+        if not self._servers or self._deadline is None:
+            return False
+        number = self._server_of[host]
+        server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
+        made = self._made.get((number, life))
+        if made is not None and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
+            return monotonic() < made.until or self._again(server, life)
+        try:
+            busy = self._runtime.get(self._runtime.pulse(server), timeout=_PATIENCE)
+        except TimeoutError:
+            busy = self._deadline  # its process does not run
+        except PartDied:
+            return True
+        return busy is None or (busy > _MOST * self._deadline and self._again(server, life))
 
     def close(self) -> None:
         """Give the servers back, whatever they are doing."""
         for server in self._servers:
             self._runtime.stop(server)
+
+    def _again(self, server: Handle, life: int) -> bool:
+        """Make a server again in place of this incarnation. Raises PartDied if it has no restart left."""
+        self._runtime.restart(server)
+        if self._runtime.incarnation(server) == life:
+            raise PartDied(
+                "an inference server did not answer, and its restarts are used up; see what its node or a policy is doing."
+            )
+        return True
 
     def _spawn(self) -> None:
         nodes = [self._node(host) for host in self._hosts]
@@ -116,6 +158,7 @@ class Servers:
             resources=choice.resources,
             restarts=choice.restarts,
             concurrency=callers + _OTHERS,
+            pulse=True,
             node=node,
         )
 
