@@ -106,7 +106,11 @@ def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
         "generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.mode=async", "response={episodes: 240}",
     ]  # fmt: skip
     scenario = parse_scenario(PSRO, changes)
-    result = run(scenario, run_dir=tmp_path / "apart", report=False)
+    observer = tools.Impatient(8)
+    run(scenario, run_dir=tmp_path / "apart", report=False, observer=observer, stop=observer.stop)
+    assert observer.stop.requested
+    result = resume(tmp_path / "apart", report=False)
+    assert len(tools.policies_of(tmp_path / "apart")) == 4
     assert 2 * 240 <= result.episodes <= 2 * (240 + 24 * 3), "orders that nobody needs are not given out"
 
 
