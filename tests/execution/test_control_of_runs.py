@@ -95,7 +95,7 @@ def test_paused_throttled_stopped_and_resumed(
     tools.train("ppo", tmp_path / "untouched", *_LONG, *_HERE)
     assert tools.policies_of(started.run_dir) == tools.policies_of(tmp_path / "untouched")
     ours, theirs = tools.rows_of(started.run_dir), tools.rows_of(tmp_path / "untouched")
-    for table in set(ours) - {"events"}:
+    for table in set(ours) - {"events", "metrics"}:  # those tell of orders, and of what was played twice
         assert ours[table] == theirs[table], table
 
 
