@@ -9,6 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from ludus.data.base import Sample
@@ -35,9 +37,10 @@ class Prefetcher(Generic[Request, Batch]):
     prepare: what becomes of a sample, such as `ludus.data.device.ToDevice`. wake: wakes a `sample` that waits.
     depth 0: no thread; everything is done when it is asked for.
 
-    The draws, and their order, do not depend on `depth`. What they are drawn from may: with depth d, priorities that are set after a
-    batch count from the d + 1st batch after it on at the latest, and an insert likewise. What was sampled and not taken is thrown away,
-    and counted; ask only for what will be used where items are used up.
+    The thread does what it is told in the order in which it is told, so what comes does not depend on how fast it is. With depth d, what
+    `between` does after a batch counts from the d + 1st batch after it on (with 0, from the next one). What others do to the table
+    meanwhile has no such order. Requests are asked for by who takes batches, d ahead. What was sampled and not taken is thrown away, and
+    counted; ask only for what will be used where items are used up.
     """
 
     def __init__(
@@ -54,15 +57,20 @@ class Prefetcher(Generic[Request, Batch]):
         self._waits = {"batch": Waits(), "room": Waits()}
         self._counts = {"batches": 0, "discarded": 0}
         self._closed = False
-        self._lock = threading.Lock()  # of the set of running ones
-        self._running: set[_Running[Request, Batch]] = set()
+        self._line: _Line[Request, Batch] | None = None
 
     def batches(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
-        """One batch for each request, until `sample` has no more. Raises what `sample` and `prepare` raise, where the batch would have
-        come; DataError after `close`. Leaving the loop early is fine."""
-        if not self._depth:
-            return self._now(requests)
-        return self._ahead(requests)
+        """One batch for each request, until `sample` has no more. Raises what `sample`, `prepare` and `between` raise, where the batch
+        would have come; DataError after `close`, and for a second loop within one. Leaving the loop early is fine."""
+        return self._ahead(requests) if self._depth else self._now(requests)
+
+    def between(self, call: Callable[[], object]) -> None:
+        """Have something done after what was asked for so far, and before what will be: priority updates, say. Outside of a loop, and with
+        depth 0, at once."""
+        if self._line is None:
+            call()
+        else:
+            self._line.add(call)
 
     def statistics(self) -> Mapping[str, Any]:
         """batches taken, discarded; and as in `Waits`: batch_waits, batch_wait_seconds, batch_wait_longest of the learner for batches, and
@@ -75,13 +83,12 @@ class Prefetcher(Generic[Request, Batch]):
         return counts
 
     def close(self) -> None:
-        """End all batches: who waits for one wakes with DataError. Closing twice is harmless."""
-        with self._lock:
-            self._closed = True
-            running = list(self._running)
-        for one in running:
-            one.stop()
-        self._wake()
+        """End the batches: who waits for one wakes with DataError. Closing twice is harmless."""
+        self._closed = True
+        line = self._line
+        if line is not None:
+            line.stop()
+            self._wake()
 
     def _now(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
         for request in requests:
@@ -96,110 +103,138 @@ class Prefetcher(Generic[Request, Batch]):
             yield batch
 
     def _ahead(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
-        running = _Running(self._sample, self._prepare, requests, depth=self._depth, waits=self._waits)
-        with self._lock:
-            self._require_open()
-            self._running.add(running)
-        thread = threading.Thread(target=running.fill, name="prefetcher", daemon=True)
-        thread.start()
+        if self._line is not None:
+            raise DataError("this prefetcher's batches are being taken already; end that loop, or make another one.")
+        line = self._line = _Line(self._sample, self._prepare, self._waits)
+        asked, left = 0, iter(requests)
         try:
+            self._require_open()  # close has seen the line, or this sees that it is closed
+            line.start()
             while True:
-                batch = running.take()
-                if batch is None:
+                for request in islice(left, self._depth - asked):
+                    line.add(_Ask(request))
+                    asked += 1
+                found = line.take() if asked else None
+                if found is None:
                     break
+                asked -= 1
+                for request in islice(left, 1):
+                    line.add(_Ask(request))
+                    asked += 1
                 self._counts["batches"] += 1
-                yield batch[0]
+                yield found[0]
             self._require_open()
+            line.finish()
         finally:
-            running.stop()
+            self._line = None
+            line.stop()
             self._wake()
-            thread.join()
-            self._counts["discarded"] += running.left
-            with self._lock:
-                self._running.discard(running)
+            self._counts["discarded"] += line.join()
 
     def _require_open(self) -> None:
         if self._closed:
             raise DataError("this prefetcher is closed; make a new one.")
 
 
-class _Running(Generic[Request, Batch]):
-    """One sequence of batches: a bounded line between the thread that fills it and who takes."""
+@dataclass(frozen=True, slots=True)
+class _Ask(Generic[Request]):
+    """Wrapped, since a request may be anything."""
 
-    def __init__(
-        self,
-        sample: Draw[Request],
-        prepare: Callable[[Sample], Batch],
-        requests: Iterable[Request],
-        *,
-        depth: int,
-        waits: Mapping[str, Waits],
-    ) -> None:
-        self._sample, self._prepare, self._requests = sample, prepare, requests
-        self._depth, self._waits = depth, waits
+    request: Request
+
+
+class _Line(Generic[Request, Batch]):
+    """One loop's thread: what it is to do, in order, and the batches that are ready."""
+
+    def __init__(self, sample: Draw[Request], prepare: Callable[[Sample], Batch], waits: Mapping[str, Waits]) -> None:
+        self._sample, self._prepare, self._waits = sample, prepare, waits
         self._changed = threading.Condition()
+        self._work: deque[_Ask[Request] | Callable[[], object]] = deque()
         self._ready: deque[tuple[Batch]] = deque()
-        self._error: BaseException | None = None
-        self._ended = False  # nothing more will come
-        self._unwanted = threading.Event()
-        self.left = 0
+        self._unwanted = threading.Event()  # no more batches are; other work is still done
+        self._dry = False  # no more batches will come
+        self._error: Exception | None = None
+        self._thrown = 0
+        self._thread = threading.Thread(target=self._run, name="prefetcher", daemon=True)
 
-    def fill(self) -> None:
-        """The thread."""
-        try:
-            for request in self._requests:
-                if not self._room():
-                    return
-                sample = self._sample(request, self._unwanted)
-                if sample is None:
-                    return
-                self._add(self._prepare(sample))
-        except BaseException as error:  # noqa: BLE001  (raised where the batch would have come)
-            self._error = error
-        finally:
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, work: _Ask[Request] | Callable[[], object]) -> None:
+        """One more thing to do."""
+        with self._changed:
+            self._work.append(work)
+            self._changed.notify_all()
 
     def take(self) -> tuple[Batch] | None:
         """The next batch; None if there is no more."""
         begun = time.monotonic()
         with self._changed:
             blocked = not self._ready
-            self._changed.wait_for(lambda: self._ready or self._ended or self._unwanted.is_set())
+            self._changed.wait_for(lambda: self._ready or self._dry or self._unwanted.is_set())
             self._waits["batch"].add(time.monotonic() - begun, blocked=blocked)
             if self._unwanted.is_set():
                 return None
             if self._ready:
-                self._changed.notify_all()
                 return self._ready.popleft()
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def finish(self) -> None:
+        """Wait for all that is to be done. Raises what went wrong."""
+        self.stop()
+        self.join()
         if self._error is not None:
             raise self._error
-        return None
 
     def stop(self) -> None:
-        """Nobody wants more."""
+        """Nobody wants more batches."""
         with self._changed:
             self._unwanted.set()
-            self.left += len(self._ready)
+            self._thrown += len(self._ready)
             self._ready.clear()
             self._changed.notify_all()
 
-    def _room(self) -> bool:
-        """Wait for room for one more batch; False: it is not wanted."""
+    def join(self) -> int:
+        """Wait for the end of the thread: how many batches were thrown away."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._thrown
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                if not isinstance(work, _Ask):
+                    work()
+                elif not (self._dry or self._unwanted.is_set()):
+                    self._draw(work.request)
+            except Exception as error:  # noqa: BLE001  (raised where the batch would have come)
+                with self._changed:
+                    if not (isinstance(error, TimeoutError) and self._unwanted.is_set()):
+                        self._error = self._error or error
+                    self._dry = True
+                    self._changed.notify_all()
+
+    def _next(self) -> _Ask[Request] | Callable[[], object] | None:
+        """What is to be done next; None: nothing more."""
         begun = time.monotonic()
         with self._changed:
-            blocked = len(self._ready) >= self._depth
-            self._changed.wait_for(lambda: len(self._ready) < self._depth or self._unwanted.is_set())
+            blocked = not self._work
+            self._changed.wait_for(lambda: self._work or self._unwanted.is_set())
             self._waits["room"].add(time.monotonic() - begun, blocked=blocked)
-            return not self._unwanted.is_set()
+            return self._work.popleft() if self._work else None
 
-    def _add(self, batch: Batch) -> None:
+    def _draw(self, request: Request) -> None:
+        sample = self._sample(request, self._unwanted)
+        batch = None if sample is None else (self._prepare(sample),)
         with self._changed:
-            if self._unwanted.is_set():
-                self.left += 1
-                return
-            self._ready.append((batch,))
+            if batch is None:
+                self._dry = True
+            elif self._unwanted.is_set():
+                self._thrown += 1
+            else:
+                self._ready.append(batch)
             self._changed.notify_all()
 
 

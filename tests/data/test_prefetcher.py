@@ -68,6 +68,61 @@ def test_the_same_draws_whatever_the_depth(depth):
     assert drawn == [ours.sample(4)[0].columns["x"].tolist() for _ in range(6)]
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_what_is_done_between_counts_from_the_first_batch_that_is_not_asked_for_yet(depth):
+    """However long the thread and the learner take."""
+    state, pause = [0], np.random.default_rng(depth)
+
+    def slow(request, unwanted):
+        time.sleep(pause.uniform(0, 0.003))
+        return sample_of(state[0])
+
+    prefetcher, seen = Prefetcher(slow, value, depth=depth), []
+    for k, batch in enumerate(prefetcher.batches(range(12)), start=1):
+        seen.append(batch)
+        prefetcher.between(lambda k=k: state.__setitem__(0, k))
+        time.sleep(pause.uniform(0, 0.003))
+    assert seen == [max(0, k - depth) for k in range(12)]
+    assert state == [12], "what is done after the last batch is done, too"
+    prefetcher.between(lambda: state.__setitem__(0, 99))
+    assert state == [99]
+
+
+def test_priorities_give_the_same_batches_in_every_run():
+    def run():
+        prioritised = table(TableSpec("p", "prioritised", capacity=50))
+        prefetcher, seen = prefetch(prioritised, unchanged, depth=2), []
+        for batch in prefetcher.batches(repeat(8, 15)):
+            seen.append(batch.columns["x"].tolist())
+            priority = batch.columns["x"] % 7 + 0.5
+            prefetcher.between(lambda b=batch, p=priority: prioritised.update_priorities(b.index, p))
+        return seen
+
+    assert run() == run()
+
+
+def test_what_goes_wrong_between_is_raised_by_the_loop():
+    prefetcher, seen = Prefetcher(draw, value, depth=2), []
+
+    def use(last):
+        for batch in prefetcher.batches(range(9)):
+            seen.append(batch)
+            if batch == last:
+                prefetcher.between(lambda: 1 / 0)
+
+    for last in (3, 8):
+        with pytest.raises(ZeroDivisionError):
+            use(last)
+    assert seen[-1] == 8
+    done = []
+    for _ in prefetcher.batches(range(9)):
+        prefetcher.between(lambda: done.append(1))
+        break
+    assert done == [1], "leaving early undoes nothing"
+    with pytest.raises(DataError, match="are being taken already"):
+        next(zip(prefetcher.batches(range(9)), prefetcher.batches(range(9)), strict=True))
+
+
 def test_depth_batches_are_ready_and_no_more():
     gate = Gate()
     batches = Prefetcher(gate, value, depth=2).batches(range(9))
@@ -145,7 +200,7 @@ def test_close_wakes_who_waits(depth):
 
     thread = threading.Thread(target=use)
     thread.start()
-    while not prefetcher._running:
+    while prefetcher._line is None:
         pass
     prefetcher.close()
     prefetcher.close()
@@ -170,9 +225,8 @@ def test_both_sides_say_how_long_they_waited():
     threading.Timer(0.05, gate.open.release).start()
     assert next(batches) == 0
     gate.open.release(2)
-    (running,) = prefetcher._running
-    end = time.monotonic() + 10
-    while not running._changed._waiters and time.monotonic() < end:  # one batch is ready: the thread waits for room
+    condition, end = prefetcher._line._changed, time.monotonic() + 10
+    while not condition._waiters and time.monotonic() < end:  # one batch is ready: the thread waits for more to do
         time.sleep(0.001)
     assert list(batches) == [1, 2]
     counts = prefetcher.statistics()
