@@ -50,7 +50,7 @@ class OnPolicy(Config):
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
-    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    correction: Literal["none", "vtrace"] = "vtrace"  # of rows that older weights made
     rho_bar: float = Field(default=1.0, gt=0)  # V-trace's largest weight of a row, and of a step back in time
     c_bar: float = Field(default=1.0, gt=0)
     max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
