@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 
 import numpy as np
@@ -97,7 +98,8 @@ class Trainer:
                 with self._profile.part("learning"):
                     metrics = {**self._learner.update(batch), **_lag(batch, version)}
                 for name, index, priority in priorities_of(self._learner):
-                    self._episodes.update_priorities(self._task, name, index, priority)
+                    update = partial(self._episodes.update_priorities, self._task, name, index, priority)
+                    self._prefetcher.between(update)
                 samples += len(batch.index)
                 updates += 1
         return Learned(samples, updates, metrics)
