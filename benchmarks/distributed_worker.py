@@ -23,7 +23,7 @@ from ludus.scenario import load_scenario
 from ludus.types import Metrics, Task, TrainingTask
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "ray")
-WAITING = "benchmarks.distributed_envs:Waiting"
+WAITING, LIGHT = "benchmarks.distributed_envs:Waiting", "benchmarks.distributed_envs:Steps"
 SLOTS, MILLISECONDS, STEPS = 8, 10.0, 100
 """Environments of a worker, what a step of them takes, and steps that a worker's order takes at least."""
 
@@ -97,7 +97,7 @@ def scaling(mode: str, workers: int, *, straggler: bool, quick: bool, seed: int)
     batch = SLOTS * STEPS * workers
     total = batch * (12 if quick or (straggler and mode == "sync") else 20)
     with tempfile.TemporaryDirectory() as name:
-        options = [f"game: openspiel/catch, milliseconds: {MILLISECONDS}"]
+        options = [f"game: {LIGHT!r}, milliseconds: {MILLISECONDS}"]
         if straggler:
             options.append(f"straggler: {name}/straggler")
         overrides = [

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.contestants import Repetition
 from benchmarks.distributed import BENCHMARK, DECISIONS, GENERATIONS, STEPS
-from benchmarks.distributed_envs import Waiting
+from benchmarks.distributed_envs import Steps, Waiting
 from benchmarks.distributed_worker import Watch
 from benchmarks.harness import Medians
 from ludus.seeding import keys
@@ -28,8 +28,19 @@ def outcome(name: str, **figures: dict[str, float]) -> tuple[float | None, str]:
     return found.value, found.verdict
 
 
-def test_waiting_environments_keep_the_contract() -> None:
-    check_env(lambda num_envs: Waiting(num_envs=num_envs, game="openspiel/catch", milliseconds=0.0))
+@pytest.mark.parametrize("game", ["openspiel/catch", "benchmarks.distributed_envs:Steps"])
+def test_waiting_environments_keep_the_contract(game: str) -> None:
+    check_env(lambda num_envs: Waiting(num_envs=num_envs, game=game, milliseconds=0.0))
+
+
+def test_an_episode_pays_for_right_actions() -> None:
+    env = Steps(num_envs=2, length=3)
+    timestep = env.reset(keys(0, "steps", count=2), episodes=np.array([1, 2]))
+    for actions in ([0, 0], [1, 0], [0, 0]):
+        timestep = env.step((np.array(actions),))
+    assert timestep.finished.returns.tolist() == [[3.0], [2.0]]
+    assert timestep.ended[0].reward.tolist() == [1.0, 1.0]
+    assert timestep.due[0].slot.tolist() == [1], "the first one has played its only episode"
 
 
 def test_a_step_takes_as_long_as_it_says() -> None:
