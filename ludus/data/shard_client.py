@@ -45,7 +45,7 @@ class ShardClient:
         """A call that is answered by a Report, which is not waited for. foretold: whether the caller sets `sizes` and `top` himself."""
         sent = self._sent[shard]
         if len(sent) == _AHEAD:
-            self._result(sent.popleft())
+            self._done(sent.popleft())
         sent.append(self._peers[shard].send(method, self._key, *args))
         self._uncertain |= not foretold
 
@@ -55,7 +55,7 @@ class ShardClient:
             return
         for shard, sent in enumerate(self._sent):
             while sent:
-                report = self._result(sent.popleft())
+                report = self._done(sent.popleft())
                 if not sent:  # earlier ones tell how it was before what came after them
                     self.learn(shard, report)
         self._uncertain = False
@@ -97,6 +97,18 @@ class ShardClient:
             with suppress(Exception):
                 peer.send("drop", self._key)
         self._sent = [deque() for _ in self._peers]
+
+    def _done(self, reply: Reply) -> Any:
+        """What was sent had been checked, so whatever goes wrong with it leaves shards that are not as they are believed to be."""
+        try:
+            return self._result(reply)
+        except PartDied:
+            raise
+        except Exception as error:
+            self._dead = (
+                f"a shard of table {self._key[1]!r} could not do what it had to: {type(error).__name__}: {error}"
+            )
+            raise PartDied(self._dead) from error
 
     def _answer(self, shard: int, reply: Reply) -> Any:
         """To a call with a reference. Who was to make its value may be dead, and the shard live on."""

@@ -488,6 +488,18 @@ def test_a_shard_that_cannot_be_reached_or_says_nothing_is_dead_too():
                 table.try_sample(1, rng())
 
 
+def test_a_shard_that_runs_out_of_memory_ends_the_table():
+    class Small(TableShard):
+        def insert(self, *args):
+            raise MemoryError("no room for 300 GiB")
+
+    table = ShardedTable(TableSpec("r", "ring", capacity=9), [FakePeer(Small(0)), FakePeer(TableShard(1))], ("t", "r"))
+    table.try_insert(rows(0, 1))
+    for _ in range(2):
+        with pytest.raises(PartDied, match="could not do what it had to: MemoryError: no room for 300 GiB"):
+            table.try_sample(1, rng())
+
+
 def test_who_was_to_make_items_may_die_and_the_table_lives_on():
     class Fragile(FakePeer):
         def send(self, method, *args):
