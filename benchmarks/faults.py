@@ -42,7 +42,7 @@ _PERIOD = 6.0  # a kill comes so many seconds after there is a victim, at most
 _RUNS = 2.0  # runs at most for each kill that is wanted: one may be over before its kill comes
 ELSEWHERE = (
     ("runtime.kind=ray", "runtime.workers=1"),
-    ("runtime.kind=inprocess", "runtime.workers=1"),
+    ("runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0", "runtime.inference=local"),
     ("runtime.kind=ray", "runtime.workers=4"),
     WORKERS,
 )
@@ -74,8 +74,12 @@ class Found:
 class Loop:
     """Kills one kind of victim until there were as many kills as wanted."""
 
-    def __init__(self, name: str, victim: Victim, *, whole: Path, folder: Path, seed: int) -> None:
+    def __init__(
+        self, name: str, victim: Victim, *, whole: Path, folder: Path, seed: int, changes: Sequence[str] = ()
+    ) -> None:
+        """whole: the undisturbed run. folder: for the disturbed ones. seed: of the moments. changes: of the scenario, as of `whole`."""
         self.name, self.victim, self.whole, self.folder = name, victim, whole, folder
+        self.changes = (*changes, *victim.changes)
         self.rng = random.Random(f"{seed} {name}")
         self.found = Found()
         self._elsewhere = 0
@@ -107,7 +111,7 @@ class Loop:
 
     def _disturb(self, scene: Scene, times: int) -> None:
         """One run, to its end."""
-        scene.begin([*WORKERS, *self.victim.changes])
+        scene.begin([*WORKERS, *self.changes])
         while True:
             if self.found.kills < times:
                 self._kill(scene)
@@ -117,7 +121,7 @@ class Loop:
                 break
             if scene.status is not None:
                 self._go_on(scene)
-        self.found.wrong += flaws(scene.folder / "run", self.whole)
+        self.found.wrong += flaws(scene.folder / "run", self.whole, equal=self.victim.equal)
 
     def _kill(self, scene: Scene) -> None:
         """Wait for a victim and some more, kill it, and wait for what comes of that."""
@@ -155,7 +159,7 @@ class Loop:
                 f"it ended with status {scene.status} and no error in one line: {scene.errors()[-1000:]}"
             )
         begun = time.monotonic()
-        scene.begin([*ELSEWHERE[self._elsewhere % len(ELSEWHERE)], *self.victim.changes])
+        scene.begin([*self.changes, *ELSEWHERE[self._elsewhere % len(ELSEWHERE)]])
         self._elsewhere += 1
         if scene.wait_for(lambda: scene.steps()[-1:] > [begun], since=begun) or scene.finished:
             self.found.resumed.append(time.monotonic() - begun)
@@ -163,10 +167,10 @@ class Loop:
             self.found.wrong.append(f"it could not be resumed: {scene.errors()[-500:]}")
 
 
-def undisturbed(folder: Path) -> Path:
+def undisturbed(folder: Path, changes: Sequence[str] = ()) -> Path:
     """The run to compare with, in one process."""
     scene = Scene(folder, folder.parent / "t")
-    scene.begin(["runtime.kind=inprocess"])
+    scene.begin(["runtime.kind=inprocess", *changes])
     scene.wait_for(lambda: False, since=time.monotonic())
     if not scene.finished:
         raise SystemExit(scene.errors())

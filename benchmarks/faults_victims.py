@@ -17,14 +17,15 @@ Find = Callable[[Scene], list[list[int]]]
 class Victim:
     """part: the class of the parts that must be there again before the run has recovered, "" if none must. nodes: of a simulated cluster
     that the run joins, by their CPUs; none: a Ray of its own. expected: whether the run goes on by itself, or ends and is resumed. changes:
-    settings of the run.
+    settings of the run. equal: whether it comes out equal to the bit to one that was not disturbed.
     """
 
     find: Find
     part: str = ""
     nodes: tuple[int, ...] = ()
-    expected: Literal["recovers", "ends", "either"] = "recovers"
+    expected: Literal["recovers", "ends"] = "recovers"
     changes: tuple[str, ...] = ()
+    equal: bool = True
 
 
 def part(name: str, *, every: bool = False) -> Find:
@@ -44,10 +45,12 @@ def driver(scene: Scene) -> list[list[int]]:
 
 
 def service(name: str) -> Find:
-    """A process of the Ray that the driver has started."""
+    """A process of the Ray that the driver has started, once the run goes: before that, Ray ends the driver with a line of its own."""
 
     def find(scene: Scene) -> list[list[int]]:
         assert scene.process is not None
+        if not scene.steps():
+            return []
         return [[p] for p in children_of(scene.process.pid) if name in program_of(p)]
 
     return find
@@ -64,6 +67,13 @@ WORKERS = ("runtime.kind=ray", "runtime.workers=2")
 VICTIMS: dict[str, Victim] = {
     "worker": Victim(part("RolloutHost"), part="RolloutHost"),
     "workers": Victim(part("RolloutHost", every=True), part="RolloutHost"),
+    "async-worker": Victim(part("RolloutHost"), part="RolloutHost", changes=("runtime.mode=async",), equal=False),
+    "server": Victim(
+        part("InferenceServer"), part="InferenceServer", changes=("runtime.inference=server",), equal=False
+    ),
+    "rank": Victim(
+        part("TrainerHost"), expected="ends", changes=("runtime.trainers=2", "runtime.tasks=1"), equal=False
+    ),
     "driver": Victim(driver, expected="ends"),
     "raylet": Victim(service("raylet"), expected="ends"),
     "gcs": Victim(service("gcs_server"), expected="ends"),
