@@ -69,7 +69,7 @@ BENCHMARK = Benchmark(
         *(_table(name, module, peer) for name, (module, peer) in PEERS.items()),
         _table("numpy", "benchmarks.data_plane_tables", None, "--bare"),
         _on_all_cores("shards", "benchmarks.data_plane_shards", "--rounds", "10"),
-        _on_all_cores("prefetcher", "benchmarks.data_plane_prefetch", "--batches", "10"),
+        _on_all_cores("prefetcher", "benchmarks.data_plane_prefetch", "--batches", "30"),
         _on_all_cores("weights", "benchmarks.weights_worker", "--versions", "3"),
     ),
     bars=(
