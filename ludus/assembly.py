@@ -5,7 +5,7 @@ from __future__ import annotations
 from ludus.algorithms.base import ComputedOracle
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
-from ludus.data.shard import TableShard
+from ludus.data.shard import spawn_shards
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
 from ludus.evaluation.beside import Beside, Score
@@ -49,7 +49,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         num_envs=scenario.env.num_envs,
         shards=scenario.runtime.pieces,
         hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
-        resources={} if here else scenario.runtime.resources,
+        resources={} if here else scenario.runtime.worker_resources,
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
         leave=scenario.runtime.trainers > 0,
@@ -72,7 +72,7 @@ def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) ->
         scenario.env.make,
         spec=env,
         num_envs=choice.num_envs,
-        resources={} if isinstance(runtime, InProcess) else scenario.runtime.resources,
+        resources={} if isinstance(runtime, InProcess) else scenario.runtime.worker_resources,
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
         leave=True,  # nobody wants the trajectories
@@ -83,8 +83,7 @@ def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) ->
 def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[EpisodeServer, Trainers | None]:
     """The tables of learners that live here, and the trainers elsewhere, if any."""
     choice = scenario.runtime
-    handles = [runtime.spawn(TableShard, k, resources={"num_cpus": 1}) for k in range(choice.table_shards)]
-    shards = [runtime.peer(handle) for handle in handles]
+    shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
     if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
         return EpisodeServer(scenario.seed, shards), None
     trainers = Trainers(

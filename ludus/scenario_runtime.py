@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ludus.config import Config
 from ludus.errors import ConfigError
@@ -32,14 +32,25 @@ def _inference(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
+def _others(value: dict[str, float]) -> dict[str, float]:
+    for name, key in (("num_cpus", "cpus"), ("num_gpus", "gpus")):
+        if name in value:
+            raise ConfigError(f"{name!r} was given; it has a key of its own, runtime.{key}.")
+    return value
+
+
 class RuntimeChoice(Config):
-    """Where a run's parts live. kind: inprocess, ray, or `module:Class`. workers: processes that play. shards: pieces that the
-    environments are cut into, each with random streams of its own: results depend on them and not on the workers; by default one for each
-    worker. address: of a running Ray (host:port, or auto); by default one is started on this machine. restarts: how often each worker is
-    replaced when its process dies, or is stuck: deadline seconds pass without a step. cpus, gpus: that each worker asks for. tasks:
-    training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4. trainers: processes that learn
-    together from each batch of a task, with trainer_cpus and trainer_gpus each; 0: the driver learns. inference: local or server.
-    table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch: batches that are sampled ahead.
+    """Where a run's parts live, and how they wait for each other.
+
+    kind: inprocess, ray, or `module:Class`. address: of a running Ray (host:port, or auto); by default one is started on this machine.
+    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend
+    on them and not on the workers; by default one for each worker. cpus, gpus: that each worker asks for; resources: what else, by name:
+    memory in bytes, or a cluster's own. start_timeout: seconds that a part may wait for its process. restarts: how often each worker is
+    replaced when its process dies, or is stuck: when deadline seconds pass without a step.
+    tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+    inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
+    each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
+    batches that are sampled ahead.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
@@ -55,6 +66,10 @@ class RuntimeChoice(Config):
     deadline: float | None = Field(600.0, gt=0)
     cpus: float = Field(1.0, ge=0)
     gpus: float = Field(0.0, ge=0)
+    resources: Annotated[dict[str, Annotated[float, Field(ge=0)]], AfterValidator(_others)] = Field(
+        default_factory=dict
+    )
+    start_timeout: float | None = Field(None, gt=0)
     inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
     tasks: int | None = Field(None, ge=1)
     trainers: int = Field(0, ge=0)
@@ -78,9 +93,9 @@ class RuntimeChoice(Config):
         return self.tasks or (1 if self.kind == "inprocess" else 4)
 
     @property
-    def resources(self) -> dict[str, float]:
-        """Of a worker."""
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+    def worker_resources(self) -> dict[str, float]:
+        """All that a worker asks for."""
+        return {**self.resources, "num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property
     def shared(self) -> Shared | None:
@@ -124,6 +139,8 @@ class RuntimeChoice(Config):
             "address": self.address,
             "trainers": self.trainers or None,
             "table_shards": self.table_shards or None,
+            "start_timeout": self.start_timeout,
+            "resources": self.resources or None,
             "inference": "server" if self.inference.kind == "server" else None,
         }
         if self.table_shards and self.trainers > 1:
@@ -137,4 +154,5 @@ class RuntimeChoice(Config):
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
                 f"runtime.shards={self.pieces} gives the same numbers in one process."
             )
-        return build_runtime(self.kind, **({} if self.address is None else {"address": self.address}))
+        options = {"address": self.address, "start_timeout": self.start_timeout}
+        return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -23,7 +23,7 @@ from ludus.scenario import Scenario, parse_scenario
 from ludus.types import PolicyRef, State
 
 SCENARIO = "scenario.yaml"
-_FIXED = ("env.id", "env.tree", "env.options", "runtime.shards", "share", "seed")
+_FIXED = ("env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
