@@ -29,6 +29,7 @@ from ludus.execution.threads import single_threaded
 from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.policy_files import PolicyFiles
+from ludus.observe.spilling import spilling
 from ludus.observe.store import Store
 from ludus.observe.tensorboard import TensorBoardWriter
 from ludus.report import write_report
@@ -63,7 +64,7 @@ def run(
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(folder / SCENARIO, info.text.encode())
-        observers = Observers(observer, tensorboard, control)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.observer.run_started(info)
         _first_policies(driver)
@@ -94,7 +95,7 @@ def resume(
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        observers = Observers(observer, tensorboard, control)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
         driver.named.extend(stored.named)
         if stored.state is not None:

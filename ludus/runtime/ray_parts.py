@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -19,15 +20,19 @@ from ludus.runtime.ray_host import Host
 SMALL = {"num_cpus": 0.1}
 """What a part needs that does not say how many CPUs: little, so that it rarely waits, and not nothing, so that nodes can fill up."""
 
+ROOM = 15.0
+"""Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
+
 
 class Life:
     """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
 
     placed: done as soon as its process is there, or failed. made: done as soon as the part is, too. until: when it must be there, in
-    `time.monotonic` seconds. process: its id where it was seen to be there, otherwise 0.
+    `time.monotonic` seconds; look_at: when to look if it can be; roomy_at: when there last was room for it, 0 if there never was.
+    process: its id where it was seen to be there, otherwise 0.
     """
 
-    __slots__ = ("actor", "actor_id", "made", "part", "placed", "process", "until", "why")
+    __slots__ = ("actor", "actor_id", "look_at", "made", "part", "placed", "process", "roomy_at", "until", "why")
 
     def __init__(self, part: RayPart, until: float) -> None:
         self.part = part
@@ -37,7 +42,8 @@ class Life:
         self.placed = self.actor.place.options(**own).remote()
         path = [os.path.abspath(entry) for entry in sys.path]
         self.made = self.actor.begin.options(**own).remote(part.order, path)
-        self.until = until
+        self.until = self.look_at = until
+        self.roomy_at = time.monotonic() if part.number else 0.0
         self.process = 0
         self.why: RunError | None = None
 
@@ -136,6 +142,22 @@ def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node:
     where = NodeAffinitySchedulingStrategy(node, soft=True) if node else "SPREAD"
     fixed = {"max_restarts": 0, "max_concurrency": concurrency, "scheduling_strategy": where}
     return {**SMALL, **known, "resources": custom, **fixed}
+
+
+def has_room(wanted: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of them."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    needs = [_amounts(options) for options in wanted]
+    names = {name for need in needs for name in need}
+    return all(any(all(node.get(k, 0) >= v for k, v in need.items()) for node in nodes) for need in needs) and all(
+        sum(need.get(name, 0) for need in needs) <= sum(node.get(name, 0) for node in nodes) for name in names
+    )
+
+
+def _amounts(options: Mapping[str, Any]) -> dict[str, float]:
+    """By Ray's names, without those that are 0."""
+    known = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), "memory": options.get("memory")}
+    return {name: value for name, value in {**known, **options.get("resources", {})}.items() if value}
 
 
 def words(resources: Mapping[str, Any]) -> str:

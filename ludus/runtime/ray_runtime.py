@@ -23,9 +23,12 @@ from ludus.runtime.base import (
     worn_out,
 )
 from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
-from ludus.runtime.ray_parts import Life, RayAnswer, RayPart, actor_options, words
+from ludus.runtime.ray_parts import ROOM, Life, RayAnswer, RayPart, actor_options, has_room, words
 from ludus.runtime.ray_peers import RayPeer
-from ludus.runtime.ray_session import enter, kill, last_words, leave
+from ludus.runtime.ray_session import enter, kill, last_words, leave, require_alive, spilled
+
+_LOOK = 2.0  # seconds between two looks at the room for parts
+_PULSE = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
 
 
 class RayRuntime:
@@ -53,13 +56,15 @@ class RayRuntime:
         verbose: bool = False,
     ) -> None:
         """cpus, gpus, object_store: logical CPUs (None: as many as wanted), GPUs (None: those found) and bytes of shared memory of a local
-        Ray. start_timeout: seconds a part may wait for resources and its process. verbose: Ray's messages and what parts print.
+        Ray. start_timeout: seconds a part may wait for resources and its process (`ROOM` of them once a node is lost
+        and those that are left are too small). verbose: Ray's messages and what parts print.
         """
         self._closed = False
         self._starting: list[Life] = []
         self._parts: list[RayPart] = []
         self._start_timeout = start_timeout
         self._session = enter(address=address, cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
+        self._spilled = 0 if address is None else spilled(self._session)  # by others, before
 
     def spawn(
         self,
@@ -81,8 +86,9 @@ class RayRuntime:
         except (TypeError, ValueError, AttributeError, PicklingError) as error:
             raise RunError(f"{name_of(factory)} cannot be sent to another process: {error}") from error
         part = RayPart(self, name_of(factory), order, options, restarts=restarts, pulse=pulse)
-        self._begin(part)
         self._parts.append(part)
+        self._begin(part)
+        self._end_unplaced()
         return part
 
     def call(self, handle: RayPart, method: str, *args: Any) -> RayAnswer:
@@ -136,8 +142,7 @@ class RayRuntime:
             raise _again(ref.error)
         begun = time.monotonic()
         try:
-            if self._starting:
-                self._wait([ref.ref], 1, timeout)
+            self._wait([ref.ref], 1, timeout)
             left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
             return ray.get(ref.ref, timeout=left)
         except GetTimeoutError:
@@ -206,6 +211,10 @@ class RayRuntime:
         handle.life.why = RunError(STOPPED)
         self._kill(handle.life)
 
+    def spilled(self) -> int:
+        """Bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""
+        return spilled(self._session) - self._spilled
+
     def close(self) -> None:
         """Kill all parts, and end the local Ray if this was its last user. Closing twice is harmless."""
         if self._closed:
@@ -217,6 +226,7 @@ class RayRuntime:
 
     def _begin(self, part: RayPart, until: float | None = None) -> None:
         part.life = Life(part, time.monotonic() + self._start_timeout if until is None else until)
+        part.life.look_at = time.monotonic()
         self._starting.append(part.life)
 
     def _end(self, life: Life, why: str, *, free: bool = False) -> None:
@@ -248,26 +258,35 @@ class RayRuntime:
             return set()
         while True:
             self._end_unplaced()
-            limits = [life.until for life in self._starting] + ([] if end is None else [end])
-            left = max(0.0, min(limits) - time.monotonic()) if limits else None
-            need = max(1, at_least)
-            done, _ = ray.wait(refs, num_returns=need, timeout=0.0 if at_least <= 0 else left, fetch_local=False)
+            soon = [time.monotonic() + _PULSE, *(life.look_at for life in self._starting)]
+            left = max(0.0, min(soon if end is None else [*soon, end]) - time.monotonic()) if at_least > 0 else 0.0
+            done, _ = ray.wait(refs, num_returns=max(1, at_least), timeout=left, fetch_local=False)
+            if len(done) == len(refs):
+                return set(done)
             if len(done) >= at_least or (end is not None and time.monotonic() >= end):
                 return set(ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)[0])
+            require_alive(self._session)
 
     def _end_unplaced(self) -> None:
         self._starting = [life for life in self._starting if not life.look()]
-        for life in [life for life in self._starting if life.until <= time.monotonic()]:
-            life.why = RunError(f"{life.part.name} {self._unplaced(life.part)}")
-            self._kill(life)
+        now = time.monotonic()
+        for life in [life for life in self._starting if life.look_at <= now]:
+            life.look_at = min(life.until, now + _LOOK)
+            require_alive(self._session)  # or what follows waits for Ray's head
+            if now >= life.until:
+                self._give_up(life, f"got no process within {self._start_timeout:g} seconds")
+            elif has_room([part.options for part in self._parts if part.life.why is None]):
+                life.roomy_at = now
+            elif life.roomy_at and now - life.roomy_at >= ROOM:
+                self._give_up(life, f"got no process: for {ROOM:g} seconds the nodes that are left had no room for it")
 
-    def _unplaced(self, part: RayPart) -> str:
+    def _give_up(self, life: Life, why: str) -> None:
         total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
-        return (
-            f"got no process within {self._start_timeout:g} seconds. It needs {words(part.options)}; "
-            f"the cluster has {words(total)}, of which {words(free)} is free. "
-            "Ask for less, run fewer parts, or add nodes."
+        life.why = RunError(
+            f"{life.part.name} {why}. It needs {words(life.part.options)}; the cluster has {words(total)}, of which {words(free)} is "
+            "free. Ask for less, run fewer parts, or add nodes."
         )
+        self._kill(life)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.internal_api import get_memory_info_reply
 
 from ludus.errors import RunError
 from ludus.runtime import ray_janitor
@@ -30,6 +31,7 @@ CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
 OBJECT_STORE = 2**30
 """Bytes of shared memory for values, before Ray spills them to disk."""
+_VITAL = ("gcs_server", "raylet")
 _LAST_LINES = 40
 _HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
 _FOLDER = 43  # the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
@@ -87,6 +89,30 @@ def leave(session: Session) -> None:
         _end(session)
 
 
+def require_alive(session: Session) -> None:
+    """Raises RunError if a Ray that was started here has lost a process without which it ends the driver some time later. A cluster's
+    nodes say themselves what they lose."""
+    node = getattr(ray._private.worker, "_global_node", None)
+    if session.janitor is None or node is None:
+        return
+    lost = [kind for kind, _ in node.dead_processes() if kind in _VITAL]
+    if lost:
+        raise RunError(
+            f"the Ray of this run has died: its process {lost[0]} is gone. Was it killed, or memory short? What was committed is kept; "
+            "`ludus resume` goes on from there."
+        )
+
+
+def spilled(session: Session) -> int:
+    """Bytes that all nodes have written to disk so far, since their shared memory was full; 0 where Ray does not say. Raises RunError as
+    `require_alive` does."""
+    require_alive(session)
+    with contextlib.suppress(Exception):
+        reply: Any = get_memory_info_reply(ray._private.state.state, timeout_seconds=5.0)  # type: ignore[no-untyped-call]
+        return int(reply.store_stats.spilled_bytes_total)
+    return 0
+
+
 def last_words(session: Session, process: int) -> str:
     """What a process of a local Ray wrote to standard error at its end, the trace of a crash included; empty if nothing is known."""
     pattern = os.path.join(session.folder, "session_2*", "logs", f"worker-*-{process}.err")
@@ -129,9 +155,13 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
                 _system_config={"gcs_rpc_server_reconnect_timeout_s": _HEAD_LOST},
                 include_dashboard=False,
             )
-    except BaseException:  # Ctrl-C among them
+    except BaseException as error:  # Ctrl-C among them
         _end(session)
-        raise
+        if not isinstance(error, Exception):
+            raise
+        raise RunError(
+            f"Ray could not be started on this machine: {' '.join(str(error).split())} Try again."
+        ) from error
     return session
 
 

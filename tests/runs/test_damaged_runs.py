@@ -127,7 +127,9 @@ def test_another_runs_policy(run_dir: Path, capfd: pytest.CaptureFixture[str]) -
 
 def test_another_scenario(run_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = scenario(run_dir).read_text()
-    scenario(run_dir).write_text(text.replace("batch: 40", "batch: 41").replace("generations: 2", "generations: 3"))
+    scenario(run_dir).write_text(
+        text.replace("  batch: 40\n", "  batch: 41\n").replace("generations: 2", "generations: 3")
+    )
     err = refused(run_dir, capfd)
     assert "scenario.yaml' was changed since the run began (generations, oracle). Restore it" in err
     scenario(run_dir).write_text(f"# my notes about this run\n{text}")

@@ -1,0 +1,61 @@
+"""The short form of `python -m benchmarks.faults`: one kill -9 of every kind of victim."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import Loop, undisturbed
+from benchmarks.faults_scene import flaws
+from benchmarks.faults_victims import VICTIMS
+
+pytestmark = pytest.mark.slow
+
+SHORT = ("generations=2", "response.episodes=2000")
+WORDS = {
+    "raylet": "the Ray of this run has died: its process raylet is gone.",
+    "gcs": "the Ray of this run has died: its process gcs_server is gone.",
+    "last-node": "got no process: for 15 seconds the nodes that are left had no room for it. It needs num_cpus 1",
+}
+"""What the user is told where a run ends."""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A short one: Ray's sockets lie below."""
+    made = Path(tempfile.mkdtemp(prefix="lf-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Path:
+    return undisturbed(folder / "whole", SHORT)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(VICTIMS))
+def test_a_kill(name: str, folder: Path, whole: Path) -> None:
+    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT)
+    found = loop.run(1, print)
+    assert (found.hung, found.wrong, found.left) == (0, [], [])
+    assert found.kills == 1
+    assert len(found.recovery) == (VICTIMS[name].expected == "recovers")
+    assert WORDS.get(name, "") in (folder / name / str(found.runs) / "errors").read_text()
+
+
+def test_a_difference_would_be_seen(folder: Path, whole: Path) -> None:
+    """The comparison itself: a lost match, a changed policy."""
+    hurt = folder / "hurt"
+    shutil.copytree(whole, hurt)
+    assert flaws(hurt, whole) == []
+    with closing(sqlite3.connect(hurt / "ludus.db")) as db, db:
+        db.execute("DELETE FROM matches WHERE rowid = 1")
+    (hurt / "policies" / "0" / "0-1.safetensors").write_bytes(b"")
+    assert flaws(hurt, whole) == ["matches differ", "policies/0/0-1.safetensors is not what was published"]
