@@ -181,7 +181,7 @@ def train(name, ranks_of=None, *, dies=None):
 
 def in_process(name, address, rank, size, dies, answers):
     try:
-        weights = train(name, lambda: ProcessGroup(address, rank=rank, size=size, timeout=60.0), dies=dies)
+        weights = train(name, lambda: ProcessGroup(address, rank=rank, size=size, timeout=240.0), dies=dies)
         answers.put((rank, weights))
     except RunError as error:
         answers.put((rank, str(error)))
@@ -196,7 +196,7 @@ def processes(name, size, *, dies=None):
     ]
     for process in started:
         process.start()
-    found = dict(answers.get(timeout=120) for _ in range(size - (dies is not None)))
+    found = dict(answers.get(timeout=280) for _ in range(size - (dies is not None)))
     for process in started:
         process.join(60)
     assert [process.exitcode for process in started] == [9 if rank == dies else 0 for rank in range(size)]
