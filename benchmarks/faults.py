@@ -40,9 +40,16 @@ WITHIN = 30.0
 """Seconds in which a run must have recovered, or ended."""
 _PERIOD = 6.0  # a kill comes so many seconds after there is a victim, at most
 _RUNS = 2.0  # runs at most for each kill that is wanted: one may be over before its kill comes
+TOLD = ("error: ", "The program will terminate.")
+"""What a run says that ends: one line of its own; or of Ray's, whose head is gone and which was quicker."""
 ELSEWHERE = (
     ("runtime.kind=ray", "runtime.workers=1"),
-    ("runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0", "runtime.inference=local"),
+    (
+        *(
+            f"runtime.{key}"
+            for key in ("kind=inprocess", "workers=1", "trainers=0", "inference=local", "table_shards=0")
+        ),
+    ),
     ("runtime.kind=ray", "runtime.workers=4"),
     WORKERS,
 )
@@ -154,7 +161,7 @@ class Loop:
 
     def _go_on(self, scene: Scene) -> None:
         """`ludus resume` with other workers; a message must have said how."""
-        if self.name != "driver" and "error: " not in scene.errors():
+        if self.name != "driver" and not any(words in scene.errors() for words in TOLD):
             self.found.wrong.append(
                 f"it ended with status {scene.status} and no error in one line: {scene.errors()[-1000:]}"
             )

@@ -74,6 +74,7 @@ VICTIMS: dict[str, Victim] = {
     "rank": Victim(
         part("TrainerHost"), expected="ends", changes=("runtime.trainers=2", "runtime.tasks=1"), equal=False
     ),
+    "shard": Victim(part("TableShard"), expected="ends", changes=("runtime.table_shards=2",), equal=False),
     "driver": Victim(driver, expected="ends"),
     "raylet": Victim(service("raylet"), expected="ends"),
     "gcs": Victim(service("gcs_server"), expected="ends"),

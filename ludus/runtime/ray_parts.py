@@ -20,7 +20,7 @@ from ludus.runtime.ray_host import Host
 SMALL = {"num_cpus": 0.1}
 """What a part needs that does not say how many CPUs: little, so that it rarely waits, and not nothing, so that nodes can fill up."""
 
-ROOM = 15.0
+ROOM = 10.0
 """Seconds that a part without a process waits where a node was lost and those that are left are too small: another may come."""
 
 

@@ -89,7 +89,7 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
         runtime.get(runtime.call(far, "add", 1))
     lost = runtime.spawn(Placed, 0, resources={"leaf": 1})
     with pytest.raises(
-        RunError, match=r"no process(: for 15| within 25) seconds.* It needs num_cpus 0\.1, leaf 1; the cluster has"
+        RunError, match=r"no process(: for 10| within 25) seconds.* It needs num_cpus 0\.1, leaf 1; the cluster has"
     ):
         insist(runtime, lost, "add", 1)
 
