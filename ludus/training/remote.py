@@ -33,14 +33,14 @@ LOCAL = "127.0.0.1"
 @dataclass(frozen=True, slots=True)
 class RankSpec:
     """One rank of how many. seed: of the run. shards: that its tables are spread over. prefetch: as of `Trainer`. timeout: seconds that one
-    rank may wait for another in an update."""
+    rank may wait for another that is there in an update; one that died is noticed at once."""
 
     rank: int
     size: int
     seed: int
     shards: tuple[Peer, ...] = ()
     prefetch: int = 0
-    timeout: float = 60.0
+    timeout: float = 300.0
 
 
 class TrainerHost:
