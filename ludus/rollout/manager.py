@@ -180,7 +180,8 @@ class RolloutManager:
         """Those of these orders, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
         that died is done."""
         portions = [single.portions[0] for single in pending]
-        done = self._watch.wait([Owed(p.host, p.answer) for p in portions], at_least=at_least, timeout=timeout)
+        with self.profile.part("rollout"):
+            done = self._watch.wait([Owed(p.host, p.answer) for p in portions], at_least=at_least, timeout=timeout)
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
