@@ -98,6 +98,25 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[E
     return EpisodeServer(scenario.seed), trainers
 
 
+def _scheduler(scenario: Scenario, population: tuple[int, ...]) -> PSROScheduler:
+    return PSROScheduler(
+        solver=scenario.meta_solver,
+        generations=scenario.generations,
+        population=population,
+        seed=scenario.seed,
+        warm_start=scenario.warm_start,
+        mode=scenario.mode,
+    )
+
+
+def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> ExactEvaluator | None:
+    """Where the game has a tree, and somebody asks for what can be computed on it."""
+    tree = getattr(env, "tree", None)
+    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
+    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
+    return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
+
+
 def build_driver(
     scenario: Scenario,
     runtime: Runtime,
@@ -122,20 +141,9 @@ def build_driver(
             members[ref] = build_policy(*manager.weights_of(ref))
         return members[ref]
 
-    tree = getattr(env, "tree", None)
-    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
-    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
-    exact = ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
     return Driver(
         scenario=scenario,
-        scheduler=PSROScheduler(
-            solver=scenario.meta_solver,
-            generations=scenario.generations,
-            population=population,
-            seed=scenario.seed,
-            warm_start=scenario.warm_start,
-            mode=scenario.mode,
-        ),
+        scheduler=_scheduler(scenario, population),
         manager=manager,
         parts=Parts(
             rollouts,
@@ -148,7 +156,7 @@ def build_driver(
             beside=_beside(scenario, runtime, spec, store),
             clock=control.clock,
         ),
-        exact=exact,
+        exact=_exact(scenario, env, population),
         matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
         store=store,
         files=files,
