@@ -67,11 +67,13 @@ def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) ->
         values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
         store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
 
+    population = scenario.population(env)
+    seats = max(population.count(which) for which in population)
     rollouts = RolloutManager(
         runtime,
         scenario.env.make,
         spec=env,
-        num_envs=choice.num_envs,
+        num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
         resources={} if isinstance(runtime, InProcess) else scenario.runtime.worker_resources,
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,

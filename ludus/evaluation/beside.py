@@ -84,7 +84,11 @@ class Beside:
             if not wanted and not self._rollouts.done([asked.pending], at_least=0, timeout=0.0):
                 return
             self._asked.popleft()
-            episodes = self._rollouts.finish(asked.pending).episodes
+            rollout = self._rollouts.take(asked.pending)
+            if rollout is None:  # the evaluator died, and was made again
+                self.skipped += 1
+                continue
+            episodes = rollout.episodes
             mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
             error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
             self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))

@@ -153,10 +153,15 @@ class Driver:
                 make=self._training,
                 every=self.scenario.checkpoints.iterations,
                 proceed=self._proceed,
-                checkpoint=self.checkpoint,
-                states=self.resumed,
+                checkpoint=lambda last: self.checkpoint({**self.resumed, **last}),
+                states=self._resumed(training),
             )
-            self.resumed = {}
+
+    def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
+        """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
+        mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
+        self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
+        return mine
 
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""

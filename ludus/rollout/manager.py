@@ -7,6 +7,7 @@ order --> host 0 (shards 0, 1 …) --rollouts--+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -89,21 +90,22 @@ class RolloutManager:
         self._out = 0  # orders that were started and not taken
         self._leave = leave
         self._lives = 0  # restarts of hosts that were counted
+        self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._hosts = [
             runtime.spawn(
                 RolloutHost,
                 HostSpec(
                     make_env,
-                    self._shards[block.first : block.first + block.num_envs],
+                    block,
                     runtime.fetch,
-                    ready=ready if block.index == 0 else None,
-                    client=f"worker {block.index}" if inference else "",
+                    ready=ready if k == 0 else None,
+                    client=f"worker {k}" if inference else "",
                 ),
                 resources=resources,
                 restarts=restarts,
                 pulse=True,
             )
-            for block in shards_of(shards, hosts)
+            for k, block in enumerate(self._blocks)
         ]
         self._servers = Servers(runtime, inference, self._hosts, deadline=deadline) if inference else None
         excused = self._servers.unstick if self._servers else None
@@ -118,6 +120,12 @@ class RolloutManager:
     def hosts(self) -> int:
         """How many hosts there are."""
         return len(self._hosts)
+
+    def playing(self, unit: str, amount: int) -> list[int]:
+        """The hosts that have a portion of such orders: of a few episodes, the first environments play all."""
+        return [
+            k for k, block in enumerate(self._blocks) if unit == "decisions" or any(s.first < amount for s in block)
+        ]
 
     def start(
         self,
@@ -185,8 +193,7 @@ class RolloutManager:
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
-        """Nobody wants what comes of this order."""
-        self._out -= 1
+        """Nobody wants what comes of this order, which hosts play all the same."""
         for portion in pending.portions:
             self._watch.answered(portion.host)
 
@@ -195,7 +202,8 @@ class RolloutManager:
         answers = [self._runtime.call(host, "close") for host in self._hosts]
         done, _ = self._runtime.wait(answers, at_least=len(answers), timeout=_CLOSING if self._out else None)
         for answer in done:
-            self._runtime.get(answer)
+            with suppress(PartDied):  # then there is nothing to close
+                self._runtime.get(answer)
         for host in self._hosts:
             self._runtime.stop(host)
         if self._servers is not None:

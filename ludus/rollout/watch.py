@@ -95,7 +95,9 @@ class Watch:
         """Whether it has made a step since it was looked at last."""
         before = self._pulse[host]
         try:
-            self._pulse[host] = self._runtime.get(self._runtime.pulse(self._hosts[host]), timeout=_PULSE)
+            self._pulse[host] = self._runtime.get(
+                self._runtime.pulse(self._hosts[host]), timeout=max(_PULSE, self._deadline or 0.0)
+            )
         except TimeoutError:
             return False  # its process does not run
         except PartDied:

@@ -22,9 +22,10 @@ Policies = Sequence[tuple[PolicyRef, Policy | Remote]]
 
 
 class MakeOrder(Protocol):
-    """The next order of a task, which goes on with open episodes or does not, and the policies that it names, in their newest versions."""
+    """The next order of a task, which goes on with open episodes or does not, and the policies that it names, in their newest versions.
+    host: for whom it is, or 0 for all."""
 
-    def __call__(self, *, carry_on: bool) -> tuple[RolloutOrder, Policies]: ...
+    def __call__(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Together:
 
     def begin(self) -> None:
         if self._pending is None:
-            order, policies = self._order(carry_on=self._open)
+            order, policies = self._order(carry_on=self._open, host=0)
             self._pending = self._rollouts.start(order, policies, lane=self._lane)
 
     def take(self) -> Collected:
@@ -119,16 +120,18 @@ class Apart:
         pace: Pace,
         version: Callable[[], int],
         wants: Callable[[float], bool],
+        hosts: Sequence[int],
     ) -> None:
         """version: the newest weights'. wants(orders): whether the task needs more than that many whole orders, which are being played.
-        Raises ScenarioError if `pace` waits for more than there can be."""
+        hosts: those that have a portion of the task's orders. Raises ScenarioError if `pace` waits for more than there can be."""
         self._rollouts, self._order, self._lane, self._pace = rollouts, order, lane, pace
         self._carries_on, self._version, self._wants = carries_on, version, wants
-        self._credits = Credits(pace.in_flight * rollouts.hosts)
-        self._least = rollouts.hosts if pace.min_completed is None else pace.min_completed
+        self._hosts = hosts
+        self._credits = Credits(pace.in_flight * len(hosts))
+        self._least = len(hosts) if pace.min_completed is None else pace.min_completed
         if self._least > self._credits.limit:
             raise ScenarioError(
-                f"runtime.min_completed={self._least} portions are never there: {rollouts.hosts} workers with {pace.in_flight} orders "
+                f"runtime.min_completed={self._least} portions are never there: {len(hosts)} workers with {pace.in_flight} orders "
                 f"each make {self._credits.limit} at most. Give that or fewer."
             )
         self._asked: list[_Asked] = []
@@ -138,7 +141,7 @@ class Apart:
 
     def begin(self) -> None:
         for most in range(1, self._pace.in_flight + 1):  # everybody gets one before somebody gets two
-            for host in range(self._rollouts.hosts):
+            for host in self._hosts:
                 if sum(asked.host == host for asked in self._asked) < most and not self._ask(host):
                     return
 
@@ -167,12 +170,12 @@ class Apart:
 
     def _ask(self, host: int) -> bool:
         """One more order for a host, if a credit is free and the task wants more."""
-        if self._draining or not self._wants(len(self._asked) / self._rollouts.hosts):
+        if self._draining or not self._wants(len(self._asked) / len(self._hosts)):
             return False
         lease = self._credits.reserve(str(host))
         if lease is None:
             return False
-        order, policies = self._order(carry_on=self._open[host])
+        order, policies = self._order(carry_on=self._open[host], host=host)
         pending = self._rollouts.start(order, policies, lane=self._lane, hosts=(host,))
         self._asked.append(_Asked(lease, host, pending))
         self._open[host] = self._carries_on
@@ -209,7 +212,6 @@ class Apart:
                 self._asked.remove(lost)
             self._credits.died(str(asked.host))
             self._open[asked.host] = False
-            self.begin()
         elif self._credits.deliver(asked.lease):
             self._taken.append(asked.lease)
         return rollout

@@ -45,16 +45,23 @@ def train(
         if not active:
             return
         for training in list(active):
+            before = training.iterations
             training.complete()
             proceed(_share(trainings), training.metrics)
-            if training.finished() is None and training.iterations % every == 0:
-                training.barrier()
+            if training.iterations > before and training.iterations % every == 0 and _barrier(training):
                 last[training.task.id] = training.state_dict()
                 checkpoint(last)
             if training.finished() is None:
                 training.begin()
             else:
                 active.remove(training)
+
+
+def _barrier(training: Training) -> bool:
+    """Whether there is something to go on with after it: what workers still owed may end the task, or spoil it."""
+    if training.finished() is None:
+        training.barrier()
+    return training.finished() is None
 
 
 def _share(trainings: Sequence[Training]) -> float | None:

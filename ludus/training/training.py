@@ -89,7 +89,7 @@ class Training:
         )
         self._frozen = [(ref, parts.policy(ref)) for ref in mixture_refs(task.opponents)]
         self._count = Counts()
-        self._seats = task.seats  # environment e plays seats[e mod len]
+        self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
         self._failure: str | None = None
         self._started = parts.clock()
         self._apart = pace is not None
@@ -109,6 +109,7 @@ class Training:
             pace=pace,
             version=lambda: self._version,
             wants=self._wants,
+            hosts=rollouts.playing(self._collect.unit, self._collect.amount),
         )
 
     # ------------------------------------------------------------------------------------------ one iteration
@@ -148,18 +149,20 @@ class Training:
             self._publish()
         self._collector.learned()
 
-    def _order(self, *, carry_on: bool) -> tuple[RolloutOrder, Policies]:
+    def _order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
         parts, count, collect = self._parts, self._count, self._collect
         if not carry_on:
             first = count.orders % len(self.task.seats)  # every seat has its turn, even with one environment
-            self._seats = self.task.seats[first:] + self.task.seats[:first]
+            self._seats[host] = self.task.seats[first:] + self.task.seats[:first]
         learner = PolicyRef(self.task.population, self.task.policy, self._version)
-        if self._apart:  # the ids of orders that are played at the same time are different
+        if (
+            self._apart or collect.unit == "decisions"
+        ):  # ids differ from those of open episodes, whoever has to begin anew
             envs = parts.rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         order = RolloutOrder(
             learner=learner,
-            seats=self._seats,
+            seats=self._seats[host],
             opponents=self._opponents,
             unit=collect.unit,
             amount=collect.amount,

@@ -178,6 +178,16 @@ def test_lanes_have_episodes_of_their_own() -> None:
     assert found[1].counters["learner_decisions"] >= 30
 
 
+def test_hosts_without_a_portion_are_known() -> None:
+    """Shards begin at environments 0, 2 and 4; of four episodes, environments 0 to 3 play one each."""
+    make = partial(make_env, "openspiel/kuhn_poker")
+    manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=7, shards=3, hosts=3)
+    assert manager.playing("episodes", 4) == [0, 1]
+    assert manager.playing("episodes", 5) == [0, 1, 2]
+    assert manager.playing("episodes", 1) == [0]
+    assert manager.playing("decisions", 1) == [0, 1, 2]
+
+
 def pieces() -> list[Trajectories]:
     def piece(rows: int, starts: list[int], first: int) -> Trajectories:
         segments = len(starts) - 1

@@ -79,9 +79,10 @@ class Task:
             pace=pace,
             version=lambda: self.version,
             wants=lambda playing: playing < self.left,
+            hosts=range(manager.hosts),
         )
 
-    def order(self, *, carry_on: bool) -> tuple[RolloutOrder, list[object]]:
+    def order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, list[object]]:
         ref = PolicyRef(0, "me", self.version)
         return RolloutOrder(ref, (0,), Mixture(()), "decisions", 40, seed=1, carry_on=carry_on), []
 
@@ -137,14 +138,14 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
 def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     manager = FakeManager([1, 2], dies={0})
     task = Task(manager, Pace())
-    assert set(task.iteration()) == {0, 1}
+    assert task.iteration() == [1, 1]
     first = manager.started[:4]
     assert first == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
-    assert manager.started[4:6] == [(0, 1, False), (0, 1, True)], "both are lost; new episodes begin"
+    assert manager.started[4:6] == [(0, 1, False), (1, 1, True)], "both are lost; new episodes begin, with the credits that returned"
     assert manager.forgotten == 1
     for _ in range(5):
         task.iteration()
-    assert manager.started.count((0, 1, False)) == 2
+    assert [host for host, _, carries_on in manager.started if not carries_on] == [0, 1, 0]
 
 
 def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from ludus.algorithms.tabular_q import TabularQ
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.envs.registry import make_env
+from ludus.pacing import Pace
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
@@ -29,6 +32,11 @@ class SpyRollouts(RolloutManager):
 
     def finish(self, pending) -> Rollout:
         rollout = super().finish(pending)
+        self.seen = [*getattr(self, "seen", []), (pending.order, rollout)]
+        return rollout
+
+    def take(self, pending) -> Rollout | None:
+        rollout = super().take(pending)
         self.seen = [*getattr(self, "seen", []), (pending.order, rollout)]
         return rollout
 
@@ -161,3 +169,29 @@ def test_a_compiled_game_and_the_same_game_stepped_teach_the_same(algorithm: Alg
     weights, same = compiled.result().weights, stepped.result().weights
     for name in weights:
         np.testing.assert_allclose(weights[name], same[name], atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", ["episodes", "decisions"])
+def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
+    """Each host keeps its seats while episodes are open; ids are unique, and every seat has its turn."""
+    make = partial(make_env, "openspiel/kuhn_poker")
+    spec = make(num_envs=1).spec
+    rollouts = SpyRollouts(InProcess(), make, spec=spec, num_envs=6, shards=3, hosts=3)
+    uniform = build_policy(PolicySpec("random", {"actions": discrete(spec, (0, 1), algorithm="test")[1]}), {})
+    parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    task = TrainingTask("task", 1, 0, (0, 1), "0-1", Mixture.product({p: ([UNIFORM], [1.0]) for p in (0, 1)}))
+    training = Training(
+        task,
+        algorithm=TabularQ(batch=12, batch_unit=unit),
+        parts=parts,
+        stop=parse_stopper({"episodes": 240}),
+        start=None,
+        pace=Pace(),
+    )
+    while training.finished() is None:
+        training.step()
+        if training.iterations % 4 == 0 and training.finished() is None:
+            training.barrier()
+    found = decisions(rollouts)
+    assert len(set(found)) == len(found) > 100
+    assert {agent for _, agent, _ in found} == {0, 1}
