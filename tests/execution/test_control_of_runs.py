@@ -21,7 +21,7 @@ from ludus.observe.reader import Reader
 from ludus.runner import run
 from ludus.types import Metrics
 
-_LONG = ["generations=2", "response.episodes=3000"]
+_LONG = ["generations=2", "response.episodes=12000"]
 _TRAIN = "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
