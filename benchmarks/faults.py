@@ -42,6 +42,8 @@ _PERIOD = 6.0  # a kill comes so many seconds after there is a victim, at most
 _RUNS = 2.0  # runs at most for each kill that is wanted: one may be over before its kill comes
 TOLD = ("error: ", "The program will terminate.")
 """What a run says that ends: one line of its own; or of Ray's, whose head is gone and which was quicker."""
+SILENT = ("driver", "raylet", "gcs")
+"""Of the driver nobody can tell; where Ray itself dies it may end the driver before Ludus has noticed, without a word."""
 ELSEWHERE = (
     ("runtime.kind=ray", "runtime.workers=1"),
     (
@@ -161,7 +163,7 @@ class Loop:
 
     def _go_on(self, scene: Scene) -> None:
         """`ludus resume` with other workers; a message must have said how."""
-        if self.name != "driver" and not any(words in scene.errors() for words in TOLD):
+        if self.name not in SILENT and not any(words in scene.errors() for words in TOLD):
             self.found.wrong.append(
                 f"it ended with status {scene.status} and no error in one line: {scene.errors()[-1000:]}"
             )

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 SHORT = ("generations=2", "response.episodes=2000")
 WORDS = {
-    "raylet": "the Ray of this run has died: its process raylet is gone.",
     "last-node": "got no process: for 10 seconds the nodes that are left had no room for it. It needs num_cpus 1",
 }
 """What the user is told where a run ends."""

@@ -27,10 +27,19 @@ class Mortal(gymnasium.Env[np.ndarray, int]):
 
     def step(self, action):
         self._time += 1
-        if self._time == 7 and self._marker.exists():
-            hang = self._marker.read_text() == "hang"
-            self._marker.unlink()
-            if hang:
+        if self._time == 7 and (word := self._taken()) is not None:
+            if word == "hang":
                 time.sleep(1e6)
             os.kill(os.getpid(), signal.SIGKILL)
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), self._time == 10, False, {}
+
+    def _taken(self) -> str | None:
+        """What the marker says, to the one that removes it."""
+        mine = self._marker.with_suffix(f".{os.getpid()}")
+        try:
+            self._marker.rename(mine)
+        except FileNotFoundError:
+            return None
+        word = mine.read_text()
+        mine.unlink()
+        return word

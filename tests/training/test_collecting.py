@@ -141,7 +141,9 @@ def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     assert task.iteration() == [1, 1]
     first = manager.started[:4]
     assert first == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
-    assert manager.started[4:6] == [(0, 1, False), (1, 1, True)], "both are lost; new episodes begin, with the credits that returned"
+    assert manager.started[4:6] == [(0, 1, False), (1, 1, True)], (
+        "both are lost; new episodes begin, with the credits that returned"
+    )
     assert manager.forgotten == 1
     for _ in range(5):
         task.iteration()
