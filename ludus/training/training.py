@@ -131,7 +131,7 @@ class Training:
         count = self._count
         count.stale += collected.stale
         if collected.rollouts:
-            rollout = collected.rollouts[0] if len(collected.rollouts) == 1 else merge(collected.rollouts)
+            rollout = merge(collected.rollouts)
             count.add(rollout)
             if ahead:
                 self._collector.ahead()
