@@ -89,6 +89,7 @@ def resume(
     scenario.check(env.spec)
     info = _info(scenario, env, stored.folder)
     stop, observer = stop or StopRequest(), observer or Silent()
+    stored.tidy()
     with (
         _session(scenario, stored.folder, observer) as (tensorboard, runtime),
         Store.open(stored.folder, locate=files.locate) as store,
@@ -224,6 +225,7 @@ def _finished(stored: StoredRun, *, report: bool) -> Result:
     """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
     assert stored.summary is not None
     live.remove(stored.folder)
+    stored.tidy()
     path = stored.folder / "report.html"
     if report and not path.exists():
         write_report(stored.folder)

@@ -18,6 +18,7 @@ from ludus.observe.base import RunInfo, RunSummary
 from ludus.observe.lock import RunLock, is_running
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
+from ludus.observe.schema import FILE
 from ludus.observe.store import Store
 from ludus.scenario import Scenario, parse_scenario
 from ludus.types import PolicyRef, State
@@ -66,6 +67,16 @@ class StoredRun:
         write_file(aside_of(path), info.text.encode())
         store.set_info(info)
         put_in_place(path)
+
+    def tidy(self) -> None:
+        """Remove what a kill in its last moments has left: a log beside the database, a report that was not done.
+        Where the folder cannot be written, it stays."""
+        for path in self.folder.glob(".report.html.*"):
+            with suppress(OSError):
+                path.unlink()
+        if (self.folder / f"{FILE}-wal").exists():
+            with suppress(RunError):
+                Store.open(self.folder).close()
 
     def still_last(self) -> None:
         """Raises RunError if another process went on with the run since it was read."""

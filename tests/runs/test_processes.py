@@ -101,6 +101,32 @@ def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: P
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
+LAST_MOMENT = """
+import os, signal
+import ludus.runner
+def killed(run_dir):
+    (run_dir / ".report.html.99").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+ludus.runner.write_report = killed
+from ludus.cli.main import script
+script()
+"""
+
+
+def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
+    tools.train("exact", tmp_path / "whole")
+    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["exact"])
+    line = [sys.executable, "-c", LAST_MOMENT, "train", "mine.yaml", "--run-dir", "run"]
+    killed = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"ludus.db-wal", ".report.html.99"} <= left and "report.html" not in left
+    done = subprocess.run([*START, "resume", "run"], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "report.html").exists()
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
 SLOW_DOWN = {
     "exact": ["generations=25"],
     "ppo": ["generations=4", "response.episodes=3000", "checkpoints.iterations=3"],
@@ -136,6 +162,8 @@ def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
                 _, err = process.communicate(timeout=120)
             assert process.returncode in (0, -signal.SIGKILL), err
         assert kills
+        if process.returncode:  # killed after its last commit
+            subprocess.run([*START, "resume", run_dir.name], cwd=tmp_path, capture_output=True, timeout=60, check=True)
         tools.assert_same_run(tmp_path / "whole", run_dir)
 
 
