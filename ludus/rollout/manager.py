@@ -121,6 +121,11 @@ class RolloutManager:
         """How many hosts there are."""
         return len(self._hosts)
 
+    def life(self, host: int) -> str:
+        """Names the present life of a host, and of the server that it asks: the orders of one life are lost together."""
+        served = "" if self._servers is None else f".{self._servers.life(host)}"
+        return f"{self._runtime.incarnation(self._hosts[host])}{served}"
+
     def playing(self, unit: str, amount: int) -> list[int]:
         """The hosts that have a portion of such orders: of a few episodes, the first environments play all."""
         return [

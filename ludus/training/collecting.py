@@ -172,7 +172,7 @@ class Apart:
         """One more order for a host, if a credit is free and the task wants more."""
         if self._draining or not self._wants(len(self._asked) / len(self._hosts)):
             return False
-        lease = self._credits.reserve(str(host))
+        lease = self._credits.reserve(f"{host} {self._rollouts.life(host)}")
         if lease is None:
             return False
         order, policies = self._order(carry_on=self._open[host], host=host)
@@ -201,17 +201,20 @@ class Apart:
         return [asked for asked in self._asked if asked.pending in done]
 
     def _deliver(self, asked: _Asked) -> Rollout | None:
-        """What came; None if the host died, and with it everything that it owed: others are asked for it with their next orders."""
+        """What came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it. What the
+        next life owes already (another lane was first to learn of the death) stays asked for."""
         if asked not in self._asked:
             return None
         self._asked.remove(asked)
         rollout = self._rollouts.take(asked.pending)
         if rollout is None:
-            for lost in [other for other in self._asked if other.host == asked.host]:
+            owed = [other for other in self._asked if other.host == asked.host]
+            for lost in [other for other in owed if other.lease.worker == asked.lease.worker]:
                 self._rollouts.forget(lost.pending)
                 self._asked.remove(lost)
-            self._credits.died(str(asked.host))
-            self._open[asked.host] = False
+                owed.remove(lost)
+            self._credits.died(asked.lease.worker)
+            self._open[asked.host] = self._carries_on and bool(owed)
         elif self._credits.deliver(asked.lease):
             self._taken.append(asked.lease)
         return rollout

@@ -39,12 +39,18 @@ class FakeManager:
         self.hosts = len(self.pace)
         self.free = [0] * self.hosts
         self.due: dict[int, int] = {}
+        self.lives = [0] * self.hosts
+        self.given: dict[int, int] = {}  # by order: the life that it was given to
+
+    def life(self, host: int) -> str:
+        return str(self.lives[host])
 
     def start(self, order: RolloutOrder, policies: object, *, lane: int, hosts: tuple[int, ...]) -> Pending:
         (host,) = hosts
         pending = Pending(order, lane, [], [host], 0.0)  # type: ignore[list-item]
         self.free[host] = max(self.free[host], self.clock) + self.pace[host]
         self.due[id(pending)] = self.free[host]
+        self.given[id(pending)] = self.lives[host]
         assert order.learner is not None
         self.started.append((host, order.learner.version or 0, order.carry_on))
         return pending
@@ -59,6 +65,8 @@ class FakeManager:
         if host in self.dies:
             self.dies.remove(host)
             self.free[host] = self.clock
+            self.lives[host] += 1
+        if self.given[id(pending)] < self.lives[host]:
             return None
         return Rollout(None, NO_EPISODES, {"learner_decisions": 10, "host": host, "born": self.clock})
 
@@ -69,12 +77,14 @@ class FakeManager:
 class Task:
     """What a training is to its collector."""
 
-    def __init__(self, manager: FakeManager, pace: Pace, *, carries_on: bool = True, orders: float = 1e9) -> None:
+    def __init__(
+        self, manager: FakeManager, pace: Pace, *, carries_on: bool = True, orders: float = 1e9, lane: int = 0
+    ) -> None:
         self.version, self.left, self.manager = 1, orders, manager
         self.collector = Apart(
             manager,  # type: ignore[arg-type]
             self.order,
-            lane=0,
+            lane=lane,
             carries_on=carries_on,
             pace=pace,
             version=lambda: self.version,
@@ -148,6 +158,26 @@ def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     for _ in range(5):
         task.iteration()
     assert [host for host, _, carries_on in manager.started if not carries_on] == [0, 1, 0]
+
+
+def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
+    """Two tasks in their lanes: the host dies, the first one learns of it, and the second one has asked the next life by then."""
+    manager = FakeManager([1])
+    first, second = (Task(manager, Pace(in_flight=2), lane=lane) for lane in (0, 1))
+    first.collector.begin()
+    second.left = 1e-9  # wants one order for now
+    second.collector.begin()
+    assert len(manager.started) == 3
+    manager.dies = {0}
+    assert first.iteration() == [], "both are lost"
+    second.left = 1e9
+    second.collector.begin()
+    asked, forgotten = len(manager.started), manager.forgotten
+    assert second.iteration() == [0], "the order of the last life is lost, and the one of the next life is not"
+    assert manager.forgotten == forgotten
+    lane = manager.started[asked:]
+    assert [carries_on for _, _, carries_on in lane] == [True] * len(lane), "the next life's episodes stay open"
+    assert manager.started[asked - 1][2], "asked to go on, by a task that did not know: the host began anew by itself"
 
 
 def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:

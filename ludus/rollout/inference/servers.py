@@ -76,6 +76,10 @@ class Servers:
         new, self._lives = lives - self._lives, lives
         return new
 
+    def life(self, host: int) -> int:
+        """Of what serves a host: how often it was made again; 0 before it is there."""
+        return self._runtime.incarnation(self._servers[self._server_of[host]]) if self._servers else 0
+
     def serving(self, host: int) -> Serving:
         """What serves a host now. Raises as `Runtime.get` does if a host cannot be placed."""
         if not self._servers:
