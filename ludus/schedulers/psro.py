@@ -1,27 +1,31 @@
-"""Policy-Space Response Oracles (Lanctot et al. 2017, Algorithm 1) for n players, with simultaneous best responses.
+"""Policy-Space Response Oracles (Lanctot et al. 2017, Algorithm 1) for n players.
 
 One generation: evaluate the profiles that are missing, solve the meta-game, announce the meta-strategies (which asks for their
-exploitability), train one best response per population, and so on. Generation 0 has the initial policies only.
+exploitability), train new policies for each population, and so on. Generation 0 has the initial policies only. What the new policies
+are trained against is a rule of `ludus.schedulers.responses`: with correlated solvers that is JPSRO, with α-Rank α-PSRO.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from ludus import seeding
 from ludus.meta_solvers.base import MetaSolver, Solution
-from ludus.meta_solvers.games import values_against
 from ludus.population.base import View
-from ludus.schedulers.pack import pack_solution, pack_task, unpack_solution, unpack_task
+from ludus.schedulers.pack import pack_solution, unpack_solution
+from ludus.schedulers.queue import TaskQueue, alone
+from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
-from ludus.types import EvaluationTask, Factor, Mixture, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+
+Order = Literal["simultaneous", "sequential"]
 
 
 class PSROScheduler:
-    """State: the generation, its solution, and which of its tasks are queued or out."""
+    """State: the generation, whose turn it is, the solution, and which tasks are queued or out."""
+
+    together = 1  # responses do not depend on each other
 
     def __init__(
         self,
@@ -30,98 +34,124 @@ class PSROScheduler:
         generations: int,
         population: tuple[int, ...],
         seed: int,
+        responses: ResponseRule | None = None,
+        order: Order = "simultaneous",
         warm_start: tuple[WarmStart, ...] = (),
         mode: str = "greedy",
         min_episodes: int = 1,
     ) -> None:
-        """population: [P] index of each player's population (equal where players share one). mode: in which new
+        """population: [P] index of each player's population (equal where players share one). responses: what new policies are trained
+        against, by default one per population against the meta-strategy. order: whether all populations respond to the same
+        meta-strategies, or one after the other, each to the game that holds what those before it have added. mode: in which new
         members are played. min_episodes: a sampled cell with fewer is a hole."""
         self.solver, self.generations, self.population, self.seed = solver, generations, population, seed
+        self.responses, self.order = responses or BestResponse(), order
         self.warm_start, self.mode, self.min_episodes = warm_start, mode, min_episodes
         self.generation = 0
-        self.solution: Solution | None = None  # of this generation, once solved
-        self._asked = False  # for this generation's responses
+        self.solution: Solution | None = None  # of this generation and turn, once solved
+        self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
+        self._asked = False  # for this turn's responses
         self._warm: Any = None
-        self._queue: list[Task] = []
-        self._out: dict[str, Task] = {}
+        self._queue = TaskQueue()
+
+    @property
+    def populations(self) -> tuple[int, ...]:
+        """The indices of the populations."""
+        return tuple(sorted(set(self.population)))
 
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        if not self._queue and not self._out:
-            self._queue = self._plan(view)
-        now, self._queue = self._queue[:free], self._queue[free:]
-        self._out |= {task.id: task for task in now}
-        return now
+        if self._queue.idle:
+            self._queue.plan(self._plan(view))
+        return self._queue.take(free)
 
     def on_result(self, result: TaskResult, view: View) -> None:
-        if self._out.pop(result.task.id, None) is None:
+        if not self._queue.answered(result.task):
             return  # given twice
-        left = [*self._out.values(), *self._queue]
-        if isinstance(result, Trained) and not any(isinstance(task, TrainingTask) for task in left):
-            self.generation += 1
+        if isinstance(result, Trained) and not self._queue.training:
+            self._turn = 0 if self.order == "simultaneous" else (self._turn + 1) % len(self.populations)
+            self.generation += self._turn == 0
             self.solution, self._asked = None, False
 
-    def _plan(self, view: View) -> list[Task]:
-        """What can be done now; nothing when the schedule is complete."""
+    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
+        """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
             holes = view.payoffs.holes(self.min_episodes)
             if len(holes):
                 sizes = "x".join(map(str, view.payoffs.sizes))
-                return [EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))]
-            rng = seeding.generator(self.seed, "solve", self.generation)
+                return alone([EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))])
+            path = (self.generation, self._turn) if self._turn else (self.generation,)
+            rng = seeding.generator(self.seed, "solve", *path)
             self.solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
             self._warm = self.solution.warm
-            tasks.append(EvaluationTask(f"exploitability-{self.generation}", self.generation, solution=self.solution))
+            if self._turn == 0:
+                name = f"exploitability-{self.generation}"
+                tasks.append(EvaluationTask(name, self.generation, solution=self.solution))
+        groups: list[Sequence[Task]] = [*alone(tasks)]
         if self.generation < self.generations and not self._asked:
             self._asked = True
-            tasks += [self._response(p, self.solution, view) for p in sorted(set(self.population))]
-        return tasks
+            groups += self._respond(view, self.solution)
+        return groups
 
-    def _response(self, population: int, solution: Solution, view: View) -> TrainingTask:
-        seats = tuple(p for p, which in enumerate(self.population) if which == population)
+    def _respond(self, view: View, solution: Solution) -> list[Sequence[Task]]:
+        """Groups of training tasks of this turn."""
+        turn = self.populations if self.order == "simultaneous" else (self.populations[self._turn],)
+        return [group for population in turn for group in alone(self._responses(population, view, solution))]
+
+    def _responses(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
+        targets = self.responses.targets(view.payoffs, solution, self.seats(population))
+        several = len(targets) > 1
+        return [
+            self._response(population, target, view, label=f"-{k + 1}" if several else "")
+            for k, target in enumerate(targets)
+        ]
+
+    def seats(self, population: int) -> tuple[int, ...]:
+        """The players of a population."""
+        return tuple(p for p, which in enumerate(self.population) if which == population)
+
+    def _response(self, population: int, target: Target, view: View, *, label: str) -> TrainingTask:
         generation = self.generation + 1
-        gains = values_against(view.payoffs.mean, solution.strategies, seats[0])
-        start = choose(self.warm_start, generation=generation, population=population, view=view, gains=gains)
         return TrainingTask(
-            id=f"response-{population}-{generation}",
+            id=f"response-{population}-{generation}{label}",
             generation=generation,
             population=population,
-            seats=seats,
-            policy=f"{population}-{generation}",
-            opponents=opponents(solution, tuple(view.populations[p] for p in self.population)),
-            start=start,
+            seats=target.seats,
+            policy=f"{population}-{generation}{label}",
+            opponents=self.opponents(target, view),
+            start=self._start(population, target, view),
             mode=self.mode,
+        )
+
+    def opponents(self, target: Target, view: View) -> Opponents:
+        """What a response is trained against."""
+        return opponents(target.opponents, tuple(view.populations[p] for p in self.population))
+
+    def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
+        if target.improves:  # the initial policy, at 0, is not of the learner's architecture
+            return view.populations[population][target.improves]
+        return choose(
+            self.warm_start,
+            generation=self.generation + 1,
+            population=population,
+            view=view,
+            gains=target.scores,
         )
 
     def state_dict(self) -> State:
         """Tasks that are out or queued are kept whole, and given out again after loading."""
-        left = [*self._out.values(), *self._queue]
         return {
             "generation": self.generation,
-            "tasks": [pack_task(task) for task in left],
+            "turn": self._turn,
+            "tasks": self._queue.state_dict(),
             "solution": None if self.solution is None else pack_solution(self.solution),
             "asked": self._asked,
             "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.generation = int(state["generation"])
+        self.generation, self._turn = int(state["generation"]), int(state["turn"])
         self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
         self._asked = bool(state["asked"])
         self._warm = state["warm"]
-        self._queue, self._out = [unpack_task(task) for task in state["tasks"]], {}
-
-
-def opponents(solution: Solution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
-    """The meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
-    if solution.marginals is not None:
-        marginals: dict[int, tuple[list[PolicyRef], list[float]]] = {}
-        for seat, probs in enumerate(solution.marginals):
-            kept = [int(i) for i in np.flatnonzero(probs > 0)]
-            marginals[seat] = ([populations[seat][i] for i in kept], [float(probs[i]) for i in kept])
-        return Mixture.product(marginals)
-    assert solution.joint is not None
-    kept_profiles = np.argwhere(solution.joint > 0)
-    entries = tuple(tuple(populations[p][i] for p, i in enumerate(profile)) for profile in kept_profiles.tolist())
-    weights = tuple(float(solution.joint[tuple(profile)]) for profile in kept_profiles)
-    return Mixture((Factor(tuple(range(len(populations))), entries, weights),))
+        self._queue.load_state_dict(state["tasks"])

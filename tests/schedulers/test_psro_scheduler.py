@@ -11,10 +11,21 @@ from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.psro import PSROScheduler, opponents
+from ludus.schedulers.psro import PSROScheduler
+from ludus.schedulers.responses import BestResponse, RectifiedResponse, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
+from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import EvaluationTask, Mixture, PolicyRef, Solution, TrainingTask
+from ludus.types import (
+    Evaluated,
+    EvaluationTask,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    Solution,
+    Trained,
+    TrainingTask,
+)
 
 
 def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **options: object) -> PSROScheduler:
@@ -25,6 +36,13 @@ def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **opti
 @pytest.mark.parametrize("population", [(0, 1), (0, 0), (0, 1, 2), (0, 1, 1)])
 def test_contract(population: tuple[int, ...]) -> None:
     check_scheduler(lambda: scheduler(population), population=population)
+
+
+def test_contract_of_the_options() -> None:
+    check_scheduler(lambda: scheduler((0, 1), order="sequential"), population=(0, 1))
+    check_scheduler(lambda: scheduler((0, 1, 1), order="sequential"), population=(0, 1, 1))
+    check_scheduler(lambda: scheduler((0, 1), responses=BestResponse(count=2)), population=(0, 1))
+    check_scheduler(lambda: scheduler((0, 0), responses=RectifiedResponse()), population=(0, 0))
 
 
 def _view(sizes: tuple[int, int], mean: np.ndarray | None) -> View:
@@ -54,6 +72,58 @@ def test_first_it_fills_the_holes_then_it_solves_and_asks_for_responses() -> Non
     assert (second.population, second.seats, second.policy) == (1, (1,), "1-1")
     assert isinstance(first.opponents, Mixture)
     assert [factor.seats for factor in first.opponents.factors] == [(0,), (1,)]
+
+
+def _answer(psro: PSROScheduler, task: TrainingTask, view: View) -> None:
+    ref = PolicyRef(task.population, task.policy)
+    psro.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}), view)
+
+
+def test_in_sequence_the_second_population_responds_to_what_the_first_has_added() -> None:
+    psro = scheduler(order="sequential", generations=1)
+    announcement, first = psro.next_tasks(_view((1, 1), np.zeros((1, 1))), free=8)
+    assert isinstance(first, TrainingTask)
+    assert first.policy == "0-1"
+    _answer(psro, first, _view((2, 1), None))
+    psro.on_result(Evaluated(announcement), _view((2, 1), None))
+    (holes,) = psro.next_tasks(_view((2, 1), None), free=8)
+    assert (holes.id, holes.generation) == ("payoffs-2x1", 0)
+    psro.on_result(Evaluated(holes), _view((2, 1), None))
+    view = _view((2, 1), np.array([[0.0], [1.0]]))
+    (second,) = psro.next_tasks(view, free=8)  # no new announcement in the middle of a generation
+    assert isinstance(second, TrainingTask)
+    assert (second.population, second.generation, second.policy) == (1, 1, "1-1")
+    (new,) = second.opponents.factors[0].entries[-1]
+    assert new == PolicyRef(0, "0-1")
+    assert second.opponents.factors[0].probs[-1] > 0.999  # the new one dominates
+    _answer(psro, second, view)
+    assert psro.generation == 1
+
+
+def test_several_new_policies_have_names_of_their_own() -> None:
+    psro = scheduler(responses=BestResponse(count=2), generations=1)
+    tasks = psro.next_tasks(_view((1, 1), np.zeros((1, 1))), free=8)[1:]
+    assert [(task.id, task.policy) for task in tasks] == [
+        ("response-0-1-1", "0-1-1"),
+        ("response-0-1-2", "0-1-2"),
+        ("response-1-1-1", "1-1-1"),
+        ("response-1-1-2", "1-1-2"),
+    ]
+
+
+def test_rectified_responses_start_from_the_strategy_they_improve() -> None:
+    matrix = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])  # rock, paper, scissors
+    names = tuple(PolicyRef(0, f"0-{i}") for i in range(3))
+    mean = np.stack([matrix, -matrix])
+    payoffs = exact_view(mean, zero_sum=True, population=(0, 0))
+    psro = scheduler((0, 0), responses=RectifiedResponse(), generations=9)
+    psro.generation = 2
+    tasks = psro.next_tasks(View((names,), payoffs), free=8)[1:]
+    assert [task.start for task in tasks] == [None, names[1], names[2]]  # the initial policy is of another architecture
+    assert [task.seats for task in tasks] == [(0, 1)] * 3
+    rock = tasks[0].opponents
+    assert rock.factors[0].entries == ((names[0],), (names[2],))  # it ties with itself and beats scissors
+    np.testing.assert_allclose(rock.factors[1].probs, [0.5, 0.5], atol=1e-6)
 
 
 def test_policies_without_weight_are_no_opponents() -> None:

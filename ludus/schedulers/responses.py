@@ -1,0 +1,208 @@
+"""Which responses a generation of PSRO trains, and against what: pure functions of a solved meta-game.
+
+BestResponse         against the meta-strategy (Lanctot et al. 2017), or a joint one (JPSRO(CCE), Marris et al. 2021)
+RecommendedResponse  one for each strategy that a joint meta-strategy recommends (JPSRO(CE), Marris et al. 2021)
+RectifiedResponse    one for each supported strategy, against those that it beats or ties (PSRO_rN, Balduzzi et al. 2019)
+PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import SolverError
+from ludus.meta_solvers.games import distribution, payoff_range, shared
+from ludus.population.payoffs import Payoffs
+from ludus.types import Factor, Mixture, PolicyRef, Solution
+
+Array = NDArray[np.float64]
+
+_TIE = 1e-9
+"""Payoffs that differ by less than this part of their range are equal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """One response to train, in any of `seats`, against `opponents`: marginals or a joint distribution over the restricted game.
+
+    scores: float64[n], by which the warm start `best` picks among the population's n policies.
+    improves: index of the policy that training starts from, if it is of the learner's architecture; None: the warm-start rules decide.
+    """
+
+    seats: tuple[int, ...]
+    opponents: Solution
+    scores: Array
+    improves: int | None = None
+
+
+@runtime_checkable
+class ResponseRule(Protocol):
+    """A pure function of a meta-game and its solution."""
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """The responses of one population, whose players are `seats`. Raises SolverError for a solution that does not suit."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestResponse:
+    """`count` responses to the meta-strategy; they differ by their seeds alone."""
+
+    count: int = 1
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
+        scores = values_of(payoffs.mean, solution, seats[0])
+        return (Target(seats, solution, scores),) * self.count
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendedResponse:
+    """For each player, and each of its strategies with a probability of at least `least`: a response to what the others play where that
+    strategy is recommended. most: at most so many per player, the likeliest ones."""
+
+    least: float = 1e-3
+    most: int | None = None
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """Raises SolverError for a product of marginals: there every recommendation says the same."""
+        if solution.joint is None:
+            raise SolverError(
+                "responses to recommendations need a joint meta-strategy (a correlated equilibrium); this solver gives marginals. "
+                "Choose a correlated one, or respond to the meta-strategy as a whole."
+            )
+        out = []
+        for seat in seats:
+            for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
+                told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
+                out.append(Target((seat,), told, values_of(payoffs.mean, told, seat)))
+        return tuple(out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RectifiedResponse:
+    """Each strategy with a probability of at least `least` is improved against those that it beats or ties, weighted by the
+    meta-strategy: it amplifies its strengths and ignores its weaknesses. Two players. most: at most so many, the likeliest ones."""
+
+    least: float = 1e-3
+    most: int | None = None
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """Raises SolverError for other than two players."""
+        if payoffs.num_players != 2:
+            raise SolverError(f"rectified responses are defined for two players; this game has {payoffs.num_players}.")
+        player, other = seats[0], 1 - seats[0]
+        strategies = solution.strategies
+        out = []
+        for strategy in supported(strategies[player], least=self.least, most=self.most):
+            against = rectified(payoffs.mean, strategies, player=player, strategy=strategy)
+            marginals = (against, against) if len(seats) == 2 else _placed(strategies, other, against)
+            told = Solution(marginals, np.nan)
+            out.append(Target(seats, told, values_of(payoffs.mean, told, player), improves=strategy))
+        return tuple(out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceResponse:
+    """A response to α-Rank's masses, which a learner can only train for its return: that is a preference-based best response in games
+    that are won or lost (Muller et al. 2020), and a stand-in elsewhere. The warm start `best` picks by the
+    preference score, which the payoffs of the restricted game give exactly."""
+
+    count: int = 1
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """`count` equal targets."""
+        return (Target(seats, solution, preference_scores(payoffs, solution, seats[0])),) * self.count
+
+
+# ---------------------------------------------------------------------------------------------- mathematics
+
+
+def values_of(mean: Array, solution: Solution, player: int) -> Array:
+    """float64[n_player]: what each of the player's strategies earns while the others play `solution`, deaf to its recommendations."""
+    table = np.moveaxis(mean[player], player, 0)
+    return np.asarray(table.reshape(len(table), -1) @ _others(solution, player).reshape(-1))
+
+
+def conditional(joint: Array, player: int, strategy: int) -> Array:
+    """`joint` given that `strategy` is recommended to `player`: zero elsewhere, sum 1."""
+    told = np.zeros_like(joint)
+    at = (slice(None),) * player + (strategy,)
+    told[at] = joint[at] / joint[at].sum()
+    return told
+
+
+def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strategy: int) -> Array:
+    """float64[n_other]: the other's meta-strategy on what `strategy` beats or ties, renormalised; two players.
+
+    To tie is to earn the value of the meta-game, which is 0 in a symmetric zero-sum game. A supported strategy of an equilibrium ties
+    with something; should an inexact one beat nothing, the whole meta-strategy is returned.
+    """
+    table = np.moveaxis(mean[player], player, 0)
+    value = strategies[player] @ table @ strategies[1 - player]
+    weights = strategies[1 - player] * (table[strategy] >= value - _TIE * max(payoff_range(mean), 1e-300))
+    return distribution(weights) if weights.sum() > 0 else strategies[1 - player]
+
+
+def preference_scores(payoffs: Payoffs, solution: Solution, player: int) -> Array:
+    """float64[n_player]: the PBR score of each strategy (Muller et al. 2020), the mass of profiles that it is preferred in.
+
+    One population of two players: the mass of strategies that it beats. Otherwise the mass of profiles in which it would earn more than
+    the profile's own strategy does.
+    """
+    if payoffs.num_players == 2 and shared(payoffs):
+        mine, theirs = (np.moveaxis(table, player, 0) for table in (payoffs.mean[player], payoffs.mean[1 - player]))
+        return np.asarray((mine > theirs) @ solution.strategies[1 - player])
+    table = np.moveaxis(payoffs.mean[player], player, 0)
+    mass = np.moveaxis(_joint(solution), player, 0)
+    return np.array([(mass * (row > table)).sum() for row in table])
+
+
+def supported(probs: Array, *, least: float, most: int | None = None) -> list[int]:
+    """Indices with a probability of at least `least`, or the likeliest one if there is none; rising. most: the likeliest so many."""
+    likeliest = np.argsort(-probs, kind="stable")
+    count = max(1, int((probs >= least).sum()))
+    return sorted(int(i) for i in likeliest[: min(count, most or count)])
+
+
+def opponents(solution: Solution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
+    """The meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
+    if solution.marginals is not None:
+        marginals: dict[int, tuple[list[PolicyRef], list[float]]] = {}
+        for seat, probs in enumerate(solution.marginals):
+            kept = [int(i) for i in np.flatnonzero(probs > 0)]
+            marginals[seat] = ([populations[seat][i] for i in kept], [float(probs[i]) for i in kept])
+        return Mixture.product(marginals)
+    assert solution.joint is not None
+    kept_profiles = np.argwhere(solution.joint > 0)
+    entries = tuple(tuple(populations[p][i] for p, i in enumerate(profile)) for profile in kept_profiles.tolist())
+    weights = tuple(float(solution.joint[tuple(profile)]) for profile in kept_profiles)
+    return Mixture((Factor(tuple(range(len(populations))), entries, weights),))
+
+
+def _joint(solution: Solution) -> Array:
+    """float64[n_0, …, n_{P-1}]."""
+    if solution.joint is not None:
+        return solution.joint
+    out = np.ones(())
+    for probs in solution.strategies:
+        out = np.multiply.outer(out, probs)
+    return np.asarray(out)
+
+
+def _others(solution: Solution, player: int) -> Array:
+    """float64[n_q for the other players q]: what they play."""
+    if solution.joint is not None:
+        return np.asarray(solution.joint.sum(axis=player))
+    out = np.ones(())
+    for p, probs in enumerate(solution.strategies):
+        out = out if p == player else np.multiply.outer(out, probs)
+    return np.asarray(out)
+
+
+def _placed(strategies: tuple[Array, ...], player: int, probs: Array) -> tuple[Array, ...]:
+    return tuple(probs if p == player else old for p, old in enumerate(strategies))
