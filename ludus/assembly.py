@@ -15,6 +15,7 @@ from ludus.execution.control import Control
 from ludus.execution.driver import Driver
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
+from ludus.execution.work import Work
 from ludus.observe.base import Observer
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
@@ -146,20 +147,25 @@ def build_driver(
     return Driver(
         scenario=scenario,
         scheduler=_scheduler(scenario, population),
-        manager=manager,
-        parts=Parts(
-            rollouts,
-            episodes,
-            PolicyServer(),
-            policy,
-            scenario.seed,
-            trainers=trainers,
-            prefetch=scenario.runtime.prefetch,
-            beside=_beside(scenario, runtime, spec, store),
-            clock=control.clock,
+        work=Work(
+            scenario,
+            manager,
+            Parts(
+                rollouts,
+                episodes,
+                PolicyServer(),
+                policy,
+                scenario.seed,
+                trainers=trainers,
+                prefetch=scenario.runtime.prefetch,
+                beside=_beside(scenario, runtime, spec, store),
+                clock=control.clock,
+            ),
+            _exact(scenario, env, population),
+            MatchPlayer(rollouts, policy, seed=scenario.seed),
+            lanes=scenario.runtime.lanes,
+            pace=scenario.runtime.pace,
         ),
-        exact=_exact(scenario, env, population),
-        matches=MatchPlayer(rollouts, policy, seed=scenario.seed),
         store=store,
         files=files,
         observer=observer,
@@ -167,6 +173,4 @@ def build_driver(
         control=control,
         stopper=scenario.stop,
         history=History.of(spec.num_players),
-        lanes=scenario.runtime.lanes,
-        pace=scenario.runtime.pace,
     )

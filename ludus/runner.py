@@ -149,7 +149,7 @@ def _first_policies(driver: Driver) -> None:
         seat = table.population.index(population)
         spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
         ref = driver.manager.add(population, f"{population}-0", spec, {})
-        driver.admit(ref)
+        driver.work.admit(ref)
 
 
 def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:

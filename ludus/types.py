@@ -150,7 +150,8 @@ class Timestep(NamedTuple):
 
 
 class PolicyRef(NamedTuple):
-    """Names weights: `version` None means the newest, resolved when an episode draws it. `mode` is a published mode.
+    """Names weights: `version` None is live, the newest weights of a learner in progress, resolved when an order is given and kept for
+    the episodes that it begins. `mode` is a published mode.
 
     A tuple, since a large population looks its members up by the thousand and tuples hash and compare fastest.
     """
@@ -194,7 +195,7 @@ class Factor:
 class Mixture:
     """A fixed distribution over co-players: a product of `Factor`s. A product of marginals has one factor per seat;
     a joint (correlated) one has a single factor over all of them. Every seat is in exactly one; what is drawn for the seat that
-    the learner plays in an episode is ignored."""
+    the learner plays in an episode is ignored. Live refs name the learner of the task itself, or those of tasks in progress with it."""
 
     factors: tuple[Factor, ...]
 
@@ -210,22 +211,16 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """Latest weights of other learners: seat -> ref with version None."""
-
-    seats: tuple[tuple[int, PolicyRef], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Adaptive:
-    """A mixture whose probabilities a no-regret rule (`module:Class` or registered name) moves, from per-entry returns."""
+    """A mixture whose probabilities a rule (`module:Class` or a registered name) moves during the task, from the results of each entry.
+    Entries with live refs keep their probability, and the rule moves those of the others."""
 
     start: Mixture
     rule: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-Opponents: TypeAlias = Mixture | Live | Adaptive
+Opponents: TypeAlias = Mixture | Adaptive
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +248,11 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`."""
+    """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`.
+
+    continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
+    length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
+    """
 
     id: str
     generation: int
@@ -263,6 +262,9 @@ class TrainingTask:
     opponents: Opponents
     start: PolicyRef | str | None = None  # warm start: a policy, a file, or random
     mode: str = "greedy"  # published mode in which the new member will be played
+    continues: str | None = None
+    keep: bool = False
+    length: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +315,7 @@ class Exploitability:
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
     """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
-    the last good weights kept."""
+    the last good weights kept. average: the mean over the task of a mixture that a rule has moved."""
 
     task: TrainingTask
     ref: PolicyRef
@@ -322,6 +324,7 @@ class Trained:
     metrics: Metrics
     counters: Mapping[str, int]
     failure: str | None = None
+    average: Mixture | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

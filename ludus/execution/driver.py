@@ -12,39 +12,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
-from ludus.algorithms.base import ComputedOracle
-from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, Profile
 from ludus.execution import checkpoint
 from ludus.execution.control import Control
 from ludus.execution.generation import record_of
 from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
+from ludus.execution.work import Work
 from ludus.observe.base import Observer
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
-from ludus.pacing import Pace
-from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.scenario import Scenario
 from ludus.schedulers.base import Scheduler
 from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
-from ludus.training.tasks import train
-from ludus.training.training import Parts, Training
+from ludus.training.training import Parts
 from ludus.types import (
     Evaluated,
-    EvaluationTask,
-    Match,
     Metrics,
-    Mixture,
-    PolicyRef,
     Solution,
     State,
     Task,
@@ -63,14 +52,11 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Driver:
-    """The parts of a run, and the loop over its tasks. `exact` is None where the game has no tree."""
+    """The parts of a run, and the loop over its tasks."""
 
     scenario: Scenario
     scheduler: Scheduler
-    manager: AgentManager
-    parts: Parts
-    exact: ExactEvaluator | None
-    matches: MatchPlayer
+    work: Work
     store: Store
     files: PolicyFiles
     observer: Observer
@@ -79,19 +65,19 @@ class Driver:
     stopper: Stopper | None
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
-    resumed: Mapping[str, State] = field(default_factory=dict)  # training tasks that a checkpoint was taken in
-    lanes: int = 1  # tasks that are in progress at a time
-    pace: Pace | None = None  # of workers that play apart
     _started: float = field(default_factory=time.perf_counter)
     _covered: bool = False  # by a checkpoint: nothing happened since
-    _computed: ComputedOracle | None = None  # the oracle, if it needs no training
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
 
-    def __post_init__(self) -> None:
-        oracle = (
-            self.scenario.oracle
-        )  # asked once: checking a protocol at run time costs as much as a small best response
-        self._computed = oracle if isinstance(oracle, ComputedOracle) else None
+    @property
+    def manager(self) -> AgentManager:
+        """Populations and payoffs."""
+        return self.work.manager
+
+    @property
+    def parts(self) -> Parts:
+        """What plays and learns."""
+        return self.work.parts
 
     def run(self) -> str:
         """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
@@ -101,7 +87,7 @@ class Driver:
                     return reason
                 begun = time.perf_counter()
                 with self.parts.profile.part("meta-solver"):
-                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.lanes)
+                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.work.lanes)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
@@ -134,34 +120,11 @@ class Driver:
             self.store.generation = task.generation
             self.store.task_started(task)
             self.observer.task_started(task)
-        for result in self._results(tasks):
+        for result in self.work.results(tasks, proceed=self._proceed, checkpoint=self.checkpoint):
             self._record(result)
             self.scheduler.on_result(result, self.manager.view())
             if isinstance(result, Evaluated) and result.task.solution is not None:
                 self._after_generation(result.task.generation)
-
-    def _results(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
-        training = [task for task in tasks if isinstance(task, TrainingTask)]
-        for task in tasks:
-            if isinstance(task, EvaluationTask):
-                yield self._evaluate(task)
-        if self._computed is not None:
-            yield from (self._compute(task, self._computed) for task in training)
-        elif training:
-            yield from train(
-                training,
-                make=self._training,
-                every=self.scenario.checkpoints.iterations,
-                proceed=self._proceed,
-                checkpoint=lambda last: self.checkpoint({**self.resumed, **last}),
-                states=self._resumed(training),
-            )
-
-    def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
-        """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
-        mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
-        self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
-        return mine
 
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
@@ -169,54 +132,6 @@ class Driver:
         self.control.check(self.parts.profile.played)
         if self.stop.requested:
             raise Interrupted
-
-    def _evaluate(self, task: EvaluationTask) -> Evaluated:
-        if task.solution is not None:
-            exploitability = None
-            if self.exact is not None and self.scenario.evaluation.exploitability != "off":
-                with self.parts.profile.part("evaluation"):
-                    exploitability = self.exact.exploitability(task.solution)
-            return Evaluated(task, exploitability=exploitability)
-        if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
-            with self.parts.profile.part("evaluation"):
-                return Evaluated(task, payoffs=self.exact.payoffs())
-        return Evaluated(task, matches=tuple(self._matches(task)))
-
-    def _matches(self, task: EvaluationTask) -> Iterator[Match]:
-        populations, which = self.manager.populations, self.manager.table.population
-        profiles = (
-            Profile(index, tuple(populations[p][i] for p, i in zip(which, index, strict=True)))
-            for index in task.profiles
-        )
-        ahead = 1 if self.lanes == 1 else _AHEAD
-        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.episodes, ahead=ahead)):
-            yield match
-            self._proceed((done + 1) / len(task.profiles), {})
-
-    def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
-        assert self.exact is not None
-        with self.parts.profile.part("learning"):
-            response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
-        metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
-        ref = PolicyRef(task.population, task.policy, mode=task.mode)
-        task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
-        return Trained(task, ref, response.spec, response.weights, metrics, counters={})
-
-    def _training(self, task: TrainingTask, lane: int) -> Training:
-        start = None
-        if isinstance(task.start, PolicyRef):
-            start = self.manager.weights_of(task.start)[1]
-        elif task.start is not None:
-            start = load_policy(task.start).weights()
-        return Training(
-            task,
-            algorithm=self.scenario.oracle,
-            parts=self.parts,
-            stop=self.scenario.response,
-            start=start,
-            lane=lane,
-            pace=self.pace,
-        )
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -236,23 +151,11 @@ class Driver:
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
         history.count(result.counters)
         self.manager.on_result(result)
-        self.admit(result.ref)
+        self.work.admit(result.ref)
         metrics = {f"response/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats:
-            history.responses[seat] = self._return_of(result, seat)
-
-    def admit(self, ref: PolicyRef) -> None:
-        """Tell the exact evaluator of a new member."""
-        if self.exact is not None:
-            self.exact.add(ref, self.parts.policy(ref))
-
-    def _return_of(self, result: Trained, seat: int) -> float:
-        """What a new response earns against what it was trained against: exactly where possible, else in its last rollout."""
-        opponents = result.task.opponents
-        if self.exact is not None and isinstance(opponents, Mixture):
-            return self.exact.value_against(result.ref, seat, opponents)
-        return float(result.metrics.get("return", np.nan))
+            history.responses[seat] = self.work.return_of(result, seat)
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         record = record_of(
@@ -287,9 +190,10 @@ class Driver:
         state = {
             "scheduler": self.scheduler.state_dict(),
             "manager": self.manager.state_dict(),
-            "exact": None if self.exact is None else list(self.exact.known),
+            "exact": None if self.work.exact is None else list(self.work.exact.known),
             "history": self.history.state_dict(self.seconds),
             "trainings": dict(trainings),
+            "kept": dict(self.work.kept),
             "profile": self.parts.profile.state_dict(),
         }
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
@@ -316,12 +220,12 @@ class Driver:
         self.manager.load_state_dict(state["manager"])
         for population in self.manager.populations:
             for ref in population:
-                self.admit(ref)
-        if self.exact is not None and state["exact"] is not None:
-            self.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
+                self.work.admit(ref)
+        if self.work.exact is not None and state["exact"] is not None:
+            self.work.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
-        self.resumed = state["trainings"]
+        self.work.resumed, self.work.kept = state["trainings"], state.get("kept", {})
         self.parts.profile.load_state_dict(state["profile"])
         self._covered = True
 

@@ -2,15 +2,23 @@
 
     begin all -> [ complete one -> barrier? -> begin it again ]* -> results, in the order of the tasks
 
-No task depends on another's, so what each of them gives does not depend on how many there are.
+Tasks that do not depend on each other give the same however many there are. Those that play against each other's newest weights go on in
+step, so that these are always of the same iteration, and their barriers are one:
+
+    [ begin all -> complete each -> barrier of all? ]* -> results
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ludus.opponents.moving import live_refs
 from ludus.training.training import Training
 from ludus.types import Metrics, State, Trained, TrainingTask
+
+Proceed = Callable[[float | None, Metrics], None]
+Checkpoint = Callable[[Mapping[str, State]], None]
+Keep = Callable[[TrainingTask, State], None]
 
 
 def train(
@@ -18,29 +26,60 @@ def train(
     *,
     make: Callable[[TrainingTask, int], Training],
     every: int,
-    proceed: Callable[[float | None, Metrics], None],
-    checkpoint: Callable[[Mapping[str, State]], None],
+    proceed: Proceed,
+    checkpoint: Checkpoint,
     states: Mapping[str, State],
+    keep: Keep,
 ) -> Iterator[Trained]:
     """The results of `tasks`, in their order, each as soon as it and those before it are there.
 
     make(task, lane): a new training. every: iterations of a task between its barriers. proceed(share, metrics): called after each
     iteration; may raise to end it all. checkpoint(states): called at barriers, with the last state of each task that is not done.
-    states: those of an earlier session.
+    states: those of an earlier session. keep(task, state): called with the learner of a task that says so.
     """
     trainings = [make(task, lane) for lane, task in enumerate(tasks)]
-    last = {task.id: states[task.id] for task in tasks if task.id in states}
+    learners = {(training.task.population, training.task.policy): training for training in trainings}
     for training in trainings:
-        if training.task.id in last:
-            training.load_state_dict(last[training.task.id])
+        training.meet(learners)
+        if training.task.id in states:
+            training.load_state_dict(states[training.task.id])
+    if any(_plays_others(task) for task in tasks):
+        _in_step(trainings, every=every, proceed=proceed, checkpoint=checkpoint)
+        for training in trainings:
+            yield _result(training, keep)
+    else:
+        yield from _apart(trainings, every=every, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep)
+
+
+def _plays_others(task: TrainingTask) -> bool:
+    """Whether it depends on other tasks in progress."""
+    return any((ref.population, ref.policy) != (task.population, task.policy) for ref in live_refs(task.opponents))
+
+
+def _result(training: Training, keep: Keep) -> Trained:
+    if training.task.keep:
+        keep(training.task, training.learner_state())
+    return training.result()
+
+
+def _apart(
+    trainings: Sequence[Training],
+    *,
+    every: int,
+    proceed: Proceed,
+    checkpoint: Checkpoint,
+    states: Mapping[str, State],
+    keep: Keep,
+) -> Iterator[Trained]:
+    last = {training.task.id: states[training.task.id] for training in trainings if training.task.id in states}
     active = [training for training in trainings if training.finished() is None]
     for training in active:
         training.begin()
     given = 0
     while True:
         while given < len(trainings) and trainings[given] not in active:
-            last.pop(tasks[given].id, None)
-            yield trainings[given].result()
+            last.pop(trainings[given].task.id, None)
+            yield _result(trainings[given], keep)
             given += 1
         if not active:
             return
@@ -55,6 +94,20 @@ def train(
                 training.begin()
             else:
                 active.remove(training)
+
+
+def _in_step(trainings: Sequence[Training], *, every: int, proceed: Proceed, checkpoint: Checkpoint) -> None:
+    """Until all are finished. One that is finished earlier stays as it is, for the others to play against."""
+    while active := [training for training in trainings if training.finished() is None]:
+        before = max(training.iterations for training in active)
+        for training in active:
+            training.begin()
+        for training in active:
+            training.complete()
+            proceed(_share(trainings), training.metrics)
+        after = max(training.iterations for training in active)
+        if after > before and after % every == 0 and any([_barrier(training) for training in active]):  # of all
+            checkpoint({training.task.id: training.state_dict() for training in trainings})
 
 
 def _barrier(training: Training) -> bool:

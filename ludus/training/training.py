@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ludus import seeding
 from ludus.algorithms.base import Algorithm, LearnerContext
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
-from ludus.errors import ScenarioError
 from ludus.evaluation.beside import Beside
 from ludus.pacing import Pace
 from ludus.policies.base import Policy
 from ludus.profile import Profile
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.draws import mixture_refs
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.manager import Remote, RolloutManager
 from ludus.rollout.shards import merge
 from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
 from ludus.training.collecting import Apart, Collected, Collector, Policies, Together
 from ludus.training.counts import Counts
+from ludus.training.orders import Orders
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.trainer import Trainer, TrainerSpec
-from ludus.types import Metrics, Mixture, PolicyRef, State, Trained, TrainingTask, Weights
+from ludus.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 
 LoadPolicy = Callable[[PolicyRef], Policy]
 
@@ -70,29 +69,30 @@ class Training:
         start: Weights | None,
         lane: int = 0,
         pace: Pace | None = None,
+        goes_on: State | None = None,
     ) -> None:
-        """lane: of the rollouts. pace: of workers that play apart; None: they play together."""
-        if not isinstance(task.opponents, Mixture):
-            raise ScenarioError(
-                f"task {task.id}: opponents of kind {type(task.opponents).__name__} need a runtime with several learners."
-            )
+        """lane: of the rollouts. pace: of workers that play apart; None: they play together. goes_on: the `learner_state` of the task
+        that this one continues. Raises ConfigError for opponents whose rule is none."""
         self.task, self._parts, self._stop = task, parts, stop
         self._collect = algorithm.collect()
-        self._seed, self._opponents = seeding.key(parts.seed, task.id), task.opponents
+        seed = seeding.key(parts.seed, task.id)
+        self._orders = Orders(task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=pace is not None)
         self._total = stop.limit(self._collect.unit)
-        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=self._seed, total=self._total)
+        total = self._total * task.length if self._total is not None and task.length else None
+        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total)
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
             Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)
             if parts.trainers is None
             else parts.trainers.begin(spec, lane=lane)
         )
-        self._frozen = [(ref, parts.policy(ref)) for ref in mixture_refs(task.opponents)]
         self._count = Counts()
-        self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
+        self._first = 1  # version; 0 is that of the member that comes of it
+        if goes_on is not None:
+            self._trainer.load_state_dict(goes_on["trainer"])
+            self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        self._apart = pace is not None
         self._collector = self._collecting(lane, pace)
         self._publish()
 
@@ -111,6 +111,16 @@ class Training:
             wants=self._wants,
             hosts=rollouts.playing(self._collect.unit, self._collect.amount),
         )
+
+    def meet(self, learners: Mapping[tuple[int, str], Training]) -> None:
+        """The trainings in progress together, by (population, policy), this one included: whose newest weights live opponents are. Before
+        the first order."""
+        self._orders.meet(learners)
+
+    def newest(self, mode: str) -> tuple[PolicyRef, Policy | Remote]:
+        """The weights that others play against."""
+        ref = PolicyRef(self.task.population, self.task.policy, self._version, mode)
+        return ref, self._trainer.policy(self._version)
 
     # ------------------------------------------------------------------------------------------ one iteration
 
@@ -133,6 +143,7 @@ class Training:
         if collected.rollouts:
             rollout = merge(collected.rollouts)
             count.add(rollout)
+            self._orders.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.ahead()
             here = (
@@ -150,31 +161,8 @@ class Training:
         self._collector.learned()
 
     def _order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
-        parts, count, collect = self._parts, self._count, self._collect
-        if not carry_on:
-            first = count.orders % len(self.task.seats)  # every seat has its turn, even with one environment
-            self._seats[host] = self.task.seats[first:] + self.task.seats[:first]
-        learner = PolicyRef(self.task.population, self.task.policy, self._version)
-        if (
-            self._apart or collect.unit == "decisions"
-        ):  # ids differ from those of open episodes, whoever has to begin anew
-            envs = parts.rollouts.num_envs
-            count.next_episode = -(-count.next_episode // envs) * envs
-        order = RolloutOrder(
-            learner=learner,
-            seats=self._seats[host],
-            opponents=self._opponents,
-            unit=collect.unit,
-            amount=collect.amount,
-            seed=seeding.key(self._seed, "collect", count.orders),
-            carry_on=carry_on,
-            extras=collect.extras,
-            first_episode=count.next_episode,
-        )
-        count.orders += 1
-        if self._apart and collect.unit == "episodes":
-            count.next_episode += collect.amount
-        return order, [(learner, self._trainer.policy(self._version)), *self._frozen]
+        learner, weights = self.newest("explore")
+        return self._orders.order(self._count, learner=learner, weights=weights, carry_on=carry_on, host=host)
 
     def _wants(self, orders: float) -> bool:
         """Whether this much being played is not enough to reach the task's end, as far as that can be said."""
@@ -185,16 +173,15 @@ class Training:
 
     @property
     def _version(self) -> int:
-        return self._count.iterations + 1  # 0 is the version of the member that comes of it
+        return self._first + self._count.iterations
 
     def _publish(self) -> None:
         if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
             self._parts.policies.publish(self.task.policy, self._trainer.weights, self._version)
         self._trainer.announce(self._version)
-        if self._parts.beside is not None:
-            learner = PolicyRef(self.task.population, self.task.policy, self._version)
-            policies = [(learner, self._trainer.policy(self._version)), *self._frozen]
-            self._parts.beside.offer(self.task, self._version, policies)
+        if self._parts.beside is not None and self._orders.met:
+            opponents, policies = self._orders.playing(*self.newest("explore"))
+            self._parts.beside.offer(replace(self.task, opponents=opponents), self._version, policies)
 
     # ------------------------------------------------------------------------------------------ around it
 
@@ -269,6 +256,7 @@ class Training:
             metrics=self.metrics,
             counters=counters,
             failure=self._failure,
+            average=self._orders.opponents.average,
         )
 
     def close(self) -> None:
@@ -278,12 +266,22 @@ class Training:
         if self._parts.trainers is None:
             self._parts.policies.forget(self.task.policy)
 
+    def learner_state(self) -> State:
+        """What a task that continues this one goes on from. Before this one is closed."""
+        count = self._count
+        return {"trainer": self._trainer.state_dict(), "version": self._version, "next_episode": count.next_episode}
+
     def state_dict(self) -> State:
         """At a barrier."""
-        return {**self._trainer.state_dict(), "counts": {**self._count.state_dict(), "seconds": self._seconds}}
+        return {
+            **self._trainer.state_dict(),
+            "opponents": self._orders.opponents.state_dict(),
+            "counts": {**self._count.state_dict(), "seconds": self._seconds},
+        }
 
     def load_state_dict(self, state: State) -> None:
         self._trainer.load_state_dict(state)
+        self._orders.opponents.load_state_dict(state["opponents"])
         self._count = Counts.of(state["counts"])
         self._started = self._parts.clock()
         if self._parts.trainers is None:

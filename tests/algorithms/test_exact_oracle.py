@@ -9,7 +9,7 @@ from ludus.algorithms.exact import ExactBestResponse
 from ludus.envs.game_tree import compile_tree
 from ludus.errors import ScenarioError
 from ludus.policies.registry import build_policy
-from ludus.types import Factor, Live, Mixture, PolicyRef
+from ludus.types import Adaptive, Factor, Mixture, PolicyRef
 
 THREE = "kuhn_poker(players=3)"
 
@@ -113,7 +113,9 @@ def test_what_it_cannot_do_is_said(tensors):
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         ExactBestResponse().check(tensors)
     tree = compile_tree(THREE)
-    with pytest.raises(ScenarioError, match="fixed mixture"):
-        ExactBestResponse().respond(tree, (0,), Live(((1, ref(1)),)), Plans(tree))
+    live = Mixture.product({p: ([ref(p)._replace(version=None)], [1.0]) for p in (1, 2)})
+    for opponents in (live, Adaptive(Mixture.product({p: ([ref(p)], [1.0]) for p in (1, 2)}), "hedge")):
+        with pytest.raises(ScenarioError, match="fixed mixture"):
+            ExactBestResponse().respond(tree, (0,), opponents, Plans(tree))
     with pytest.raises(ScenarioError, match=r"say nothing about the seats \[2\]"):
         ExactBestResponse().respond(tree, (0,), Mixture.product({1: ([ref(1)], [1.0])}), Plans(tree))

@@ -12,9 +12,9 @@ from test_training import UNIFORM, training_of
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.tabular_q import TabularQ
-from ludus.errors import DataError, Deadlock, ScenarioError, TableClosed
+from ludus.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
 from ludus.training.training import Training
-from ludus.types import Adaptive, Live, PolicyRef
+from ludus.types import Adaptive, Mixture, PolicyRef
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
 
@@ -62,16 +62,22 @@ def test_too_small_a_table_is_a_deadlock_and_not_a_hang() -> None:
         training.step()
 
 
-def test_opponents_that_learn_need_another_runtime() -> None:
+def test_live_opponents_must_be_in_progress() -> None:
     training, _ = training_of(SMALL, episodes=12)
-    for opponents in (Live(((1, PolicyRef(1, "other", None)),)), Adaptive(training.task.opponents, "hedge")):
-        task = replace(training.task, id="other", opponents=opponents)
-        with pytest.raises(ScenarioError, match=f"opponents of kind {type(opponents).__name__} need"):
-            Training(task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
+    opponents = Mixture.product({p: ([PolicyRef(1, "other", None)], [1.0]) for p in range(2)})
+    task = replace(training.task, id="other", policy="0-2", opponents=opponents)
+    other = Training(task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
+    with pytest.raises(
+        ScenarioError, match="newest weights of 'other' of population 1, which no task in progress with it trains"
+    ):
+        other.begin()
+    task = replace(training.task, id="third", policy="0-3", opponents=Adaptive(training.task.opponents, "hodge"))
+    with pytest.raises(UnknownName, match="hedge"):
+        Training(task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)
 
 
 def test_a_task_has_its_tables_once() -> None:
     training, _ = training_of(SMALL, episodes=12)
-    assert UNIFORM in {ref for ref, _ in training._frozen}
+    assert UNIFORM in {ref for ref, _ in training._orders._frozen}
     with pytest.raises(DataError, match="already has tables"):
         Training(training.task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)

@@ -38,10 +38,15 @@ class ExactBestResponse(Config):
 
     def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
         """As `ComputedOracle.respond`. `value` holds the exact expected return per seat. States between the seats (of players it
-        does not play) are uniform. Raises ScenarioError for opponents that are not a fixed `Mixture`."""
+        does not play) are uniform. Raises ScenarioError for opponents that change while a policy is trained."""
         if not isinstance(opponents, Mixture):
             raise ScenarioError(
                 f"the exact oracle needs a fixed mixture of opponents; it was given {type(opponents).__name__}."
+            )
+        live = [ref.policy for f in opponents.factors for entry in f.entries for ref in entry if ref.version is None]
+        if live:
+            raise ScenarioError(
+                f"the exact oracle needs a fixed mixture of opponents; {live[0]!r} is still learning. Use an oracle that learns."
             )
         enumeration, value = tree.enumeration, {}
         ids = covered(enumeration, seats)

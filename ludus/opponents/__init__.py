@@ -1,0 +1,1 @@
+"""Opponents that change while a task trains: rules that move a mixture's probabilities."""

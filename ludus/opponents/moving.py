@@ -1,0 +1,157 @@
+"""The opponents of one task, order by order: live refs become versions, and a rule moves probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.opponents.base import Evidence, Rule
+from ludus.opponents.registry import RULES
+from ludus.parts import build_part
+from ludus.rollout.base import Episodes
+from ludus.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
+
+
+class Moving:
+    """`mixture()` is what the next order draws from. Factors with the same entries are moved as one, by what all of them have seen."""
+
+    def __init__(self, opponents: Opponents) -> None:
+        """Raises UnknownName or ConfigError for a rule that there is not."""
+        self._start = start_of(opponents)
+        self._rule: Rule | None = None
+        self._groups: list[list[int]] = []  # factors that are moved as one
+        self._states: list[State] = []
+        self._sums: list[NDArray[np.float64]] = []
+        self._rounds = 0
+        if isinstance(opponents, Adaptive):
+            self._rule = cast(Rule, build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES))
+            found: dict[object, list[int]] = {}
+            for f, factor in enumerate(self._start.factors):
+                found.setdefault(factor.entries, []).append(f)
+            self._groups = list(found.values())
+            self._states = [self._rule.start(self._frozen(group)) for group in self._groups]
+            self._sums = [np.zeros(len(self._movable(group))) for group in self._groups]
+
+    def mixture(self, live: Callable[[PolicyRef], PolicyRef]) -> Mixture:
+        """With the present probabilities, and with live refs as `live` says that they are now."""
+        probs = self._probs() if self._rule else [factor.probs for factor in self._start.factors]
+        return Mixture(
+            tuple(
+                replace(
+                    factor,
+                    entries=tuple(
+                        tuple(ref if ref.version is not None else live(ref) for ref in entry)
+                        for entry in factor.entries
+                    ),
+                    probs=tuple(float(p) for p in now),
+                )
+                for factor, now in zip(self._start.factors, probs, strict=True)
+            )
+        )
+
+    def learn(self, episodes: Episodes) -> None:
+        """Move the probabilities by what happened in these episodes."""
+        if self._rule is None:
+            return
+        self._rounds += 1
+        for k, group in enumerate(self._groups):
+            movable = self._movable(group)
+            if len(movable) < 2:
+                continue
+            self._sums[k] += self._rule.probs(self._states[k])
+            seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
+            seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable])
+            self._states[k] = self._rule.update(self._states[k], seen)
+
+    @property
+    def average(self) -> Mixture | None:
+        """With the mean of the probabilities of all rounds; None where nothing moves, or nothing was played."""
+        if self._rule is None or not self._rounds:
+            return None
+        means = [total / total.sum() if total.any() else None for total in self._sums]
+        return replace(self._start, factors=self._with(means))
+
+    def state_dict(self) -> State:
+        return {"states": [dict(s) for s in self._states], "sums": list(self._sums), "rounds": self._rounds}
+
+    def load_state_dict(self, state: State) -> None:
+        self._states, self._sums = list(state["states"]), [np.array(s) for s in state["sums"]]
+        self._rounds = int(state["rounds"])
+
+    # ------------------------------------------------------------------------------------------ groups of factors
+
+    def _size(self, group: Sequence[int]) -> int:
+        return len(self._start.factors[group[0]].entries)
+
+    def _movable(self, group: Sequence[int]) -> NDArray[np.intp]:
+        """The entries without live refs."""
+        entries = self._start.factors[group[0]].entries
+        return np.flatnonzero([all(ref.version is not None for ref in entry) for entry in entries])
+
+    def _frozen(self, group: Sequence[int]) -> NDArray[np.float64]:
+        """What the movable entries' probabilities are among themselves, to begin with; uniform where they have none."""
+        movable = self._movable(group)
+        probs = np.array(self._start.factors[group[0]].probs)[movable]
+        total = probs.sum()
+        return probs / total if total > 0 else np.full(len(movable), 1.0 / max(1, len(movable)))
+
+    def _probs(self) -> list[tuple[float, ...]]:
+        assert self._rule is not None
+        now = [
+            self._rule.probs(state) if len(self._movable(group)) > 1 else None
+            for state, group in zip(self._states, self._groups, strict=True)
+        ]
+        return [factor.probs for factor in self._with(now)]
+
+    def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[Factor, ...]:
+        """The factors with these probabilities of the movable entries, which share what the live ones leave."""
+        factors = list(self._start.factors)
+        for group, new in zip(self._groups, moved, strict=True):
+            if new is None:
+                continue
+            movable = self._movable(group)
+            for f in group:
+                probs = np.array(factors[f].probs)
+                probs[movable] = new * probs[movable].sum()
+                factors[f] = replace(factors[f], probs=tuple(float(p) for p in probs))
+        return tuple(factors)
+
+
+def evidence_of(episodes: Episodes, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int) -> Evidence:
+    """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
+    that of everybody else, and drawn where somebody shares the highest one with it."""
+    played, total, won = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries)
+    mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat] if len(episodes.seat) else np.zeros(0)
+    best = episodes.returns.max(axis=1, initial=-np.inf)
+    shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
+    score = np.where(mine == best, np.where(shared, 0.5, 1.0), 0.0)
+    for factor, places in zip(factors, seats, strict=True):
+        entry = episodes.entry[:, factor]
+        drawn = entry >= 0
+        played += np.bincount(entry[drawn], minlength=entries)
+        others = np.array(places)[None, :] != episodes.seat[drawn][:, None]
+        value = _means(episodes.returns[drawn][:, list(places)], others)
+        total += np.bincount(entry[drawn], weights=value, minlength=entries)
+        won += np.bincount(entry[drawn], weights=score[drawn], minlength=entries)
+    with np.errstate(invalid="ignore"):
+        return Evidence(played, np.where(played > 0, total / np.maximum(played, 1), np.nan), won)
+
+
+def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """float64[n]: the mean of each row's values where `where`; at least one is."""
+    return np.asarray((values * where).sum(axis=1) / np.maximum(where.sum(axis=1), 1))
+
+
+def start_of(opponents: Opponents) -> Mixture:
+    """What a task begins with."""
+    return opponents.start if isinstance(opponents, Adaptive) else opponents
+
+
+def live_refs(opponents: Opponents) -> tuple[PolicyRef, ...]:
+    """The live refs, each once."""
+    refs = (ref for factor in start_of(opponents).factors for entry in factor.entries for ref in entry)
+    return tuple(dict.fromkeys(ref for ref in refs if ref.version is None))
