@@ -14,7 +14,8 @@ from ludus.errors import DataError, nearest
 from ludus.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
 from ludus.population.packing import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
-from ludus.population.ratings import elo, win_counts
+from ludus.population.ratings.bradley_terry import Elo
+from ludus.population.ratings.results import duels, pairs
 from ludus.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 from ludus.weights import read_only, same_weights
 
@@ -141,10 +142,10 @@ class AgentManager:
             return ()
         sizes = self.table.population_sizes
         first, second = self.table.population
-        rating = elo(win_counts(self.table.log, sizes, (first, second)))
-        starts = np.cumsum([0, *sizes])
+        results = pairs(duels(self.table.log, sizes, (first, second)), sum(sizes))
+        rated = Elo(intervals="none").fit(results, sizes=sizes)
         return tuple(
-            {record.ref.policy: float(rating[starts[p] + record.index]) for record in members}
+            {record.ref.policy: float(rated.of(p)[record.index]) for record in members}
             for p, members in enumerate(self._members)
         )
 

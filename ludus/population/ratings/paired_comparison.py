@@ -1,0 +1,154 @@
+"""The likelihood of paired comparisons with draws, and its maximum.
+
+Davidson (1970, JASA 65, eq. 2.3): with strengths e^t and a draw parameter v = e^h,
+
+    P(i beats j) = e^(d/2) / Z,    P(draw) = v / Z,    Z = 2 cosh(d/2) + v,    d = t_i - t_j.
+
+v = 0 is the model of Bradley and Terry (1952), in which a draw counts as half a win. The logarithm is concave in (t, h). To it comes a
+prior: `prior` draws, by v = 0, of every policy against one of strength 1 (as in Caron and Doucet 2012), and `prior` draws and wins among
+equals for v; so unbeaten policies, and those that only drew, stay finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ludus.errors import DataError
+from ludus.population.ratings.results import Pairs
+
+Vector = NDArray[np.float64]
+MOST_STEPS, HALVINGS = 200, 40
+RIDGE = (
+    1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
+)
+
+
+class Curve(NamedTuple):
+    """At one point: the log-likelihood with its prior, its gradient float64[m], minus its Hessian float64[m, m]."""
+
+    value: float
+    gradient: Vector
+    information: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """Of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there are draws
+    that are to be modelled (`davidson`)."""
+
+    pairs: Pairs
+    prior: float
+    davidson: bool
+
+    @cached_property
+    def drawn(self) -> bool:
+        """Whether the draw parameter is among the parameters."""
+        return self.davidson and bool(self.pairs.drawn.any())
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.pairs.won) + int(self.drawn)
+
+    @cached_property
+    def _data(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Games; half of wins minus losses; number of draws that are modelled."""
+        won, drawn = self.pairs.won, self.pairs.drawn
+        return self.pairs.games, 0.5 * (won - won.T).sum(axis=1), 0.5 * float(drawn.sum()) if self.drawn else 0.0
+
+    def value(self, at: Vector) -> float:
+        """The log-likelihood with its prior; constants of the data are left out."""
+        games, score, draws = self._data
+        strength, log_draw = self._split(at)
+        distance = np.abs(strength[:, None] - strength) / 2
+        draw = np.exp(log_draw)
+        partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
+        value = strength @ score - 0.5 * float((games * partition).sum())
+        value -= self.prior * float((np.abs(strength) / 2 + np.log1p(np.exp(-np.abs(strength)))).sum())
+        if self.drawn:
+            value += (draws + self.prior) * log_draw - 2 * self.prior * np.log(2 + draw)
+        return float(value)
+
+    def curve(self, at: Vector) -> Curve:
+        """Value, gradient and information."""
+        games, score, draws = self._data
+        strength, log_draw = self._split(at)
+        n, draw = len(strength), float(np.exp(log_draw))
+        difference = strength[:, None] - strength
+        e = np.exp(-np.abs(difference) / 2)
+        z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
+        slope = np.sign(difference) * (1 - e**2) / (2 * z)
+        bend = games * (e**2 + draw * e * (1 + e**2) / 4) / z**2
+        gradient, information = np.empty(self.size), np.zeros((self.size, self.size))
+        likely = 1 / (1 + np.exp(-strength))
+        gradient[:n] = score - (games * slope).sum(axis=1) + self.prior * (0.5 - likely)
+        information[:n, :n] = -bend
+        information[range(n), range(n)] += bend.sum(axis=1) + self.prior * likely * (1 - likely) + RIDGE
+        if self.drawn:
+            share = draw * e / z
+            against = draw / (2 + draw)
+            gradient[n] = draws + self.prior - 0.5 * float((games * share).sum()) - 2 * self.prior * against
+            cross = -(games * slope * share).sum(axis=1)
+            information[n, :n] = information[:n, n] = cross
+            information[n, n] = 0.5 * float((games * share * (1 - share)).sum()) + 2 * self.prior * against * (
+                1 - against
+            )
+        return Curve(self.value(at), gradient, information)
+
+    def _split(self, at: Vector) -> tuple[Vector, float]:
+        return (at[:-1], float(at[-1])) if self.drawn else (at, -np.inf)
+
+
+def maximise(
+    likelihood: Likelihood,
+    *,
+    start: Vector | None = None,
+    fixed: tuple[Vector, float] | None = None,
+    tolerance: float = 1e-9,
+) -> tuple[Vector, Curve]:
+    """The parameters of greatest likelihood, and the curve there, by Newton's method with halved steps.
+
+    fixed: (c float64[m], r), only points with c @ parameters = r. Raises DataError if it does not converge, which needs a maximum that is
+    not finite.
+    """
+    at = np.zeros(likelihood.size) if start is None else start.copy()
+    if fixed is not None:
+        contrast, target = fixed
+        at += contrast * (target - contrast @ at) / (contrast @ contrast)
+    curve = likelihood.curve(at)
+    for _ in range(MOST_STEPS):
+        step = _newton(curve, None if fixed is None else fixed[0])
+        gain = float(curve.gradient @ step)  # twice what the step promises
+        if gain < tolerance:
+            return at + step, likelihood.curve(at + step)
+        at = at + _damped(likelihood, curve.value, at, step)
+        curve = likelihood.curve(at)
+    raise DataError("the ratings did not converge; give a larger prior.")
+
+
+def _newton(curve: Curve, contrast: Vector | None) -> Vector:
+    factor = cho_factor(curve.information, lower=True, check_finite=False)
+    free = cho_solve(factor, curve.gradient, check_finite=False)
+    if contrast is None:
+        return np.asarray(free)
+    back = cho_solve(factor, contrast, check_finite=False)
+    return np.asarray(free - back * (contrast @ free) / (contrast @ back))
+
+
+def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> Vector:
+    for _ in range(HALVINGS):
+        if likelihood.value(at + step) >= value:
+            return step
+        step = step / 2
+    return step
+
+
+def covariance(curve: Curve) -> NDArray[np.float64]:
+    """float64[m, m]: the inverse of the observed information."""
+    factor = cho_factor(curve.information, lower=True, check_finite=False)
+    return np.asarray(cho_solve(factor, np.eye(len(curve.information)), check_finite=False))
