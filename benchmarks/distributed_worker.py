@@ -19,7 +19,7 @@ from benchmarks.lines import Lines
 from ludus.observe.base import GenerationRecord, Silent
 from ludus.observe.reader import Reader
 from ludus.runner import run
-from ludus.scenario import load_scenario
+from ludus.scenario_files import load_scenario
 from ludus.types import Metrics, Task, TrainingTask
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "ray")

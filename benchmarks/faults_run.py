@@ -21,7 +21,8 @@ from typing import Any
 from ludus.errors import LudusError
 from ludus.observe.base import RunSummary, Silent
 from ludus.runner import resume, run
-from ludus.scenario import PSRO, parse_scenario
+from ludus.scenario_files import parse_scenario
+from ludus.scenarios.psro import PSRO
 from ludus.types import Metrics
 
 SCENARIO = """

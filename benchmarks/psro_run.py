@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.lines import Lines
 from ludus.observe.base import GenerationRecord, Silent
 from ludus.runner import run
-from ludus.scenario import load_scenario
+from ludus.scenario_files import load_scenario
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ludus.report import write_report
     from ludus.result import Result
     from ludus.runner import resume, run
-    from ludus.scenario import PSRO, Checkpoints, Environment, Evaluation, list_presets, load_scenario
+    from ludus.scenario import Checkpoints, Environment, Evaluation, Scenario
+    from ludus.scenario_files import list_presets, load_scenario
+    from ludus.scenarios.psro import PSRO
     from ludus.schedulers.warm_start import WarmStart
 
 __version__ = "0.1.0"
@@ -36,6 +38,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "PPO",
     "PSRO",
     "Result",
+    "Scenario",
     "TabularQ",
     "WarmStart",
     "__version__",
@@ -51,18 +54,19 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 _HOMES = {
     "DQN": "ludus.algorithms.dqn.config",
     "PPO": "ludus.algorithms.ppo.config",
-    "PSRO": "ludus.scenario",
+    "PSRO": "ludus.scenarios.psro",
     "Checkpoints": "ludus.scenario",
     "Environment": "ludus.scenario",
     "Evaluation": "ludus.scenario",
     "ExactBestResponse": "ludus.algorithms.exact.config",
     "LudusError": "ludus.errors",
     "Result": "ludus.result",
+    "Scenario": "ludus.scenario",
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_run": "ludus.evaluation.evaluate",
-    "list_presets": "ludus.scenario",
-    "load_scenario": "ludus.scenario",
+    "list_presets": "ludus.scenario_files",
+    "load_scenario": "ludus.scenario_files",
     "resume": "ludus.runner",
     "run": "ludus.runner",
     "write_report": "ludus.report",

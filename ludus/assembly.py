@@ -28,7 +28,6 @@ from ludus.rollout.shards import shards_of
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess
 from ludus.scenario import Scenario
-from ludus.schedulers.psro import PSROScheduler
 from ludus.training.remote import Trainers
 from ludus.training.training import Parts
 from ludus.types import EnvSpec, PolicyRef
@@ -101,17 +100,6 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[E
     return EpisodeServer(scenario.seed), trainers
 
 
-def _scheduler(scenario: Scenario, population: tuple[int, ...]) -> PSROScheduler:
-    return PSROScheduler(
-        solver=scenario.meta_solver,
-        generations=scenario.generations,
-        population=population,
-        seed=scenario.seed,
-        warm_start=scenario.warm_start,
-        mode=scenario.mode,
-    )
-
-
 def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
     tree = getattr(env, "tree", None)
@@ -135,6 +123,7 @@ def build_driver(
     manager = AgentManager(
         utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
     )
+    scheduler = scenario.scheduler(population)
     rollouts = _rollouts(scenario, runtime, env)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}
@@ -146,7 +135,7 @@ def build_driver(
 
     return Driver(
         scenario=scenario,
-        scheduler=_scheduler(scenario, population),
+        scheduler=scheduler,
         work=Work(
             scenario,
             manager,
@@ -163,7 +152,7 @@ def build_driver(
             ),
             _exact(scenario, env, population),
             MatchPlayer(rollouts, policy, seed=scenario.seed),
-            lanes=scenario.runtime.lanes,
+            lanes=max(scenario.runtime.lanes, scheduler.together),
             pace=scenario.runtime.pace,
         ),
         store=store,

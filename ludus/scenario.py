@@ -1,26 +1,25 @@
-"""What to run: environment, oracle, meta-solver, schedule, limits. Plain data that a YAML file or Python gives."""
+"""What to run: environment, oracle, limits, runtime; each kind of scenario adds its schedule. Plain data from a YAML file or Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.config import Config, from_yaml, override, to_yaml
+from ludus.config import Config, to_yaml
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, UnknownName
-from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.errors import ConfigError
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
 from ludus.scenario_runtime import RuntimeChoice
-from ludus.schedulers.warm_start import WarmStart
+from ludus.scenarios.registry import name_of
 from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
+
+if TYPE_CHECKING:
+    from ludus.schedulers.base import Scheduler
 
 
 def _switch(value: Any) -> Any:
@@ -119,20 +118,10 @@ def _runtime(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-def _rules(value: Any) -> Any:
-    rules = value if isinstance(value, list | tuple) else (value,)
-    return tuple({"source": rule} if isinstance(rule, str) else rule for rule in rules)
-
-
 Oracle = Annotated[
     Any,
     BeforeValidator(lambda v: build_part("oracle", v, ALGORITHMS)),
     PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
-]
-Solver = Annotated[
-    Any,
-    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS)),
-    PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
 ]
 Stop = Annotated[
     Any,
@@ -141,23 +130,21 @@ Stop = Annotated[
 ]
 
 
-class PSRO(Config):
-    """Policy-Space Response Oracles (Lanctot et al. 2017).
+class Scenario(Config):
+    """What every kind of scenario has; a kind adds its options and `scheduler`.
 
-    env: an id or `Environment`. oracle: what trains or computes a best response, a registered name or `module:Class` with options.
-    response: when a response's training stops, {episodes: 20000} say; a computed oracle needs none. generations: best responses per
-    population. stop: ends the run earlier. warm_start: what a new policy starts from, one rule or several. mode: how the members of
-    a population are played; against a fixed mixture some best response is deterministic, so greedy loses nothing. share: one population for
-    interchangeable players (auto: where the environment says that they are). Generation 0 plays uniformly at random.
+    env: an id or `Environment`. oracle: what trains or computes a policy, a registered name or `module:Class` with options. response: when
+    a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
+    stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
+    deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
+    are). Generation 0 plays uniformly at random.
     """
 
     env: Annotated[Environment, BeforeValidator(_environment)]
     oracle: Oracle = "ppo"
-    meta_solver: Solver = "nash"
     generations: int = Field(20, ge=0)
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
-    warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_rules)] = (WarmStart(),)
     mode: Literal["explore", "greedy"] = "greedy"
     share: Literal["auto", "never"] = "auto"
     evaluation: Evaluation = Evaluation()
@@ -168,11 +155,20 @@ class PSRO(Config):
 
     model_config = ConfigDict(validate_default=True)
 
+    def scheduler(self, population: tuple[int, ...]) -> Scheduler:
+        """What decides which tasks come next. population: [P] index of each player's population."""
+        raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
+
+    @property
+    def kind(self) -> str:
+        """How a file names it."""
+        return name_of(type(self))
+
     def to_yaml(self) -> str:
         """The scenario in full; `load_scenario` of it gives an equal one."""
-        return to_yaml({"scenario": "psro", **self.model_dump(mode="json")})
+        return to_yaml({"scenario": self.kind, **self.model_dump(mode="json")})
 
-    def with_shards(self) -> PSRO:
+    def with_shards(self) -> Self:
         """With the number of shards written out, so that a run keeps it when it goes on with other workers."""
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.runtime.pieces})})
 
@@ -185,65 +181,3 @@ class PSRO(Config):
         from ludus.scenario_check import check  # a scenario can be read without loading what it runs on
 
         check(self, env)
-
-
-Scenario = PSRO
-SCENARIOS: Mapping[str, type[PSRO]] = {"psro": PSRO}
-
-
-def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
-    """A preset or YAML file with `key=value` overrides. Raises ConfigError with the nearest right name."""
-    source, text = _read(name_or_path)
-    return parse_scenario(text, overrides, seed, source=source)
-
-
-def parse_scenario(
-    text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = ""
-) -> Scenario:
-    """The scenario that YAML text describes. source: the file it was read from."""
-    data = from_yaml(text, what="the scenario", source=source)
-    if not isinstance(data, dict):
-        given = "nothing" if data is None else type(data).__name__
-        raise ConfigError(
-            f"a scenario is a mapping of keys to values; given {given}{f' ({source})' if source else ''}. "
-            "`ludus config PRESET` prints one."
-        )
-    if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
-    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-    data = override({**_parts(PSRO), **data}, changes, names={"env": "id"})
-    kind = str(data.pop("scenario", "psro"))
-    if kind not in SCENARIOS:
-        raise UnknownName("scenario", kind, SCENARIOS)
-    return SCENARIOS[kind](**data)
-
-
-def _parts(scenario: type[PSRO]) -> dict[str, Any]:
-    """The parts that a scenario has by default, so that an override such as `oracle.batch=500` has something to change."""
-    return {name: scenario.model_fields[name].default for name in ("oracle", "meta_solver")}
-
-
-def list_presets() -> dict[str, str]:
-    """name -> what it is (the first line of its file)."""
-    files = {p.name.removesuffix(".yaml"): p for p in _presets().iterdir() if p.name.endswith(".yaml")}
-    return {name: files[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name in sorted(files)}
-
-
-def _presets() -> Any:
-    return resources.files("ludus") / "presets"
-
-
-def _read(name_or_path: str) -> tuple[str, str]:
-    """(file, text)"""
-    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
-        try:
-            return name_or_path, Path(name_or_path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            detail = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(
-                f"scenario file {name_or_path!r} cannot be read: {detail}. `ludus list presets` shows what is there by name."
-            ) from error
-    presets = list_presets()
-    if name_or_path not in presets:
-        raise UnknownName("preset", name_or_path, presets, hint="A scenario of your own is a path ending in .yaml")
-    return f"{name_or_path}.yaml", str((_presets() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))

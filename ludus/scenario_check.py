@@ -16,17 +16,18 @@ from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
 from ludus.types import EnvSpec
 
 if TYPE_CHECKING:
-    from ludus.scenario import PSRO
+    from ludus.scenario import Scenario
 
 _SOLVERS = "Use uniform, fictitious_play or projected_replicator_dynamics."
 
 
-def check(scenario: PSRO, env: EnvSpec) -> None:
+def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
     _protocol("oracle", scenario.oracle, (Algorithm, ComputedOracle), ALGORITHMS)
-    _protocol("meta-solver", scenario.meta_solver, (MetaSolver,), META_SOLVERS)
     scenario.oracle.check(env)
-    _check_solver(scenario, env)
+    if solver := getattr(scenario, "meta_solver", None):
+        _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
+        _check_solver(scenario, solver, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
     _check_warm_start(scenario, env)
@@ -39,8 +40,8 @@ def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mappi
         raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: it lacks methods of {names}.")
 
 
-def _check_solver(scenario: PSRO, env: EnvSpec) -> None:
-    needs, name = scenario.meta_solver.needs, kind_of(scenario.meta_solver, META_SOLVERS)
+def _check_solver(scenario: Scenario, solver: MetaSolver, env: EnvSpec) -> None:
+    needs, name = solver.needs, kind_of(solver, META_SOLVERS)
     if "two_player" in needs and env.num_players != 2:
         raise ScenarioError(
             f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {_SOLVERS}"
@@ -53,7 +54,7 @@ def _check_solver(scenario: PSRO, env: EnvSpec) -> None:
         )
 
 
-def _check_evaluation(scenario: PSRO, env: EnvSpec) -> None:
+def _check_evaluation(scenario: Scenario, env: EnvSpec) -> None:
     exact = [k for k in ("payoffs", "exploitability") if getattr(scenario.evaluation, k) == "exact"]
     if exact and env.enumeration is None:
         raise ScenarioError(
@@ -62,7 +63,7 @@ def _check_evaluation(scenario: PSRO, env: EnvSpec) -> None:
         )
 
 
-def _check_stoppers(scenario: PSRO, env: EnvSpec) -> None:
+def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
     learns = not isinstance(scenario.oracle, ComputedOracle)
     if learns:
         if scenario.response is None:
@@ -82,9 +83,9 @@ def _check_stoppers(scenario: PSRO, env: EnvSpec) -> None:
         )
 
 
-def _check_warm_start(scenario: PSRO, env: EnvSpec) -> None:
+def _check_warm_start(scenario: Scenario, env: EnvSpec) -> None:
     population = scenario.population(env)
-    for rule in scenario.warm_start:
+    for rule in getattr(scenario, "warm_start", ()):
         if rule.path is None:
             continue
         found = load_policy(rule.path).spec
@@ -98,7 +99,7 @@ def _check_warm_start(scenario: PSRO, env: EnvSpec) -> None:
                 )
 
 
-def _check_seats(scenario: PSRO, env: EnvSpec) -> None:
+def _check_seats(scenario: Scenario, env: EnvSpec) -> None:
     """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
     if isinstance(scenario.oracle, ComputedOracle) or scenario.oracle.collect().unit != "decisions":
         return

@@ -17,7 +17,9 @@ from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import from_yaml, override, to_yaml
 from ludus.errors import ConfigError
 from ludus.meta_solvers.registry import META_SOLVERS
-from ludus.scenario import PSRO, list_presets, load_scenario, parse_scenario
+from ludus.scenario_files import list_presets, load_scenario, parse_scenario
+from ludus.scenarios.psro import PSRO
+from ludus.schedulers.registry import RESPONSES
 from ludus.stopping.stoppers import STOPPERS
 
 # ---------------------------------------------------------------------------------------------- scenarios as a user writes them
@@ -92,6 +94,7 @@ ORACLES = {
     ),
 }
 SOLVERS = {
+    **{name: part(name) for name in META_SOLVERS},
     "nash": part(
         "nash",
         method=st.sampled_from(["interior_point", "highs"]),
@@ -147,6 +150,8 @@ ENV = st.just("openspiel/kuhn_poker") | options(
 OPTIONAL = {
     "oracle": st.one_of(*ORACLES.values()),
     "meta_solver": st.one_of(*SOLVERS.values()),
+    "responses": st.sampled_from(sorted(RESPONSES)),
+    "order": st.sampled_from(["simultaneous", "sequential"]),
     "generations": st.integers(0, 10**6),
     "response": stoppers | st.none(),
     "stop": stoppers | st.none(),
@@ -178,7 +183,7 @@ many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthChe
 
 def test_every_shipped_part_is_generated() -> None:
     assert ORACLES.keys() == ALGORITHMS.keys()
-    assert SOLVERS.keys() == META_SOLVERS.keys()
+    assert SOLVERS.keys() == META_SOLVERS.keys()  # options that are written out must be of one that there is
     assert SINGLE.keys() | {"any", "all"} == STOPPERS.keys()
     assert {"env", *OPTIONAL} == PSRO.model_fields.keys()
 

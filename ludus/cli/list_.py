@@ -49,7 +49,7 @@ def _ids(family: str, word: str) -> None:
 
 
 def _presets() -> None:
-    from ludus.scenario import list_presets
+    from ludus.scenario_files import list_presets
 
     table(("preset", "what it is"), list(list_presets().items()), left=(0, 1))
 

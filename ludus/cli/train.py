@@ -23,7 +23,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.cli.result import show_how_to_go_on, show_profile, show_result
     from ludus.execution.interrupt import stop_on_signals
     from ludus.observe.progress import progress_for
-    from ludus.scenario import load_scenario
+    from ludus.scenario_files import load_scenario
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
     from ludus.runner import run

@@ -13,7 +13,8 @@ from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
-from ludus.scenario import Scenario, parse_scenario
+from ludus.scenario import Scenario
+from ludus.scenario_files import parse_scenario
 from ludus.types import Factor, Mixture, PolicyRef, Solution
 
 META = "meta"

@@ -20,18 +20,19 @@ from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.observe.schema import FILE
 from ludus.observe.store import Store
-from ludus.scenario import Scenario, parse_scenario
+from ludus.scenario import Scenario
+from ludus.scenario_files import parse_scenario
 from ludus.types import PolicyRef, State
 
 SCENARIO = "scenario.yaml"
-_FIXED = ("env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed")
+_FIXED = ("kind", "env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRun:
     """A run that can be gone on with. scenario: with the user's changes. named: ids of the committed checkpoints, oldest first; state: of
-    the last one, None if there is none. lost: ids of newer ones that are damaged or missing, and why. summary: how the last session ended,
-    None if it was killed."""
+    the last one, None if there is none. abandoned: ids of training tasks that were in progress and do not go on from where they were.
+    lost: ids of newer checkpoints that are damaged or missing, and why. summary: how the last session ended, None if it was killed."""
 
     folder: Path
     info: RunInfo
@@ -40,6 +41,7 @@ class StoredRun:
     files: PolicyFiles
     named: tuple[str, ...]
     state: State | None
+    abandoned: tuple[str, ...]
     lost: Mapping[str, str]
     summary: RunSummary | None
 
@@ -65,7 +67,7 @@ class StoredRun:
         """Durably, in the database and in `scenario.yaml`."""
         path = self.folder / SCENARIO
         write_file(aside_of(path), info.text.encode())
-        store.set_info(info)
+        store.set_info(info, abandoned=self.abandoned)
         put_in_place(path)
 
     def tidy(self) -> None:
@@ -110,6 +112,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
     files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in policies})
     files.check()
     _check_policies(folder, [p.record.ref for p in policies], state)
+    fitting = None if state is None else _fitting(state, stored, scenario)
     return StoredRun(
         folder=folder,
         info=info,
@@ -117,7 +120,10 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> StoredRun:
         changed=scenario != stored,
         files=files,
         named=named,
-        state=None if state is None else _fitting(state, stored, scenario),
+        state=fitting,
+        abandoned=()
+        if state is None or fitting is None
+        else tuple(state["trainings"].keys() - fitting["trainings"].keys()),
         lost=lost,
         summary=summary,
     )
@@ -199,6 +205,6 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
         raise RunError("the checkpoint was written by another version of Ludus. Resume the run with that one.")
     if scenario.oracle != stored.oracle:
         state = {**state, "trainings": {}}
-    if scenario.meta_solver != stored.meta_solver:
+    if getattr(scenario, "meta_solver", None) != getattr(stored, "meta_solver", None):
         state = {**state, "scheduler": {**state["scheduler"], "warm": None}}
     return state

@@ -11,7 +11,12 @@ from ludus.types import State, Task, TaskResult
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Explicit state, resumable in the middle: the same state and the same results give the same tasks."""
+    """Explicit state, resumable in the middle: the same state and the same results give the same tasks.
+
+    together: how many training tasks must be in progress at a time, at least, since they play against each other.
+    """
+
+    together: int
 
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:
         """At most `free` new tasks. Nothing, with nothing in flight, means that the schedule is complete."""

@@ -34,7 +34,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:
 
 
 class Called:
-    """Stands for `ludus.scenario` and `ludus.runner`; remembers what it was given."""
+    """Stands for `ludus.scenario_files` and `ludus.runner`; remembers what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stops: bool = False) -> None:
         self.given: dict[str, object] = {}
@@ -42,7 +42,7 @@ class Called:
         self.populations = 2
         fake(
             monkeypatch,
-            "ludus.scenario",
+            "ludus.scenario_files",
             load_scenario=self.load,
             list_presets=lambda: {"leduc": "PSRO on Leduc poker"},
         )

@@ -8,7 +8,7 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.errors import UnknownName, article, nearest
-from ludus.scenario import list_presets
+from ludus.scenario_files import list_presets
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from ludus.envs.families import FAMILIES
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
-from ludus.scenario import list_presets, load_scenario
+from ludus.scenario_files import list_presets, load_scenario
 from ludus.schedulers.registry import SCHEDULERS
 from ludus.stopping.stoppers import STOPPERS
 

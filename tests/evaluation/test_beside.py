@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ludus.errors import PartDied
+from ludus.evaluation.beside import Beside, Score
+from ludus.execution.interrupt import StopRequest
+from ludus.observe.base import Silent
 from ludus.observe.reader import Reader
-from ludus.runner import run
-from ludus.scenario import parse_scenario
+from ludus.observe.store import Store
+from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+from ludus.rollout.manager import Pending
+from ludus.runner import resume, run
+from ludus.scenario_files import parse_scenario
+from ludus.types import Metrics, Mixture, PolicyRef, TrainingTask
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12}
@@ -46,6 +55,160 @@ def test_versions_are_scored_and_training_does_not_notice(tmp_path: Path) -> Non
         assert all(0 < e < 0.5 for e in error)
     run(parse_scenario(PSRO, [BESIDE]), run_dir=tmp_path / "again", report=False)
     assert scores(tmp_path / "again", "response-0-1") == scores(tmp_path / "with", "response-0-1")
+
+
+class Stopping(Silent):
+    """Asks for a stop after so many iterations."""
+
+    def __init__(self, iterations: int) -> None:
+        self.stop, self._left = StopRequest(), iterations
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._left -= 1
+        if not self._left:
+            self.stop.request()
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Scores that runs have recorded: (name, version)."""
+    record = Store.metrics_recorded
+    found: list[tuple[str, int]] = []
+
+    def listening(self: Store, counter: str, step: int, values: Metrics) -> None:
+        if counter == "versions":
+            found.extend((name, step) for name in values)
+        record(self, counter, step, values)
+
+    monkeypatch.setattr(Store, "metrics_recorded", listening)
+    return found
+
+
+def test_a_version_is_scored_once_however_often_the_run_is_resumed(
+    tmp_path: Path, recorded: list[tuple[str, int]]
+) -> None:
+    changes = ["evaluation.beside={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2", "generations=1"]
+    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "whole", report=False)
+    whole = list(recorded)
+    recorded.clear()
+    observer = Stopping(5)
+    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "run", report=False, observer=observer, stop=observer.stop)
+    kept = scores(tmp_path / "run", "response-0-1")
+    assert [version for version, _ in kept] == [1, 2, 3, 4, 5], "up to the barrier after iteration 4"
+    recorded.clear()
+    resume(tmp_path / "run", report=False)
+    assert recorded == [(name, step) for name, step in whole if not (name.startswith("response-0-1/") and step <= 5)]
+    assert scores(tmp_path / "run", "response-0-1") == scores(tmp_path / "whole", "response-0-1")
+
+
+def test_scores_of_a_learner_that_is_given_up_go_with_it(tmp_path: Path, recorded: list[tuple[str, int]]) -> None:
+    """Under another oracle the response begins anew: its versions are not those that were scored."""
+    changes = ["evaluation.beside={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2"]
+    other = "oracle.hidden=[4]"
+    observer = Stopping(5)
+    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "run", report=False, observer=observer, stop=observer.stop)
+    assert len(scores(tmp_path / "run", "response-0-1")) == 5
+    recorded.clear()
+    resume(tmp_path / "run", [other], report=False)
+    resumed = list(recorded)
+    recorded.clear()
+    run(parse_scenario(PSRO, [*changes, other]), run_dir=tmp_path / "new", report=False)
+    assert resumed == recorded
+    assert scores(tmp_path / "run", "response-0-1") == scores(tmp_path / "new", "response-0-1")
+
+
+@dataclass
+class FakeRollouts:
+    """An evaluator whose orders end as the test says, one after the other: a mean return, None if it died and was made again, an error if
+    it was not."""
+
+    ends: list[float | PartDied | None]
+    started: list[int] = field(default_factory=list)  # versions
+    closed: int = 0
+
+    def start(self, order: RolloutOrder, policies: object) -> Pending:
+        assert order.learner is not None
+        assert order.learner.version is not None
+        self.started.append(order.learner.version)
+        return Pending(order, 0, [], [], 0.0)
+
+    def done(self, pending: list[Pending], *, at_least: int, timeout: float) -> list[Pending]:
+        assert (at_least, timeout) == (0, 0.0), "training does not wait for scores"
+        return pending if self.ends else []
+
+    def take(self, pending: Pending) -> Rollout | None:
+        end = self.ends.pop(0)
+        if isinstance(end, PartDied):
+            raise end
+        return None if end is None else Rollout(None, episodes_of(end), {})
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def episodes_of(mean: float) -> Episodes:
+    return Episodes(
+        returns=np.array([[mean - 1.0, 0.0], [mean + 1.0, 0.0]]),
+        length=np.ones(2, np.int32),
+        terminated=np.ones(2, bool),
+        seat=np.zeros(2, np.int8),
+        entry=np.zeros((2, 0), np.int32),
+        index=np.arange(2),
+    )
+
+
+class Watched:
+    """A task whose versions are offered to an evaluator, and what came of that."""
+
+    def __init__(self, ends: list[float | PartDied | None], *, scored: frozenset[int] = frozenset()) -> None:
+        self.rollouts, self.scores, self.told = FakeRollouts(ends), list[Score](), list[str]()
+        self.task = TrainingTask("task", 1, 0, (0,), "0-1", Mixture(()))
+        self.beside = Beside(
+            self.rollouts,  # type: ignore[arg-type]
+            every=1,
+            episodes=2,
+            seed=0,
+            record=self.scores.append,
+            scored=lambda task: scored if task == "task" else (),
+            tell=self.told.append,
+        )
+
+    def offer(self, *versions: int) -> None:
+        for version in versions:
+            ref = PolicyRef(0, "0-1", version)
+            self.beside.offer(self.task, version, [(ref, None)])  # type: ignore[list-item]
+
+
+def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
+    watched = Watched([0.5, None, None, 0.25])
+    watched.offer(1, 2, 3, 4)
+    assert watched.rollouts.started == [1, 2, 3, 4]
+    error = 2**0.5 / 2**0.5  # two returns, 1 above and 1 below their mean
+    assert watched.scores == [Score("task", 1, 2, 0.5, error), Score("task", 4, 2, 0.25, error)]
+    assert (watched.beside.skipped, watched.told) == (2, [])
+
+
+def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:
+    watched = Watched([0.5])
+    watched.offer(1, 2, 3, 4)
+    assert watched.rollouts.started == [1, 2, 3], "two wait, and the fourth is passed over"
+    watched.rollouts.ends.append(PartDied("part 'Evaluator' died."))
+    watched.offer(5, 6)
+    watched.beside.take(wait_for="task")
+    watched.beside.close()
+    assert watched.rollouts.started == [1, 2, 3]
+    assert [score.version for score in watched.scores] == [1]
+    assert watched.rollouts.closed == 1
+    (text,) = watched.told
+    assert text.startswith("versions are not scored any more: part 'Evaluator' died. The run goes on without")
+
+
+def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
+    watched = Watched([0.1, 0.2], scored=frozenset({1, 3}))
+    watched.offer(1, 3, 4)
+    assert [score.version for score in watched.scores] == [4]
+    watched.beside.take(wait_for="task")
+    assert watched.rollouts.started == [4]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ludus.runner import run
-from ludus.scenario import parse_scenario
+from ludus.scenario_files import parse_scenario
 
 EXACT = """
 env: openspiel/kuhn_poker

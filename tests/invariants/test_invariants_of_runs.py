@@ -22,7 +22,8 @@ from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.runner import resume, run
-from ludus.scenario import PSRO, parse_scenario
+from ludus.scenario_files import parse_scenario
+from ludus.scenarios.psro import PSRO
 from ludus.stopping.stoppers import STOPPERS
 from ludus.types import Act, Due, PolicyRef, Solution
 

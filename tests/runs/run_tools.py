@@ -21,7 +21,8 @@ from ludus.execution.interrupt import StopRequest
 from ludus.observe.base import Silent
 from ludus.observe.store import Store
 from ludus.runner import resume, run
-from ludus.scenario import PSRO, parse_scenario
+from ludus.scenario_files import parse_scenario
+from ludus.scenarios.psro import PSRO
 from ludus.types import Metrics, Task
 
 SCENARIOS = {

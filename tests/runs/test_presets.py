@@ -10,7 +10,7 @@ import pytest
 
 from ludus.result import Result
 from ludus.runner import run
-from ludus.scenario import list_presets, load_scenario
+from ludus.scenario_files import list_presets, load_scenario
 
 SHORT = {
     "cartpole": ("response.decisions=4096", "evaluation.episodes=20"),

@@ -12,7 +12,7 @@ from ludus.cli.main import main
 from ludus.errors import ConfigError
 from ludus.policies.file import load_policy
 from ludus.runner import resume, run
-from ludus.scenario import load_scenario, parse_scenario
+from ludus.scenario_files import load_scenario, parse_scenario
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}

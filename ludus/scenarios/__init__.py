@@ -1,0 +1,1 @@
+"""The kinds of scenarios: each says which schedule it follows."""

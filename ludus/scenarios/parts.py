@@ -1,0 +1,24 @@
+"""What several kinds of scenarios have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.parts import build_part, dump_part
+from ludus.schedulers.warm_start import WarmStart
+
+
+def _rules(value: Any) -> Any:
+    rules = value if isinstance(value, list | tuple) else (value,)
+    return tuple({"source": rule} if isinstance(rule, str) else rule for rule in rules)
+
+
+Solver = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS)),
+    PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
+]
+WarmStarts = Annotated[tuple[WarmStart, ...], BeforeValidator(_rules)]

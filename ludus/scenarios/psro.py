@@ -1,0 +1,50 @@
+"""Policy-Space Response Oracles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from ludus.parts import build_part, dump_part
+from ludus.scenario import Scenario
+from ludus.scenarios.parts import Solver, WarmStarts
+from ludus.schedulers.registry import RESPONSES
+from ludus.schedulers.warm_start import WarmStart
+
+if TYPE_CHECKING:
+    from ludus.schedulers.psro import PSROScheduler
+
+Responses = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("response rule", v, RESPONSES)),
+    PlainSerializer(lambda part: dump_part(part, RESPONSES)),
+]
+
+
+class PSRO(Scenario):
+    """Policy-Space Response Oracles (Lanctot et al. 2017) and its family.
+
+    meta_solver: from payoffs to meta-strategies. responses: what the new policies of a generation are trained against. order: whether all
+    populations respond at once, or one after the other. warm_start: what a new policy starts from, one rule or several. The rest is as in
+    every `Scenario`.
+    """
+
+    meta_solver: Solver = "nash"
+    responses: Responses = "best"
+    order: Literal["simultaneous", "sequential"] = "simultaneous"
+    warm_start: WarmStarts = (WarmStart(),)
+
+    def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
+        from ludus.schedulers.psro import PSROScheduler  # a scenario can be read without loading what it runs on
+
+        return PSROScheduler(
+            solver=self.meta_solver,
+            generations=self.generations,
+            population=population,
+            seed=self.seed,
+            responses=self.responses,
+            order=self.order,
+            warm_start=self.warm_start,
+            mode=self.mode,
+        )

@@ -1,0 +1,16 @@
+"""The kinds of scenarios by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCENARIOS: Final[dict[str, str]] = {
+    "psro": "ludus.scenarios.psro:PSRO",
+}
+"""name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""
+
+
+def name_of(kind: type) -> str:
+    """How a scenario of this class names its kind in a file."""
+    target = f"{kind.__module__}:{kind.__qualname__}"
+    return next((name for name, known in SCENARIOS.items() if known == target), target)
