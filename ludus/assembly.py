@@ -8,7 +8,7 @@ from ludus.data.policy_server import PolicyServer
 from ludus.data.shard import spawn_shards
 from ludus.envs.base import VectorEnv
 from ludus.envs.game_tree import GameTree
-from ludus.evaluation.beside import Beside, Score
+from ludus.evaluation.beside import Beside, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
 from ludus.execution.control import Control
@@ -18,6 +18,7 @@ from ludus.execution.interrupt import StopRequest
 from ludus.execution.work import Work
 from ludus.observe.base import Observer
 from ludus.observe.policy_files import PolicyFiles
+from ludus.observe.reader import Reader
 from ludus.observe.store import Store
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -58,7 +59,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
     )
 
 
-def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) -> Beside | None:
+def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer) -> Beside | None:
     choice = scenario.evaluation.beside
     if choice is None or isinstance(scenario.oracle, ComputedOracle):
         return None
@@ -66,6 +67,14 @@ def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) ->
     def record(score: Score) -> None:
         values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
         store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
+
+    def scored(task: str) -> frozenset[int]:
+        with Reader(store.run_dir, check=False) as reader:
+            return frozenset(reader.metrics(f"{task}/return", "versions").step.tolist())
+
+    def tell(text: str) -> None:
+        store.event("evaluation", text, level="warning")
+        observer.message(text)
 
     population = scenario.population(env)
     seats = max(population.count(which) for which in population)
@@ -78,8 +87,17 @@ def _beside(scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store) ->
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
         leave=True,  # nobody wants the trajectories
+        kind=Evaluator,
     )
-    return Beside(rollouts, every=choice.every, episodes=choice.episodes, seed=scenario.seed, record=record)
+    return Beside(
+        rollouts,
+        every=choice.every,
+        episodes=choice.episodes,
+        seed=scenario.seed,
+        record=record,
+        scored=scored,
+        tell=tell,
+    )
 
 
 def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[EpisodeServer, Trainers | None]:
@@ -147,7 +165,7 @@ def build_driver(
                 scenario.seed,
                 trainers=trainers,
                 prefetch=scenario.runtime.prefetch,
-                beside=_beside(scenario, runtime, spec, store),
+                beside=_beside(scenario, runtime, spec, store, observer),
                 clock=control.clock,
             ),
             _exact(scenario, env, population),

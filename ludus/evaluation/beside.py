@@ -7,15 +7,17 @@ Training --offer(version, weights)--> evaluator's hosts --returns--> score of th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ludus import seeding
+from ludus.errors import PartDied
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutOrder
+from ludus.rollout.host import RolloutHost
 from ludus.rollout.manager import Pending, Remote, RolloutManager
 from ludus.types import Mixture, PolicyRef, TrainingTask
 
@@ -40,24 +42,47 @@ class _Asked(NamedTuple):
     pending: Pending
 
 
+class Evaluator(RolloutHost):
+    """The evaluator's process: messages name it so."""
+
+
 class Beside:
     """Every version plays the same commonly seeded episodes, so that scores of one task differ by skill more than by luck. A version that
-    comes while two others wait is passed over, and counted in `skipped`."""
+    comes while two others wait is passed over, and counted in `skipped`; so is one that an evaluator has died with.
+
+    Scores are an extra: where no evaluator is left (it died more often than it may), training goes on without them.
+    """
 
     def __init__(
-        self, rollouts: RolloutManager, *, every: int, episodes: int, seed: int, record: Callable[[Score], None]
+        self,
+        rollouts: RolloutManager,
+        *,
+        every: int,
+        episodes: int,
+        seed: int,
+        record: Callable[[Score], None],
+        scored: Callable[[str], Collection[int]],
+        tell: Callable[[str], None],
     ) -> None:
         """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
-        record: takes scores as they come."""
+        record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentence that
+        there will be no more scores, if it comes to that."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
-        self._record = record
+        self._record, self._scored, self._tell = record, scored, tell
         self._asked: deque[_Asked] = deque()
+        self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
+        self._ended = False
         self.skipped = 0
 
     def offer(self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> None:
-        """A new version of a task's policy is out. policies: that one and its opponents."""
+        """A new version of a task's policy is out. policies: that one and its opponents. One that was scored before a resume is not
+        played again."""
         self.take()
-        if version % self._every or not isinstance(task.opponents, Mixture):
+        if self._ended or version % self._every or not isinstance(task.opponents, Mixture):
+            return
+        if task.id not in self._known:
+            self._known[task.id] = frozenset(self._scored(task.id))
+        if version in self._known[task.id]:
             return
         if len(self._asked) >= _MOST:
             self.skipped += 1
@@ -78,6 +103,14 @@ class Beside:
 
     def take(self, *, wait_for: str | None = None) -> None:
         """Record what is done; wait for the scores of one task, which is over."""
+        try:
+            self._take(wait_for)
+        except PartDied as error:  # no restart is left
+            self._end(error)
+        if wait_for is not None:
+            self._known.pop(wait_for, None)
+
+    def _take(self, wait_for: str | None) -> None:
         while self._asked:
             asked = self._asked[0]
             wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
@@ -93,6 +126,16 @@ class Beside:
             error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
             self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
 
+    def _end(self, error: PartDied) -> None:
+        self.close()
+        self.skipped += len(self._asked)
+        self._asked.clear()
+        self._tell(
+            f"versions are not scored any more: {error} The run goes on without; a resumed one has an evaluator again."
+        )
+
     def close(self) -> None:
-        """End the evaluator."""
-        self._rollouts.close()
+        """End the evaluator. Closing twice is harmless."""
+        if not self._ended:
+            self._ended = True
+            self._rollouts.close()

@@ -172,11 +172,19 @@ class Store:
         with translated(self.path):
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
 
-    def set_info(self, info: RunInfo) -> None:
-        """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped."""
+    def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
+        """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
+        are the scores of versions of `abandoned` tasks: they begin anew, with other versions."""
         self._discard()
         with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('info', ?)", (info_to_json(info),))
+            for task in abandoned:
+                self._connection.execute(
+                    "DELETE FROM metrics WHERE counter = 'versions' AND substr(name, 1, ?) = ?",
+                    (len(task) + 1, f"{task}/"),
+                )
+            self._connection.execute("COMMIT")
 
     # ------------------------------------------------------------------------------------------ barriers
 

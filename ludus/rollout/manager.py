@@ -76,12 +76,13 @@ class RolloutManager:
         ready: VectorEnv | None = None,
         profile: Profile | None = None,
         inference: Shared | None = None,
+        kind: type[RolloutHost] = RolloutHost,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
-        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). Raises
-        ScenarioError for more shards than environments, or more hosts than shards."""
+        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). kind:
+        of the hosts, whose name messages have. Raises ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Profile()
         self._runtime = runtime
@@ -93,7 +94,7 @@ class RolloutManager:
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._hosts = [
             runtime.spawn(
-                RolloutHost,
+                kind,
                 HostSpec(
                     make_env,
                     block,
