@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from ludus.schedulers.pack import pack_task, unpack_task
 from ludus.types import State, Task, TrainingTask
+
+T = TypeVar("T", bound=Task)
 
 
 class TaskQueue:
@@ -58,6 +61,6 @@ class TaskQueue:
         self._planned = [tuple(unpack_task(task) for task in group) for group in state["groups"]]
 
 
-def alone(tasks: Iterable[Task]) -> list[tuple[Task]]:
+def alone(tasks: Iterable[T]) -> list[Sequence[T]]:
     """Each task as a group of its own."""
     return [(task,) for task in tasks]

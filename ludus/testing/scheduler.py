@@ -14,12 +14,12 @@ from ludus import seeding
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.base import Scheduler
+from ludus.testing.scheduler_tasks import check_tasks
 from ludus.types import (
+    Adaptive,
     Evaluated,
-    EvaluationTask,
     Exploitability,
     Match,
-    Mixture,
     PolicyRef,
     PolicySpec,
     State,
@@ -38,8 +38,10 @@ def check_scheduler(
     """Raises AssertionError, saying what is wrong, unless schedulers that `make` gives keep the `Scheduler` contract.
 
     - It ends: within `max_tasks` answered tasks, `next_tasks` gives nothing while nothing is out, and goes on giving nothing.
-    - It never gives more than `free` tasks; asked with `free` 0 it gives none and nothing changes.
-    - Its tasks are well formed: new ids, seats of its population, opponents that are in the view, profiles inside the payoff table.
+    - It never gives more than `free` tasks; asked with `free` 0 it gives none and nothing changes. With `together` free and nothing out,
+      it goes on.
+    - Its tasks are well formed: new ids, seats of its population, opponents that are in the view or learn at the same time, learners that
+      go on from finished tasks which kept them, profiles and solutions of the payoff table's sizes.
     - Deterministic: the same results in the same order give the same tasks, for 1 and for 4 tasks in flight.
     - A result that is given twice counts once.
     - Saved anywhere and loaded into a new one (through what a checkpoint can hold), it goes on the same; tasks that were out and not
@@ -90,6 +92,7 @@ class _Drive:
         assert isinstance(self.scheduler, Scheduler), "it lacks a method of ludus.schedulers.base.Scheduler"
         self.out: list[Task] = []
         self.answered: dict[str, object] = {}
+        self.done: dict[str, Task] = {}
 
     def run(self) -> list[object]:
         """The tasks in the order that they were answered in, in a form that can be compared."""
@@ -103,6 +106,7 @@ class _Drive:
             for _ in range(2 if self.twice else 1):
                 self.scheduler.on_result(result, self.world.view())
             self.answered[task.id] = _plain(task)
+            self.done[task.id] = task
             assert len(self.answered) <= self.max_tasks, f"it has not ended after {self.max_tasks} tasks"
             self._maybe_restart("answered")
         assert not self.scheduler.next_tasks(self.world.view(), self.free), "it gave tasks again after it had ended"
@@ -113,14 +117,14 @@ class _Drive:
         view = self.world.view()
         if self.idle:
             assert not self.scheduler.next_tasks(view, 0), "it gave tasks with free=0"
-        free = self.free - len(self.out)
+        free = max(self.free, self.scheduler.together) - len(self.out)
         tasks = self.scheduler.next_tasks(view, free)
         assert len(tasks) <= free, f"it gave {len(tasks)} tasks where {free} were free"
         for task in tasks:
             assert task.id not in self.answered, f"task {task.id!r} was given out again after it was answered"
             assert task.id not in {t.id for t in self.out}, f"task {task.id!r} was given out twice"
-            _check_task(task, view)
             self.out.append(task)
+        check_tasks(tasks, view, self.done)
         return bool(self.out)
 
     def _maybe_restart(self, when: Literal["asked", "answered"]) -> None:
@@ -170,7 +174,8 @@ class _World:
     def answer(self, task: Task) -> TaskResult:
         if isinstance(task, TrainingTask):
             ref = PolicyRef(task.population, task.policy)
-            return Trained(task, ref, PolicySpec("random"), {}, {"return": 0.0}, {"episodes": 1})
+            average = task.opponents.start if isinstance(task.opponents, Adaptive) else None
+            return Trained(task, ref, PolicySpec("random"), {}, {"return": 0.0}, {"episodes": 1}, average=average)
         if task.solution is not None:
             players = len(self.population)
             return Evaluated(task, exploitability=Exploitability(np.full(players, 0.1), np.zeros(players)))
@@ -190,42 +195,6 @@ class _World:
             self.policies[result.ref.population].append(result.ref)
         else:
             self.known |= {match.profile: match.mean for match in result.matches}
-
-
-def _check_task(task: Task, view: View) -> None:
-    sizes, population = view.payoffs.sizes, view.payoffs.population
-    if isinstance(task, EvaluationTask):
-        for profile in task.profiles:
-            inside = len(profile) == len(sizes) and all(0 <= i < n for i, n in zip(profile, sizes, strict=True))
-            assert inside, f"task {task.id!r}: profile {profile} lies outside the payoff table of sizes {sizes}"
-        return
-    mine = {p for p, k in enumerate(population) if k == task.population}
-    assert task.seats, f"task {task.id!r} has no seats"
-    assert set(task.seats) <= mine, f"task {task.id!r}: seats {task.seats} are not all of population {task.population}"
-    names = {ref.policy for ref in view.populations[task.population]}
-    assert task.policy not in names, f"task {task.id!r} would make policy {task.policy!r}, which exists"
-    if isinstance(task.opponents, Mixture):
-        _check_mixture(task.id, task.opponents, view)
-
-
-def _check_mixture(task: str, mixture: Mixture, view: View) -> None:
-    population = view.payoffs.population
-    seats = sorted(seat for factor in mixture.factors for seat in factor.seats)
-    assert seats == list(range(len(population))), f"task {task!r}: its opponents are for seats {seats}; each seat once"
-    known = {(ref.population, ref.policy) for refs in view.populations for ref in refs}
-    for factor in mixture.factors:
-        probs = np.array(factor.probs)
-        assert len(probs) == len(factor.entries), (
-            f"task {task!r}: {len(probs)} probabilities for {len(factor.entries)} entries"
-        )
-        assert (probs >= 0).all(), f"task {task!r}: a probability is negative or NaN"
-        assert abs(probs.sum() - 1) < 1e-6, f"task {task!r}: probabilities sum to {probs.sum()}"
-        for entry in factor.entries:
-            for seat, ref in zip(factor.seats, entry, strict=True):
-                assert (ref.population, ref.policy) in known, (
-                    f"task {task!r}: opponent {ref.policy!r} is in no population"
-                )
-                assert ref.population == population[seat], f"task {task!r}: {ref.policy!r} cannot play seat {seat}"
 
 
 def _spread(count: int) -> list[int]:
@@ -251,7 +220,7 @@ def _plain(value: Any) -> object:
         return tuple((key, _plain(value[key])) for key in sorted(value))
     if isinstance(value, list | tuple):
         return tuple(_plain(item) for item in value)
-    return value
+    return "NaN" if isinstance(value, float) and np.isnan(value) else value  # no NaN equals another
 
 
 def _through_checkpoint(state: State) -> State:

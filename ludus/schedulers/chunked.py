@@ -1,0 +1,137 @@
+"""What schedulers whose learners go on from chunk to chunk have in common.
+
+    repeat
+        cells that matter and are missing ── EvaluationTask(profiles) ──► matches
+        announce the meta-strategies      ── EvaluationTask(solution) ──► exploitability
+        chunks done?                      stop
+        a chunk of training of each learner ── TrainingTask(continues) ──► a snapshot, which is a member from now on
+
+A chunk is a barrier: learners that play each other's live weights train together, and all of them finish it. What a learner is and has
+is then nothing but results, so that a run can stop and go on anywhere.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ludus import seeding
+from ludus.meta_solvers.base import MetaSolver, Solution
+from ludus.population.base import View
+from ludus.schedulers.queue import TaskQueue, alone
+from ludus.schedulers.win_rates import Profile, holes
+from ludus.types import EvaluationTask, State, Task, TaskResult, Trained, TrainingTask
+
+
+class Chunked(ABC):
+    """State: how many chunks are done, and which tasks are queued or out. `together`: learners that play each other's live weights."""
+
+    together = 1
+
+    def __init__(
+        self,
+        *,
+        population: tuple[int, ...],
+        chunks: int,
+        seed: int,
+        solver: MetaSolver,
+        mode: str = "explore",
+        min_episodes: int = 1,
+        complete: bool = False,
+    ) -> None:
+        """population: [P] index of each player's population. chunks: of training. solver: what the announced meta-strategies are.
+        mode: in which snapshots are played; the learners they came from explore. min_episodes: a sampled cell with fewer is a
+        hole. complete: evaluate all cells, whether the next chunk needs them or not, as solvers that read payoffs need it."""
+        self.population, self.chunks, self.seed = population, chunks, seed
+        self.solver, self.mode = solver, mode
+        self.min_episodes, self.complete = min_episodes, complete
+        self.chunk = 0  # chunks that are done
+        self._announced = False  # their meta-strategies
+        self._warm: Any = None
+        self._queue = TaskQueue()
+
+    @property
+    def populations(self) -> tuple[int, ...]:
+        """The indices of the populations."""
+        return tuple(sorted(set(self.population)))
+
+    def seats(self, population: int) -> tuple[int, ...]:
+        """The players of a population."""
+        return tuple(p for p, which in enumerate(self.population) if which == population)
+
+    # ------------------------------------------------------------------------------------------ what subclasses say
+
+    @abstractmethod
+    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+        """Training tasks of the next chunk, in groups that are given out together."""
+
+    def needed(self, view: View) -> Iterable[Profile]:
+        """Cells that the next chunk depends on."""
+        return ()
+
+    def review(self, view: View) -> None:  # noqa: B027 - most have nothing to review
+        """Called once after each chunk (and before the first), when the needed cells are there."""
+
+    def solution(self, view: View) -> Solution:
+        """The meta-strategies that are announced after a chunk."""
+        rng = seeding.generator(self.seed, "solve", self.chunk)
+        solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
+        self._warm = solution.warm
+        return solution
+
+    def trained(self, result: Trained, view: View) -> None:  # noqa: B027 - the view has it already
+        """Called once per training result."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to train."""
+        return self.chunk >= self.chunks
+
+    # ------------------------------------------------------------------------------------------ the scheduler
+
+    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
+        if self._queue.idle:
+            self._queue.plan(self._plan(view))
+        return self._queue.take(free)
+
+    def on_result(self, result: TaskResult, view: View) -> None:
+        if not self._queue.answered(result.task):
+            return  # given twice
+        if isinstance(result, Trained):
+            self.trained(result, view)
+            if not self._queue.training:
+                self.chunk, self._announced = self.chunk + 1, False
+
+    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
+        """Groups of what can be done now; nothing when the schedule is complete."""
+        groups: list[Sequence[Task]] = []
+        if not self._announced:
+            if missing := self._holes(view):
+                return alone([EvaluationTask(f"payoffs-{self.chunk}", self.chunk, missing)])
+            self.review(view)
+            announcement = EvaluationTask(f"exploitability-{self.chunk}", self.chunk, solution=self.solution(view))
+            self._announced = True
+            groups += alone([announcement])
+        if not self.over:
+            groups += self.group(view)
+        return groups
+
+    def _holes(self, view: View) -> tuple[Profile, ...]:
+        if self.complete:
+            return tuple(map(tuple, view.payoffs.holes(self.min_episodes).tolist()))
+        return holes(view.payoffs, self.needed(view), self.min_episodes)
+
+    def state_dict(self) -> State:
+        """Tasks that are out or queued are kept whole, and given out again after loading."""
+        return {
+            "chunk": self.chunk,
+            "announced": self._announced,
+            "warm": self._warm,
+            "tasks": self._queue.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.chunk, self._announced = int(state["chunk"]), bool(state["announced"])
+        self._warm = state["warm"]
+        self._queue.load_state_dict(state["tasks"])

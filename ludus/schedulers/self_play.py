@@ -1,0 +1,177 @@
+"""Self-play: each population has one learner, which plays the newest weights of the learners, and its past.
+
+SelfPlay             a share against the newest weights, the rest against the past (OpenAI Five: 80% and 20%, by quality)
+FictitiousSelfPlay   the past alone, all alike; the average of the past is the meta-strategy (Heinrich et al. 2015)
+PFSP                 the past alone, by win rates (AlphaStar, Vinyals et al. 2019)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.meta_solvers.base import MetaSolver
+from ludus.meta_solvers.last import Last
+from ludus.meta_solvers.uniform import Uniform
+from ludus.population.base import View
+from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.past import PastRule, PrioritisedPast, UniformPast, grown
+from ludus.schedulers.queue import alone
+from ludus.schedulers.win_rates import Member, Profile, Weighting, WinRates
+from ludus.types import Mixture, PolicyRef, State, Trained, TrainingTask
+
+
+class SelfPlay(Chunked):
+    """State beyond the chunk: a score per learner and past opponent, and the games that each learner has played in its last chunk."""
+
+    def __init__(
+        self,
+        *,
+        population: tuple[int, ...],
+        chunks: int,
+        seed: int,
+        latest: float = 1.0,
+        past: PastRule | None = None,
+        start: PolicyRef | str | None = None,
+        span: tuple[float, float] | None = None,
+        solver: MetaSolver | None = None,
+        mode: str = "explore",
+        min_episodes: int = 1,
+        complete: bool = False,
+    ) -> None:
+        """latest: share of the games against the learners' newest weights. past: who the opponents of the others are, by default anyone.
+        start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`."""
+        super().__init__(
+            population=population,
+            chunks=chunks,
+            seed=seed,
+            solver=solver or Last(),
+            mode=mode,
+            min_episodes=min_episodes,
+            complete=complete,
+        )
+        self.latest, self.past, self.start, self.span = latest, past or UniformPast(), start, span
+        self.together = len(self.populations) if latest > 0 else 1
+        self._scores: dict[str, NDArray[np.float64]] = {}  # "learner/opponents' population"
+        self._rates: dict[str, NDArray[np.float64]] = {}
+        self._games: dict[str, float] = {}  # of each learner, in its last chunk
+
+    # ------------------------------------------------------------------------------------------ what the past is worth
+
+    def needed(self, view: View) -> Iterable[Profile]:
+        """Newest snapshots against the past, where the rule reads win rates."""
+        if not self._reads:
+            return []
+        rates = self._win_rates(view)
+        return [
+            profile
+            for mine in self.populations
+            for other in self.populations
+            for profile in rates.profiles(_newest(view, mine), _members(view, other))
+        ]
+
+    def review(self, view: View) -> None:
+        """Update the scores of the past, and read its win rates."""
+        rates = self._win_rates(view) if self._reads else None
+        for mine in self.populations:
+            for other in self.populations:
+                key, size = f"{mine}/{other}", len(view.populations[other])
+                against = np.zeros(size)
+                if rates is not None:
+                    against[:] = [rates.of([_newest(view, mine)], [m]) for m in _members(view, other)]
+                old = self._scores.get(key, np.zeros(0))
+                games = self._games.get(str(mine), 0.0) * (1.0 - self.latest)
+                self._scores[key] = grown(self.past.updated(old, against[: len(old)], games), size)
+                self._rates[key] = against
+
+    @property
+    def _reads(self) -> bool:
+        return self.past.reads and self.latest < 1
+
+    def _win_rates(self, view: View) -> WinRates:
+        reference = {k: len(view.populations[k]) - 1 for k in self.populations}
+        return WinRates(view.payoffs, reference=reference, span=self.span)
+
+    def trained(self, result: Trained, view: View) -> None:
+        """Count its games."""
+        self._games[str(result.task.population)] = float(result.counters.get("episodes", 0))
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+        """One task per population; together where they meet each other's newest weights."""
+        tasks = [self._task(k, view) for k in self.populations]
+        return [tasks] if self.latest > 0 else alone(tasks)
+
+    def _task(self, population: int, view: View) -> TrainingTask:
+        chunk = self.chunk + 1
+        return TrainingTask(
+            id=f"chunk-{population}-{chunk}",
+            generation=chunk,
+            population=population,
+            seats=self.seats(population),
+            policy=f"{population}-{chunk}",
+            opponents=self._opponents(population, view),
+            start=self.start if chunk == 1 else None,
+            mode=self.mode,
+            continues=None if chunk == 1 else f"chunk-{population}-{chunk - 1}",
+            keep=True,
+            length=self.chunks,
+        )
+
+    def _opponents(self, population: int, view: View) -> Mixture:
+        """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
+        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
+        for seat, which in enumerate(self.population):
+            if self.seats(which) == (seat,) and which == population:
+                marginals[seat] = ([view.populations[which][-1]], [1.0])
+                continue
+            key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
+            if self.latest > 0:
+                refs, probs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None)], [self.latest]
+            if self.latest < 1:
+                past = (1.0 - self.latest) * self.past.probabilities(self._scores[key], self._rates[key])
+                refs += [view.populations[which][i] for i in np.flatnonzero(past)]
+                probs += past[past > 0].tolist()
+            marginals[seat] = (refs, probs)
+        return Mixture.product(marginals)
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "scores": dict(self._scores),
+            "rates": dict(self._rates),
+            "games": dict(self._games),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._scores, self._rates = dict(state["scores"]), dict(state["rates"])
+        self._games = {key: float(games) for key, games in state["games"].items()}
+
+
+class FictitiousSelfPlay(SelfPlay):
+    """Against all of the past alike. Its average is announced as the meta-strategy."""
+
+    def __init__(self, *, solver: MetaSolver | None = None, **options: Any) -> None:
+        """Options: those of `SelfPlay`, but `latest` and `past`."""
+        super().__init__(latest=0.0, past=UniformPast(), solver=solver or Uniform(), **options)
+
+
+class PFSP(SelfPlay):
+    """Against the past by win rates; `latest` is the share of plain self-play beside it (0.35 of 0.85 for AlphaStar's main agents)."""
+
+    def __init__(self, *, weighting: Weighting = "squared", latest: float = 0.0, **options: Any) -> None:
+        """weighting: see `WEIGHTINGS`. Options: those of `SelfPlay`, but `past`."""
+        super().__init__(latest=latest, past=PrioritisedPast(weighting=weighting), **options)
+
+
+def _members(view: View, population: int) -> list[Member]:
+    return [Member(population, i) for i in range(len(view.populations[population]))]
+
+
+def _newest(view: View, population: int) -> Member:
+    return Member(population, len(view.populations[population]) - 1)

@@ -1,0 +1,118 @@
+"""How often a learner beats an opponent, read from a payoff view with holes, and what matchmaking makes of it (Vinyals et al. 2019)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ludus.errors import SolverError
+from ludus.population.payoffs import Payoffs
+
+Array = NDArray[np.float64]
+Profile = tuple[int, ...]
+Weighting = Literal["linear", "linear_capped", "squared", "variance"]
+
+WEIGHTINGS: Final[Mapping[str, Callable[[Array], Array]]] = MappingProxyType(
+    {
+        "linear": lambda rate: 1.0 - rate,
+        "linear_capped": lambda rate: np.minimum(0.5, 1.0 - rate),
+        "squared": lambda rate: (1.0 - rate) ** 2,
+        "variance": lambda rate: rate * (1.0 - rate),
+    }
+)
+"""f(win rate against an opponent): squared looks for the hard ones, variance for those of one's own level."""
+
+
+class Member(NamedTuple):
+    """A policy: its population, and its place there, which is its index on the payoff table's axis."""
+
+    population: int
+    place: int
+
+
+def pfsp(rates: ArrayLike, weighting: Weighting) -> Array:
+    """float64[n]: prioritised fictitious self-play, probabilities in proportion to f(rates); uniform where f is 0 for all.
+
+    Vinyals et al. 2019, supplement, pseudocode `pfsp`.
+    """
+    weights = WEIGHTINGS[weighting](np.asarray(rates, np.float64))
+    total = float(weights.sum())
+    return np.asarray(weights / total) if total >= 1e-10 else np.full(len(weights), 1.0 / len(weights))
+
+
+def without_monotonic_suffix(rates: Array) -> int:
+    """How many of the first opponents, oldest first, are left without those at the end that are beaten less and less often, as is
+    natural for ever newer ones. Vinyals et al. 2019, supplement, `remove_monotonic_suffix`."""
+    rising = np.flatnonzero(rates[:-1] < rates[1:])
+    return int(rising[-1]) + 2 if len(rising) else 0
+
+
+def pairing(
+    population: Sequence[int], mine: Member, other: Member, reference: Mapping[int, int]
+) -> tuple[tuple[int, Profile], ...]:
+    """(seat, profile)s in which the win rate of `mine` against `other` is measured: `mine` sits in each of its population's seats in turn,
+    `other` in all the other seats of its own, and the newest main policy, reference[population], in those that are left.
+
+    Empty if `other` has no seat: the one player of its population is `mine`.
+    """
+    pairs = []
+    for seat, which in enumerate(population):
+        if which == mine.population and any(q == other.population for p, q in enumerate(population) if p != seat):
+            where = {other.population: other.place}
+            rest = [where[q] if q in where else reference[q] for p, q in enumerate(population) if p != seat]
+            pairs.append((seat, (*rest[:seat], mine.place, *rest[seat:])))
+    return tuple(pairs)
+
+
+class WinRates:
+    """Win rates in [0, 1] of members against others; 0.5 where nothing is known."""
+
+    def __init__(
+        self, payoffs: Payoffs, *, reference: Mapping[int, int], span: tuple[float, float] | None = None
+    ) -> None:
+        """span: the returns that count as a defeat and as a victory; what lies between counts in proportion, and beyond them nothing more.
+        None: the game's least and largest return. With returns of -1, 0 and 1 that makes won games and half of the drawn ones.
+        Raises SolverError if a return of the game has no bound and there is no `span`."""
+        self.payoffs, self.reference = payoffs, reference
+        self._spans = [span or bounds for bounds in payoffs.utility_range]
+        if not np.isfinite(self._spans).all() or any(low >= high for low, high in self._spans):
+            raise SolverError(
+                f"win rates need the returns of a defeat and of a victory; given {self._spans}. Set span: [least, largest]."
+            )
+
+    def profiles(self, mine: Member, others: Iterable[Member]) -> list[Profile]:
+        """What has to be evaluated for `of`."""
+        which = self.payoffs.population
+        return [profile for other in others for _, profile in pairing(which, mine, other, self.reference)]
+
+    def known(self, mine: Member, other: Member) -> float:
+        """The mean over seats; NaN if none is known."""
+        found = []
+        for seat, profile in pairing(self.payoffs.population, mine, other, self.reference):
+            low, high = self._spans[seat]
+            earned = float(self.payoffs.mean[(seat, *profile)])
+            if not math.isnan(earned):
+                found.append(min(1.0, max(0.0, (earned - low) / (high - low))))
+        return sum(found) / len(found) if found else np.nan
+
+    def of(self, mine: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
+        """Of a learner against another, by their snapshots, newest first; one snapshot of `other` stands for all. decay: what a pair of
+        snapshots counts beside the next newer one. 0.5 if nothing is known."""
+        total = weight = 0.0
+        for age, snapshot in enumerate(mine):
+            rate = self.known(snapshot, other[min(age, len(other) - 1)]) if other else np.nan
+            if not math.isnan(rate):
+                total, weight = total + decay**age * rate, weight + decay**age
+            if weight and not decay:
+                break
+        return total / weight if weight else 0.5
+
+
+def holes(payoffs: Payoffs, profiles: Iterable[Profile], min_count: int = 1) -> tuple[Profile, ...]:
+    """Those of `profiles` that are neither exact nor played at least `min_count` times, each once, in the table's order."""
+    return tuple(p for p in sorted(set(profiles)) if not payoffs.exact[p] and payoffs.count[p] < min_count)

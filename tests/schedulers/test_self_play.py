@@ -1,0 +1,172 @@
+"""Self-play, fictitious self-play, PFSP, fixed opponents: the contract, and literal tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.population.base import View
+from ludus.schedulers.base import Scheduler
+from ludus.schedulers.fixed_opponents import FixedOpponents
+from ludus.schedulers.past import PrioritisedPast, QualityPast, UniformPast, grown
+from ludus.schedulers.self_play import PFSP, FictitiousSelfPlay, SelfPlay
+from ludus.testing.meta_solver import exact_view
+from ludus.testing.scheduler import check_scheduler
+from ludus.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+
+POPULATIONS = [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
+KINDS: dict[str, Callable[..., Scheduler]] = {
+    "naive": SelfPlay,
+    "quality": lambda **options: SelfPlay(latest=0.8, past=QualityPast(rate=0.1), **options),
+    "last two": lambda **options: SelfPlay(latest=0.5, past=UniformPast(last=2), complete=True, **options),
+    "fictitious": FictitiousSelfPlay,
+    "pfsp": PFSP,
+    "pfsp and latest": lambda **options: PFSP(latest=0.5, weighting="variance", **options),
+    "fixed": FixedOpponents,
+}
+
+
+@pytest.mark.parametrize("population", POPULATIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind: str, population: tuple[int, ...]) -> None:
+    check_scheduler(lambda: KINDS[kind](population=population, chunks=3, seed=0), population=population)
+
+
+def refs(*names: str) -> tuple[PolicyRef, ...]:
+    return tuple(PolicyRef(int(name[0]), name) for name in names)
+
+
+def answered(scheduler: Scheduler, tasks: list[Task], view: View, **counters: int) -> None:
+    for task in tasks:
+        if isinstance(task, TrainingTask):
+            ref = PolicyRef(task.population, task.policy)
+            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, counters), view)
+        else:
+            scheduler.on_result(Evaluated(task), view)
+
+
+def pennies(rows: int, columns: int) -> np.ndarray:
+    """Zero-sum payoffs of +-1: row i beats column j unless they are alike."""
+    row = np.array([[1.0 if i != j else -1.0 for j in range(columns)] for i in range(rows)])
+    return np.stack([row, -row])
+
+
+def test_naive_self_play_of_two_populations_is_one_group() -> None:
+    scheduler = SelfPlay(population=(0, 1), chunks=2, seed=0)
+    assert scheduler.together == 2
+    view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
+    (announcement,) = scheduler.next_tasks(view, free=1)  # the group does not fit
+    assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [1.0]]
+    assert scheduler.next_tasks(view, free=1) == []
+    first, second = scheduler.next_tasks(view, free=2)
+    live = PolicyRef(1, "1-1", None)
+    assert first == TrainingTask(
+        id="chunk-0-1",
+        generation=1,
+        population=0,
+        seats=(0,),
+        policy="0-1",
+        opponents=Mixture((Factor((0,), (refs("0-0"),), (1.0,)), Factor((1,), ((live,),), (1.0,)))),
+        mode="explore",
+        keep=True,
+        length=2,
+    )
+    assert second.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1", None),),), (1.0,))
+    answered(scheduler, [announcement, first, second], view)
+    view = View((refs("0-0", "0-1"), refs("1-0", "1-1")), exact_view(pennies(2, 2), zero_sum=True))
+    announcement, first, second = scheduler.next_tasks(view, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[0.0, 1.0], [0.0, 1.0]]
+    assert (first.continues, second.continues) == ("chunk-0-1", "chunk-1-1")
+    answered(scheduler, [announcement, first, second], view)
+
+
+def test_shares_of_one_population() -> None:
+    scheduler = SelfPlay(population=(0, 0), chunks=2, seed=0, latest=0.8)
+    assert scheduler.together == 1
+    view = View((refs("0-0", "0-a"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
+    task = scheduler.next_tasks(view, free=2)[1]
+    entries = ((PolicyRef(0, "0-1", None),), *((ref,) for ref in refs("0-0", "0-a")))
+    for seat, factor in enumerate(task.opponents.factors):
+        assert (factor.seats, factor.entries) == ((seat,), entries)
+        np.testing.assert_allclose(factor.probs, [0.8, 0.1, 0.1])
+    assert task.seats == (0, 1)
+
+
+def test_qualities() -> None:
+    rule = QualityPast(rate=0.01)
+    np.testing.assert_allclose(rule.probabilities(np.log([1.0, 3.0]), np.zeros(2)), [0.25, 0.75])
+    # 200 games, two opponents: 0.01 * 200 * rate / 2 = the rate
+    np.testing.assert_allclose(rule.updated(np.array([0.0, 1.0]), np.array([0.9, 0.4]), 200.0), [-0.9, 0.6])
+    np.testing.assert_allclose(grown(np.array([-0.9, 0.6]), 3), [-0.9, 0.6, 0.6])
+    np.testing.assert_allclose(grown(np.zeros(0), 2), [0.0, 0.0])
+
+
+def test_qualities_fall_where_the_learner_wins() -> None:
+    scheduler = SelfPlay(population=(0, 1), chunks=9, seed=0, latest=0.5, past=QualityPast(rate=0.01), span=(-1, 1))
+    view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
+    tasks = scheduler.next_tasks(view, free=3)
+    np.testing.assert_allclose(tasks[1].opponents.factors[1].probs, [0.5, 0.25, 0.25])
+    view = View((refs("0-0", "0-1"), refs("1-0", "1-a", "1-1")), exact_view(pennies(2, 3), zero_sum=True))
+    answered(scheduler, tasks, view, episodes=100)
+    task = scheduler.next_tasks(view, free=3)[1]
+    # 0-1 beats 1-0 and loses to 1-a: 0.01 * 50 / 2 off the quality of 1-0; the new 1-1 has the best one, 0
+    weights = np.array([np.exp(-0.25), 1.0, 1.0])
+    np.testing.assert_allclose(task.opponents.factors[1].probs, [0.5, *(0.5 * weights / weights.sum())])
+
+
+def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
+    scheduler = FictitiousSelfPlay(population=(0, 1), chunks=9, seed=0)
+    assert scheduler.together == 1
+    view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
+    announcement, first, second = scheduler.next_tasks(view, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.5, 0.5]]
+    assert first.opponents.factors[1] == Factor((1,), tuple((ref,) for ref in refs("1-0", "1-a")), (0.5, 0.5))
+    assert second.opponents.factors[0] == Factor((0,), (refs("0-0"),), (1.0,))
+
+
+def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
+    scheduler = PFSP(population=(0, 1), chunks=9, seed=0, span=(-1, 1))
+    empty = exact_view(np.full((2, 2, 3), np.nan), zero_sum=True)
+    payoffs = type(empty)(empty.mean, empty.count, empty.m2, np.zeros((2, 3), bool), ((-1.0, 1.0),) * 2, (0, 1), True)
+    populations = (refs("0-0", "0-a"), refs("1-0", "1-a", "1-b"))
+    (needed,) = scheduler.next_tasks(View(populations, payoffs), free=3)
+    assert needed.profiles == ((0, 2), (1, 0), (1, 1), (1, 2))  # the newest row and column alone
+    answered(scheduler, [needed], View(populations, payoffs))
+    mean = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, -1.0]])
+    view = View(populations, exact_view(np.stack([mean, -mean]), zero_sum=True))
+    _, first, second = scheduler.next_tasks(view, free=3)
+    # win rates 0.5, 1 and 0: squared 0.25, 0, 1
+    assert first.opponents.factors[1].entries == (refs("1-0"), refs("1-b"))
+    np.testing.assert_allclose(first.opponents.factors[1].probs, [0.2, 0.8])
+    np.testing.assert_allclose(second.opponents.factors[0].probs, [1.0])  # 1-b beats 0-a: only 0-0 is left
+
+
+def test_prioritised_past_is_pfsp() -> None:
+    rule = PrioritisedPast(weighting="variance")
+    np.testing.assert_allclose(rule.probabilities(np.zeros(2), np.array([0.5, 0.1])), [0.25 / 0.34, 0.09 / 0.34])
+
+
+def test_fixed_opponents_stay_as_they_are() -> None:
+    mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
+    scheduler = FixedOpponents(population=(0, 1), chunks=2, opponents=mixture)
+    view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
+    announcement, task = scheduler.next_tasks(view, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.25, 0.75]]
+    assert (task.policy, task.opponents, task.continues, task.length) == ("0-1", mixture, None, 2)
+    view = View((refs("0-0", "0-1"), refs("1-0", "1-a")), exact_view(pennies(2, 2), zero_sum=True))
+    answered(scheduler, [announcement, task], view)
+    announcement, task = scheduler.next_tasks(view, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[0.0, 1.0], [0.25, 0.75]]
+    assert (task.policy, task.continues) == ("0-2", "chunk-0-1")
+
+
+def test_fixed_opponents_must_be_members() -> None:
+    mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-O"), (1.0,))})
+    view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
+    with pytest.raises(ConfigError, match=r"1-O.*1-0"):
+        FixedOpponents(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
+    with pytest.raises(ConfigError, match="populations"):
+        FixedOpponents(population=(0, 0), learners=(1,))
