@@ -156,14 +156,6 @@ def nash_conv(payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]]) -> flo
     return float(deviation_gains(symmetrised(payoffs), marginals).sum())
 
 
-def padded_uniform(sizes: Sequence[int]) -> NDArray[np.float64]:
-    """float64[P, max n_p]: uniform strategies, zero beyond each population's size."""
-    out = np.zeros((len(sizes), max(sizes)))
-    for player, size in enumerate(sizes):
-        out[player, :size] = 1.0 / size
-    return out
-
-
 def unpadded(strategies: NDArray[np.float64], payoffs: Payoffs) -> Marginals:
     """Rows of a padded array as distributions, one and the same for players who share a population."""
     rows = tuple(distribution(strategies[player, :size]) for player, size in enumerate(payoffs.sizes))

@@ -12,11 +12,12 @@ from open_spiel.python.algorithms import projected_replicator_dynamics as opensp
 
 from ludus.errors import ConfigError, SolverError
 from ludus.meta_solvers import games
-from ludus.meta_solvers.dynamics import own_axis_first, project
+from ludus.meta_solvers.dynamics import contract, mixed_rows, own_axis_last, padded_uniform
 from ludus.meta_solvers.fictitious_play import FictitiousPlay
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
 from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.meta_solvers.replicator import project
 from ludus.meta_solvers.uniform import Uniform
 from ludus.parts import build_part, dump_part
 from ludus.registry import load
@@ -227,9 +228,33 @@ def test_symmetrised_three_players_by_enumeration():
         assert pooled[2, a, b, c] == pytest.approx((mean[2, a, b, c] + mean[0, c, b, a]) / 2)
 
 
-def test_own_axis_first_by_hand():
+def test_own_axis_last_by_hand():
     mean = np.arange(12.0).reshape(2, 2, 3)
-    np.testing.assert_array_equal(own_axis_first(mean), [[0, 1, 2, 3, 4, 5], [6, 9, 7, 10, 8, 11]])
+    np.testing.assert_array_equal(own_axis_last(mean), [[0, 3, 1, 4, 2, 5], [6, 7, 8, 9, 10, 11]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_mixed_rows_skip_what_is_not_played(rows, width, seed):
+    """A row of weight 0 is not even read: NaN in it does not matter."""
+    rng = np.random.default_rng(seed)
+    table, weights = rng.normal(size=(rows, width)), rng.random(rows) * rng.integers(0, 2, rows)
+    expected = weights @ table
+    table[weights == 0.0] = np.nan
+    np.testing.assert_allclose(mixed_rows(table, weights), expected, atol=1e-13)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
+def test_contract_is_the_payoff_against_the_others(sizes, seed):
+    rng = np.random.default_rng(seed)
+    mean, strategies = rng.normal(size=(len(sizes), *sizes)), padded_uniform(sizes)
+    for player, size in enumerate(sizes):
+        strategies[player, :size] = rng.dirichlet(np.ones(size))
+    marginals = [strategies[player, :size] for player, size in enumerate(sizes)]
+    for player in range(len(sizes)):
+        values = contract(own_axis_last(mean)[player], strategies, np.array(sizes), player)
+        np.testing.assert_allclose(values, games.values_against(mean, marginals, player), atol=1e-13)
 
 
 def test_projection_by_hand():

@@ -1,0 +1,179 @@
+"""Projected replicator dynamics, compiled: the reference's steps, with most of the products saved.
+
+A step needs every strategy's payoff against the others' mixtures, which is a product with the whole payoff tensor. Along the
+trajectory these payoffs are smooth, so between products they are extrapolated from the last five (a polynomial of degree 4), for a
+block of steps. The product at the block's end shows how far off that was: if it was more than allowed, the block is taken back
+and done again in shorter blocks, at last step by step. A strategy that falls to its least probability makes a kink, which costs a
+few such repetitions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.meta_solvers.dynamics import SUMS, contract
+
+NODES = 5  # products that the extrapolation goes through
+LONGEST = 64  # steps in a block
+EASY = 1.0 / 64.0  # a block whose error is below this part of the allowed one is followed by one of twice the length
+
+
+@njit(cache=True, fastmath=SUMS)
+def project(point: NDArray[np.float64], least: float) -> None:
+    """The nearest point (Euclidean) of {p : p_i >= least, sum p = 1}, in place.
+
+    It is max(point - shift, least), with the shift for which the sum is 1: found by leaving out, round by round, entries that end at
+    `least` (Michelot 1986). Points that are nearly there take two rounds. Needs least <= 1 / n.
+    """
+    shift, free = -np.inf, len(point) + 1
+    while True:
+        count, total = 0, 0.0
+        for i in range(len(point)):
+            inside = point[i] - shift > least
+            count += inside
+            total += (point[i] - least) * inside
+        if count == free or count == 0:
+            break
+        free, shift = count, (total - (1.0 - least * len(point))) / count
+    for i in range(len(point)):
+        point[i] = max(point[i] - shift, least)
+
+
+@njit(cache=True, fastmath=SUMS)
+def grow(strategy: NDArray[np.float64], values: NDArray[np.float64], dt: float, gamma: float) -> int:
+    """x_i += dt x_i (u_i - u'x), in place; returns how many probabilities are below gamma."""
+    mean = 0.0
+    for i in range(len(strategy)):
+        mean += strategy[i] * values[i]
+    below = 0
+    for i in range(len(strategy)):
+        strategy[i] += dt * strategy[i] * (values[i] - mean)
+        below += strategy[i] < gamma
+    return below
+
+
+@njit(cache=True)
+def step(
+    strategies: NDArray[np.float64], values: NDArray[np.float64], sizes: NDArray[np.int64], dt: float, gamma: float
+) -> None:
+    """Lanctot et al. 2017, appendix: the replicator step, then projection onto {x_i >= gamma}; all players at once, in place."""
+    for player in range(len(sizes)):
+        size = sizes[player]
+        # the replicator step keeps the sum, so only points that fell below gamma need the projection
+        if grow(strategies[player, :size], values[player, :size], dt, gamma) > 0:
+            project(strategies[player, :size], gamma)
+
+
+@njit(cache=True, fastmath=SUMS)
+def add(total: NDArray[np.float64], strategies: NDArray[np.float64]) -> None:
+    """total += strategies."""
+    a, b = total.ravel(), strategies.ravel()
+    for i in range(len(a)):
+        a[i] += b[i]
+
+
+@njit(cache=True)
+def products(
+    tables: NDArray[np.float64], strategies: NDArray[np.float64], sizes: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """out float64[P, max n_p]: every strategy's payoff against the others' mixtures."""
+    for player in range(len(sizes)):
+        out[player, : sizes[player]] = contract(tables[player], strategies, sizes, player)
+
+
+@njit(cache=True)
+def remember(
+    history: NDArray[np.float64], nodes: NDArray[np.float64], slopes: NDArray[np.float64], values: NDArray[np.float64]
+) -> None:
+    """`values`, of the step that `nodes` ends with, become the last of `history` [NODES, P, max n_p]; `slopes` are made for them.
+
+    slopes[a] = 1 / prod_{b != a} (nodes[a] - nodes[b]), the constant part of Lagrange's weights; infinite until all nodes are there.
+    """
+    for a in range(NODES - 1):
+        history[a] = history[a + 1]
+    history[NODES - 1] = values
+    for a in range(NODES):
+        product = 1.0
+        for b in range(NODES):
+            if b != a:
+                product *= nodes[a] - nodes[b]
+        slopes[a] = 1.0 / product if product != 0.0 else np.inf
+
+
+@njit(cache=True, fastmath=SUMS)
+def extrapolate(
+    history: NDArray[np.float64],
+    nodes: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+    time: float,
+    out: NDArray[np.float64],
+) -> None:
+    """The polynomial through `history` at `nodes`, at `time` (Lagrange's form), into `out` [P, max n_p]."""
+    weights = slopes.copy()
+    for a in range(NODES):
+        for b in range(NODES):
+            if b != a:
+                weights[a] *= time - nodes[b]
+    p, q, r, s, t = weights
+    flat, to = history.reshape(NODES, out.size), out.ravel()
+    for i in range(len(to)):
+        to[i] = p * flat[0, i] + q * flat[1, i] + r * flat[2, i] + s * flat[3, i] + t * flat[4, i]
+
+
+@njit(cache=True)
+def replicator(
+    tables: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    strategies: NDArray[np.float64],
+    iterations: int,
+    dt: float,
+    gamma: float,
+    window: int,
+    allowed: float,
+) -> tuple[NDArray[np.float64], int]:
+    """The mean float64[P, max n_p] of the last `window` of the iterations + 1 strategies met, the start among them; and the products made.
+
+    `strategies` is the start and is changed in place to the last iterate. allowed: how far extrapolated payoffs may be off; 0: none is
+    extrapolated.
+    """
+    first = iterations + 1 - window  # the first iterate that counts
+    total = strategies.copy() if first <= 0 else np.zeros_like(strategies)
+    values, guess = np.zeros_like(strategies), np.zeros_like(strategies)
+    history, nodes, slopes = np.zeros((NODES, *strategies.shape)), np.zeros(NODES), np.zeros(NODES)
+    products(tables, strategies, sizes, values)
+    remember(history, nodes, slopes, values)
+    saved, saved_total = strategies.copy(), total.copy()
+    time, known, length, made = 0, 1, 1, 1
+    while time < iterations:
+        length = min(length, iterations - time)
+        saved[:], saved_total[:] = strategies, total
+        for ahead in range(length):
+            if ahead == 0:
+                step(strategies, values, sizes, dt, gamma)
+            else:
+                extrapolate(history, nodes, slopes, float(time + ahead), guess)
+                step(strategies, guess, sizes, dt, gamma)
+            if time + ahead + 1 >= first:
+                add(total, strategies)
+        made += 1
+        if length > 1:
+            extrapolate(history, nodes, slopes, float(time + length), guess)
+            products(tables, strategies, sizes, values)
+            error = np.abs(values - guess).max()
+            if not error <= allowed:
+                strategies[:], total[:], values[:] = saved, saved_total, history[NODES - 1]
+                length = max(length // 4, 1)
+                known = 1 if length == 1 else known
+                continue
+            time += length
+            length = min(2 * length, LONGEST) if error <= EASY * allowed else length
+        else:
+            products(tables, strategies, sizes, values)
+            time, known = time + 1, known + 1
+            length = 2 if known >= NODES and allowed > 0.0 else 1
+        nodes[:-1] = nodes[1:].copy()
+        nodes[-1] = time
+        remember(history, nodes, slopes, values)
+    return total / min(window, iterations + 1), made
