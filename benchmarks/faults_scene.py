@@ -31,6 +31,9 @@ _TABLES = {
 }
 """What a run comes to, without clocks: columns that are the same in any two runs of the scenario, and those that are if it is equal to the
 bit."""
+BESIDE = "evaluation.beside={every: 5, episodes: 50, num_envs: 8}"
+"""Has an evaluator score versions while they train, which changes nothing else. The undisturbed run has one, too."""
+_SCORES = "SELECT name, step, value FROM metrics WHERE counter = 'versions'"
 _CLEANING = 40.0  # seconds that the janitor may take
 
 
@@ -131,7 +134,7 @@ def has_begun(run_dir: Path) -> bool:
     """Whether a run can be gone on with: its first transaction is on disk."""
     with (
         contextlib.suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"file:{run_dir}/ludus.db?mode=ro", uri=True)) as db,
+        closing(_read(run_dir)) as db,
     ):
         return bool(db.execute("SELECT COUNT(*) FROM run").fetchone()[0])
     return False
@@ -139,7 +142,7 @@ def has_begun(run_dir: Path) -> bool:
 
 def rows_of(run_dir: Path, *, equal: bool) -> dict[str, list[Any]]:
     """What a run has come to, by table; equal: to the bit."""
-    with closing(sqlite3.connect(f"file:{run_dir}/ludus.db?mode=ro", uri=True)) as db:
+    with closing(_read(run_dir)) as db:
         return {
             name: sorted(db.execute(f"SELECT {same}{numbers if equal else ''} FROM {name}"))
             for name, (same, numbers) in _TABLES.items()
@@ -148,12 +151,21 @@ def rows_of(run_dir: Path, *, equal: bool) -> dict[str, list[Any]]:
 
 def flaws(run_dir: Path, whole: Path, *, equal: bool = True) -> list[str]:
     """How a finished run differs from one that nobody disturbed; nothing if all is well. equal: it must be the same to the bit, rather than
-    have the same matches, policies and generations."""
+    have the same matches, policies and generations. Versions may have been passed over; a score that is there must be its version's."""
     ours, theirs = rows_of(run_dir, equal=equal), rows_of(whole, equal=equal)
     found = [f"{name} differ" for name in _TABLES if ours[name] != theirs[name]]
-    with closing(sqlite3.connect(f"file:{run_dir}/ludus.db?mode=ro", uri=True)) as db:
+    with closing(_read(whole)) as db:
+        scores = set(db.execute(_SCORES))
+    with closing(_read(run_dir)) as db:
+        found += [
+            f"{name} of version {step} differs" for name, step, value in set(db.execute(_SCORES)) - scores if equal
+        ]
         for file, sha256 in db.execute("SELECT file, sha256 FROM policies"):
             if sha256_of(run_dir / file) != sha256:
                 found.append(f"{file} is not what was published")
         found += [answer for (answer,) in db.execute("PRAGMA integrity_check") if answer != "ok"]
     return found
+
+
+def _read(run_dir: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{run_dir}/ludus.db?mode=ro", uri=True)

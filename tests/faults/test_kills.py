@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import Loop, undisturbed
-from benchmarks.faults_scene import flaws
-from benchmarks.faults_victims import VICTIMS
+from benchmarks.faults_processes import kill
+from benchmarks.faults_scene import BESIDE, Scene, flaws
+from benchmarks.faults_victims import VICTIMS, WORKERS
+from ludus.observe.reader import Reader
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +51,24 @@ def test_a_kill(name: str, folder: Path, whole: Path) -> None:
     assert WORDS.get(name, "") in (folder / name / str(found.runs) / "errors").read_text()
 
 
+@pytest.mark.timeout(600)
+def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole: Path) -> None:
+    scene = Scene(folder / "worn-out", folder / "t")
+    try:
+        scene.begin([*WORKERS, *SHORT, BESIDE, "runtime.restarts=0"])
+        assert scene.wait_for(lambda: len(scene.steps()) > 20, since=time.monotonic()), scene.errors()
+        kill(scene.parts("Evaluator"))
+        assert not scene.wait_for(lambda: False, since=time.monotonic())
+    finally:
+        scene.end()
+    assert scene.finished, scene.errors()
+    assert flaws(scene.folder / "run", whole) == []
+    assert scene.left_over() == []
+    assert scene.errors().count("versions are not scored any more: part 'Evaluator' died") == 1
+    with Reader(scene.folder / "run") as reader:
+        assert [event.kind for event in reader.events() if event.level == "warning"] == ["evaluation"]
+
+
 def test_a_difference_would_be_seen(folder: Path, whole: Path) -> None:
     """The comparison itself: a lost match, a changed policy."""
     hurt = folder / "hurt"
@@ -55,5 +76,12 @@ def test_a_difference_would_be_seen(folder: Path, whole: Path) -> None:
     assert flaws(hurt, whole) == []
     with closing(sqlite3.connect(hurt / "ludus.db")) as db, db:
         db.execute("DELETE FROM matches WHERE rowid = 1")
+        changed = "WHERE counter = 'versions' AND name = 'response-1-2/return' AND step = 10"
+        db.execute(f"UPDATE metrics SET value = value + 1 {changed}")
+        db.execute(f"DELETE FROM metrics {changed.replace('10', '15')}")  # passed over
     (hurt / "policies" / "0" / "0-1.safetensors").write_bytes(b"")
-    assert flaws(hurt, whole) == ["matches differ", "policies/0/0-1.safetensors is not what was published"]
+    assert flaws(hurt, whole) == [
+        "matches differ",
+        "response-1-2/return of version 10 differs",
+        "policies/0/0-1.safetensors is not what was published",
+    ]
