@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -188,7 +189,7 @@ def undisturbed(folder: Path, changes: Sequence[str] = ()) -> Path:
 
 def bars(name: str, found: Found) -> list[Outcome]:
     """What is asked for of a victim."""
-    judged = "unjudged" if not found.kills else None
+    judged: Literal["unjudged"] | None = None if found.kills else "unjudged"
     numbers = (
         ("seconds", WITHIN, found.worst, " s"),
         ("hung", 0, found.hung, ""),

@@ -28,6 +28,7 @@ from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
 from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.observe.lock import require_writable
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.spilling import spilling
 from ludus.observe.store import Store
@@ -123,6 +124,7 @@ def resume(
 def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
     """One thread, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run in
     one line; what was committed stays."""
+    require_writable(folder)
     torch_too = not isinstance(scenario.oracle, ComputedOracle)
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
         observer.message(f"starting {scenario.runtime.kind}")
@@ -157,7 +159,7 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
     return RunInfo(
         name=folder.name,
         run_dir=folder,
-        scenario=scenario.name or "psro",
+        scenario=scenario.name or scenario.kind,
         env=scenario.env.id,
         algorithm=type(scenario.oracle).__name__,
         seed=scenario.seed,

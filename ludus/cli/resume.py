@@ -32,7 +32,7 @@ def _execute(options: argparse.Namespace) -> int:
         show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
-    return 0
+    return stop.status
 
 
 COMMAND = Command(

@@ -9,6 +9,11 @@ from pathlib import Path
 from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides
 from ludus.errors import ConfigError
 
+_ASYNC_HERE = (
+    "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
+    "old data do to a learner; what is faster is --runtime ray --workers N."
+)
+
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario(parser)
@@ -29,13 +34,15 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.runner import run
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
+        if scenario.runtime.kind == "inprocess" and scenario.runtime.mode == "async":
+            observer.message(_ASYNC_HERE)
         result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
     show_result(result)
     if options.profile:
         show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
-    return 0
+    return stop.status
 
 
 def _check_name(name: str | None, run_dir: Path | None) -> None:

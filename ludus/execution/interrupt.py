@@ -16,12 +16,14 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class StopRequest:
-    """The driver looks at `requested` between steps, and stops with a resumable run once it is true."""
+    """The driver looks at `requested` between steps, and stops with a resumable run once it is true. status: what a process that is
+    stopped so exits with."""
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_reason", "status")
 
     def __init__(self) -> None:
         self._reason: str | None = None
+        self.status = 0
 
     @property
     def requested(self) -> bool:
@@ -32,9 +34,10 @@ class StopRequest:
         """Who asked; empty while nobody has."""
         return self._reason or ""
 
-    def request(self, reason: str = "asked to stop") -> None:
-        """Ask for a clean stop; the first reason stays."""
-        self._reason = self._reason or reason
+    def request(self, reason: str = "asked to stop", *, status: int = 0) -> None:
+        """Ask for a clean stop; the first reason and status stay."""
+        if self._reason is None:
+            self._reason, self.status = reason, status
 
 
 @contextmanager
@@ -44,6 +47,9 @@ def stop_on_signals(
     """While this is open, the first SIGINT, SIGTERM or SIGHUP (the terminal was closed) asks `stop` for a clean stop; the second ends the
     process at once with 128 + its number (130 for SIGINT). A SIGHUP that was ignored (nohup) stays so. Outside the main thread no handlers
     can be set, and none are.
+
+    The status of a clean stop is 0 if the user was there (SIGINT), and otherwise 128 + the signal's number: schedulers go by it, and 0
+    would tell them that the run is complete.
 
     tell: says to the user what happened, from within the signal handler (default: a line on standard error).
     """
@@ -59,8 +65,10 @@ def stop_on_signals(
         if came:
             _exit_at_once(number)
         came = True  # before it is told: a second one may come at once
-        name = signal.Signals(number).name
-        request.request(f"stopped by {'Ctrl-C' if number == signal.SIGINT else name}")
+        if number == signal.SIGINT:
+            request.request("stopped by Ctrl-C")
+        else:
+            request.request(f"stopped by {signal.Signals(number).name}", status=128 + number)
         (tell or _say)(_STOPPING)
 
     # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.

@@ -70,6 +70,17 @@ class RunLock:
         self.close()
 
 
+def require_writable(run_dir: Path) -> None:
+    """Raises RunError where it can be seen already that a run directory cannot be made or written, or is in use: before anything that takes
+    long. Leaves nothing behind."""
+    there = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = f"{str(there)!r} is not a folder" if not there.is_dir() else f"nothing can be written into {str(there)!r}"
+        raise RunError(f"run directory {str(run_dir)!r} cannot be written: {why}. Give another --run-dir.")
+    if (run_dir / FILE).exists():
+        RunLock(run_dir).close()
+
+
 def owner_of(run_dir: Path) -> str:
     """The process id that the last driver has left, or "unknown"."""
     try:

@@ -22,7 +22,7 @@ with stop_on_signals() as stop:
     print(stop.reason, flush=True)
     if sys.argv[1] == "stubborn":
         time.sleep(60)
-print("clean", flush=True)
+print("clean", stop.status, flush=True)
 """
 
 
@@ -36,18 +36,18 @@ def _start(kind: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "reason"),
+    ("number", "reason", "status"),
     [
-        (signal.SIGINT, "stopped by Ctrl-C"),
-        (signal.SIGTERM, "stopped by SIGTERM"),
-        (signal.SIGHUP, "stopped by SIGHUP"),
+        (signal.SIGINT, "stopped by Ctrl-C", 0),
+        (signal.SIGTERM, "stopped by SIGTERM", 143),
+        (signal.SIGHUP, "stopped by SIGHUP", 129),
     ],
 )
-def test_first_signal_asks(number: signal.Signals, reason: str) -> None:
+def test_first_signal_asks(number: signal.Signals, reason: str, status: int) -> None:
     process = _start("polite")
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (0, f"{reason}\nclean\n")
+    assert (process.returncode, out) == (0, f"{reason}\nclean {status}\n")
     assert "once more stops at once" in err
 
 

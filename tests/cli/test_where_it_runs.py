@@ -16,6 +16,14 @@ def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err.splitlines()[0] == "starting ludus.runtime.inprocess:InProcess"
 
 
+def test_asynchronous_without_workers_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who gives --mode async and forgets --runtime ray gets old data and no speed."""
+    assert main(["train", "kuhn", "generations=0", "--mode", "async", "--run-dir", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().err.splitlines()[0]
+    assert told.startswith("runtime.mode=async in one process: data are some versions old")
+    assert "--runtime ray --workers N" in told
+
+
 def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "kuhn", "generations=0", "--run-dir", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().err.startswith("run run: kuhn")

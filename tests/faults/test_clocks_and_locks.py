@@ -15,8 +15,9 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.errors import RunError
-from ludus.observe.lock import RunLock, is_running
+from ludus.observe.lock import RunLock, is_running, require_writable
 from ludus.runner import resume
+from ludus.scenario_runtime import RuntimeChoice
 
 YEAR = 365 * 24 * 3600.0
 
@@ -85,3 +86,44 @@ def test_a_file_system_without_locks(
     assert main(["resume", str(tmp_path / "there"), "generations=4"]) == 2
     assert "has no locks" in capfd.readouterr().err
     assert main(["report", str(tmp_path / "there")]) == 0  # what is there can be read
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runtimes that were built."""
+    found: list[str] = []
+    build = RuntimeChoice.build
+
+    def building(self: RuntimeChoice) -> object:
+        found.append(self.kind)
+        return build(self)
+
+    monkeypatch.setattr(RuntimeChoice, "build", building)
+    return found
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_ray_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot be written: '.*/file' is not a folder\. Give another --run-dir"):
+        tools.train("exact", tmp_path / "file" / "runs" / "a")
+    tools.train("exact", tmp_path / "run", "stop={generations: 1}")
+    assert started == ["inprocess"]
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path != tmp_path / "run" and access(path, mode)
+    )  # root may write
+    with pytest.raises(RunError, match=r"cannot be written: nothing can be written into '.*/run'"):
+        resume(tmp_path / "run", ["generations=2"], report=False)
+    assert started == ["inprocess"]
+
+
+def test_what_is_looked_at_stays_as_it_was(tmp_path: Path) -> None:
+    require_writable(tmp_path / "not" / "there")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "run").mkdir()
+    with RunLock(tmp_path / "run"), pytest.raises(RunError, match="in use by another process"):
+        require_writable(tmp_path / "run")
+    require_writable(tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["driver.lock"]

@@ -75,6 +75,20 @@ def test_one_ctrl_c_stops_cleanly(going: subprocess.Popen[str], tmp_path: Path) 
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
+def test_a_scheduler_that_stops_a_run_is_told_that_it_is_not_complete(
+    going: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    going.send_signal(signal.SIGTERM)
+    out, _ = going.communicate(timeout=60)
+    assert going.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in " ".join(out.split())
+    assert out.endswith("Continue with: ludus resume run\n")
+    with Reader(tmp_path / "run") as reader:
+        summary = reader.summary()
+    assert summary is not None
+    assert not summary.complete
+
+
 @pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(going: subprocess.Popen[str], tmp_path: Path) -> None:
     stopped = going.pid
@@ -120,7 +134,8 @@ def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
     killed = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"ludus.db-wal", ".report.html.99"} <= left and "report.html" not in left
+    assert {"ludus.db-wal", ".report.html.99"} <= left
+    assert "report.html" not in left
     done = subprocess.run([*START, "resume", "run"], cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 0
     assert (tmp_path / "run" / "report.html").exists()
@@ -135,6 +150,8 @@ SLOW_DOWN = {
     "simulate": ["generations=4", "response.episodes=1500", "evaluation.episodes=600"],
     "shared": ["generations=6", "response.episodes=4000", "evaluation.episodes=1000"],
     "general": ["generations=4", "response.decisions=3000"],
+    "self_play": ["generations=5", "response.episodes=2000", "checkpoints.iterations=3"],
+    "own_past": ["generations=4", "response.decisions=3000", "evaluation.episodes=400"],
 }
 """Runs of a few seconds, so that kills come at all their moments."""
 
