@@ -66,10 +66,10 @@ def _meta_solvers() -> None:
     _parts("meta-solver", META_SOLVERS)
 
 
-def _schedulers() -> None:
-    from ludus.schedulers.registry import SCHEDULERS
+def _scenarios() -> None:
+    from ludus.scenarios.registry import SCENARIOS
 
-    _parts("scheduler", SCHEDULERS)
+    _parts("scenario", SCENARIOS)
 
 
 def _parts(what: str, names: dict[str, str]) -> None:
@@ -116,7 +116,7 @@ KINDS: dict[str, Callable[[], None]] = {
     "presets": _presets,
     "algorithms": _algorithms,
     "meta-solvers": _meta_solvers,
-    "schedulers": _schedulers,
+    "scenarios": _scenarios,
     "runs": _runs,
 }
 
@@ -152,7 +152,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="list",
-    summary="List environments, presets, algorithms, meta-solvers, schedulers or runs.",
+    summary="List environments, presets, algorithms, meta-solvers, scenarios or runs.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
         ("ludus list runs", "the runs in ./runs and how they stand"),

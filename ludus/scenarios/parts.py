@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
+from ludus.schedulers.registry import PASTS
 from ludus.schedulers.warm_start import WarmStart
 
 
@@ -22,3 +23,8 @@ Solver = Annotated[
     PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
 ]
 WarmStarts = Annotated[tuple[WarmStart, ...], BeforeValidator(_rules)]
+Past = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("past", v, PASTS)),
+    PlainSerializer(lambda part: dump_part(part, PASTS)),
+]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 SCENARIOS: Final[dict[str, str]] = {
+    "fictitious_self_play": "ludus.scenarios.self_play:FictitiousSelfPlay",
+    "fixed_opponents": "ludus.scenarios.fixed_opponents:FixedOpponents",
+    "pfsp": "ludus.scenarios.self_play:PFSP",
     "psro": "ludus.scenarios.psro:PSRO",
+    "self_play": "ludus.scenarios.self_play:SelfPlay",
 }
 """name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""
 

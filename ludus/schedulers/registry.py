@@ -1,6 +1,4 @@
-"""Schedulers by the scenario that uses them."""
-
-SCHEDULERS = {"psro": "ludus.schedulers.psro:PSROScheduler"}
+"""The rules that schedulers take, by name."""
 
 RESPONSES = {
     "best": "ludus.schedulers.responses:BestResponse",
@@ -9,3 +7,10 @@ RESPONSES = {
     "rectified": "ludus.schedulers.responses:RectifiedResponse",
 }
 """Which responses PSRO trains, by name -> `module:Class`; each class's fields are its options."""
+
+PASTS = {
+    "prioritised": "ludus.schedulers.past:PrioritisedPast",
+    "quality": "ludus.schedulers.past:QualityPast",
+    "uniform": "ludus.schedulers.past:UniformPast",
+}
+"""Which of the past self-play meets, by name -> `module:Class`; each class's fields are its options."""

@@ -21,7 +21,7 @@ from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
 from ludus.scenario_files import list_presets, load_scenario
-from ludus.schedulers.registry import SCHEDULERS
+from ludus.scenarios.registry import SCENARIOS
 from ludus.stopping.stoppers import STOPPERS
 
 OWN = "module:Class"
@@ -150,7 +150,7 @@ def test_tables_are_complete(page: str, heading: str, names: Iterable[str]) -> N
 
 
 def test_schedulers_and_commands_are_named() -> None:
-    assert all(f"`{name}`" in pages.text("docs/concepts/schedulers.md") for name in SCHEDULERS)
+    assert all(f"`{name}`" in pages.text("docs/concepts/schedulers.md") for name in SCENARIOS)
     assert all(f"ludus {name}" in pages.text("README.md") for name in COMMANDS)
 
 

@@ -85,6 +85,27 @@ meta_solver: uniform
 generations: 3
 checkpoints: {iterations: 2, generations: 2, keep: 1}
 """,
+    "self_play": """
+scenario: self_play
+env: {id: openspiel/kuhn_poker, num_envs: 16}
+oracle: {kind: ppo, batch: 40, epochs: 2, minibatches: 2, hidden: [8]}
+response: {episodes: 160}
+latest: 0.75
+past: quality
+generations: 3
+checkpoints: {iterations: 3}
+""",
+    "own_past": """
+scenario: pfsp
+env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 8, tree: "off"}
+oracle: {kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 40, capacity: 100, batch: 16, hidden: [8],
+  updates_per_decision: 0.1, target_period: 3}
+response: {decisions: 150}
+evaluation: {payoffs: simulate, episodes: 40}
+latest: 0.5
+generations: 3
+checkpoints: {iterations: 2}
+""",
 }
 """Small enough for a second each; together they pass every kind of barrier."""
 

@@ -1,0 +1,100 @@
+"""Self-play and its kin: one learner per population, which meets the learners' newest weights and their past."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from ludus.scenario import Scenario
+from ludus.scenarios.parts import Past, Solver
+from ludus.schedulers.win_rates import Weighting
+
+if TYPE_CHECKING:
+    from ludus.schedulers.self_play import PFSP as PFSPScheduler
+    from ludus.schedulers.self_play import FictitiousSelfPlay as FictitiousSelfPlayScheduler
+    from ludus.schedulers.self_play import SelfPlay as SelfPlayScheduler
+
+
+class OwnPast(Scenario):
+    """What self-play and its kin have in common. A learner goes on from generation to generation; each adds a snapshot of it to its
+    population.
+
+    mode: in which snapshots are played. start: the file of a policy that each learner starts from. cells: which payoffs are found out,
+    those that the schedule reads (needed), or all.
+    """
+
+    mode: Literal["explore", "greedy"] = "explore"
+    start: str | None = None
+    cells: Literal["needed", "all"] = "needed"
+
+
+class SelfPlay(OwnPast):
+    """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
+    al. 2019). past: who is met in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the
+    meta-strategy that is announced, by default the newest snapshots."""
+
+    latest: float = Field(1.0, ge=0, le=1)
+    past: Past = "uniform"
+    meta_solver: Solver = "last"
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        from ludus.schedulers.self_play import SelfPlay as Scheduler  # a scenario can be read without loading it
+
+        return Scheduler(
+            population=population,
+            chunks=self.generations,
+            seed=self.seed,
+            latest=self.latest,
+            past=self.past,
+            start=self.start,
+            solver=self.meta_solver,
+            mode=self.mode,
+            complete=self.cells == "all",
+        )
+
+
+class FictitiousSelfPlay(OwnPast):
+    """Fictitious self-play over snapshots (Heinrich, Lanctot and Silver 2015): each generation trains against the average of the past,
+    which is the meta-strategy that is announced."""
+
+    meta_solver: Solver = "uniform"
+
+    def scheduler(self, population: tuple[int, ...]) -> FictitiousSelfPlayScheduler:
+        from ludus.schedulers.self_play import (
+            FictitiousSelfPlay as Scheduler,  # a scenario can be read without loading it
+        )
+
+        return Scheduler(
+            population=population,
+            chunks=self.generations,
+            seed=self.seed,
+            start=self.start,
+            solver=self.meta_solver,
+            mode=self.mode,
+            complete=self.cells == "all",
+        )
+
+
+class PFSP(OwnPast):
+    """Prioritised fictitious self-play (Vinyals et al. 2019): against the past by win rates. weighting: how, the hard ones most (squared,
+    linear, linear_capped) or those of one's own level (variance). latest: share of the games against the newest weights."""
+
+    weighting: Weighting = "squared"
+    latest: float = Field(0.0, ge=0, le=1)
+    meta_solver: Solver = "last"
+
+    def scheduler(self, population: tuple[int, ...]) -> PFSPScheduler:
+        from ludus.schedulers.self_play import PFSP as Scheduler  # a scenario can be read without loading it
+
+        return Scheduler(
+            population=population,
+            chunks=self.generations,
+            seed=self.seed,
+            weighting=self.weighting,
+            latest=self.latest,
+            start=self.start,
+            solver=self.meta_solver,
+            mode=self.mode,
+            complete=self.cells == "all",
+        )
