@@ -88,4 +88,5 @@ def pairs(found: Duels, n: int) -> Pairs:
 def _scatter(
     row: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float64], n: int
 ) -> NDArray[np.float64]:
-    return np.bincount(row * n + column, weights=value, minlength=n * n).reshape(n, n)
+    counts = np.bincount(row * n + column, weights=value, minlength=n * n)
+    return np.asarray(counts, dtype=np.float64).reshape(n, n)
