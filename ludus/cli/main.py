@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ludus import __version__
-from ludus.cli import check_env, config, evaluate, list_, live, record, report, resume, status, train
+from ludus.cli import check_env, config, evaluate, list_, live, record, report, resume, status, tournament, train
 from ludus.cli.command import Command
 from ludus.errors import LudusError, UnknownName
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Command] = {
         live.THROTTLE,
         live.STOP,
         evaluate.COMMAND,
+        tournament.COMMAND,
         record.COMMAND,
         report.COMMAND,
         list_.COMMAND,

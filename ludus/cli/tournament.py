@@ -1,0 +1,253 @@
+"""ludus tournament"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, folder, positive_number, seconds, whole_number
+from ludus.cli.output import table, write
+from ludus.cli.runs import find_run
+
+if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
+    from ludus.evaluation.tournament_report import Standing, TournamentReport
+
+TOURNAMENTS = Path("tournaments")
+_QUIET = 1.0  # seconds before progress is worth a line
+_EVERY = 1.0
+_CROSS = 12  # more entrants make no table that fits a screen
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "entrants",
+        metavar="ENTRANT",
+        nargs="+",
+        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, bot:random, "
+        "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive_number,
+        default=100,
+        help="deals of each meeting, each in every order of seats (default: 100)",
+    )
+    parser.add_argument("--seed", type=whole_number, default=0, help="of all deals and draws (default: 0)")
+    parser.add_argument(
+        "--dir",
+        type=folder,
+        help=f"where results are kept, and the same command goes on (default: ./{TOURNAMENTS}/GAME)",
+    )
+    parser.add_argument("--env", metavar="ID", help="the game, where no entrant belongs to a run")
+    parser.add_argument("--num-envs", type=positive_number, metavar="N", help="environments stepped together")
+    parser.add_argument(
+        "--workers", type=positive_number, default=1, metavar="N", help="processes in which bots play (default: 1)"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="that a bot may think about a move (default: 60)",
+    )
+    parser.add_argument(
+        "--exact", action="store_true", help="compute the results instead of playing; nothing is stored"
+    )
+    parser.add_argument("--cross", action="store_true", help=f"the cross-table for more than {_CROSS} entrants too")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    from ludus.evaluation.tournament import Options, run_tournament
+    from ludus.evaluation.tournament_entrants import read_field
+    from ludus.scenario import Environment
+
+    env = None if options.env is None else Environment(id=options.env)
+    field = read_field(options.entrants, env=env, find_run=find_run)
+    if options.exact:
+        from ludus.evaluation.tournament_exact import exact_tournament
+
+        report = exact_tournament(field)
+    else:
+        where = options.dir or TOURNAMENTS / _folder_name(field.spec.id)
+        settings = Options(
+            episodes=options.episodes,
+            seed=options.seed,
+            deadline=options.deadline,
+            workers=options.workers,
+            num_envs=options.num_envs,
+        )
+        progress = _Progress()
+        try:
+            report = run_tournament(field, where, settings, progress)
+        finally:
+            progress.close()
+    if options.json:
+        write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+    else:
+        _show(report, cross=options.cross)
+    return 0
+
+
+def _folder_name(game: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.=,-]+", "-", game.removeprefix("openspiel/")).strip("-")
+
+
+class _Progress:
+    """How far it is, on standard error: one line that changes in a terminal, a line a second elsewhere."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._next = self._begun + _QUIET
+        self._open = False
+
+    def __call__(self, done: int, total: int) -> None:
+        from ludus.observe.progress import duration
+
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + _EVERY
+        left = (now - self._begun) * (total - done) / done
+        self._say(f"{done:,} of {total:,} episodes, about {duration(left)} left")
+
+    def close(self) -> None:
+        """End the line."""
+        if self._open:
+            with suppress(OSError, ValueError):
+                sys.stderr.write("\n")
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # nobody need listen
+            live = sys.stderr.isatty()
+            self._open = live
+            sys.stderr.write(f"\r\033[K{text}" if live else f"{text}\n")
+            sys.stderr.flush()
+
+
+def _show(report: TournamentReport, *, cross: bool) -> None:
+    rated, played = bool(report.rating), report.episodes > 0
+    columns = ["", "entrant", *([report.rating] if rated else []), "mean return, 95%" if played else "mean return"]
+    columns += ["won/drawn/lost", "episodes"] if played and report.players > 1 else ["episodes"] if played else []
+    how = f"{report.episodes:,} episodes" if played else "computed"
+    title = f"{report.env}, {len(report.standings)} entrants, {how}"
+    rows = [_row(report, k, standing) for k, standing in enumerate(report.standings)]
+    table(columns, rows, title=title, left=(1,), spare=(len(columns) - 1,) if played else ())
+    if report.players > 1 and len(report.standings) > 2 and (cross or len(report.standings) <= _CROSS):
+        _show_cross(report)
+    for note in report.notes:
+        write(f"note: {note}")
+    if report.folder is not None:
+        write(f"results: {report.folder}")
+
+
+def _row(report: TournamentReport, k: int, standing: Standing) -> list[str]:
+    played = report.episodes > 0
+    row = [str(k + 1), standing.name]
+    if report.rating:
+        row.append(_rating(standing))
+    row.append(_interval(standing.mean, standing.half_width if played else 0.0))
+    if played and report.players > 1:
+        row.append(f"{standing.won}/{standing.drawn}/{standing.lost}")
+    return [*row, f"{standing.episodes:,}"] if played else row
+
+
+def _rating(standing: Standing) -> str:
+    if math.isnan(standing.rating):
+        return "-"
+    if math.isnan(standing.low):
+        return f"{standing.rating:.0f}"
+    return f"{standing.rating:.0f} [{standing.low:.0f}, {standing.high:.0f}]"
+
+
+def _interval(mean: float, half: float) -> str:
+    from ludus.observe.progress import signed
+
+    if math.isnan(mean):
+        return "-"
+    return signed(mean, 4) if not half > 0 else f"{signed(mean, 4)} ±{half:.4f}"
+
+
+def _show_cross(report: TournamentReport) -> None:
+    n = len(report.standings)
+    rows = [
+        [
+            str(i + 1),
+            report.standings[i].name,
+            *(_interval(report.cross[i, j], report.cross_half[i, j]) for j in range(n)),
+        ]
+        for i in range(n)
+    ]
+    title = "mean return of the row's entrant against the column's, over all seats"
+    table(["", "entrant", *(str(j + 1) for j in range(n))], rows, title=title, left=(1,))
+
+
+def as_json(report: TournamentReport) -> dict[str, object]:
+    """The results as JSON values; what is unknown is null."""
+    return {
+        "env": report.env,
+        "folder": None if report.folder is None else str(report.folder),
+        "rating": report.rating or None,
+        "episodes": report.episodes,
+        "standings": [
+            {
+                "entrant": s.name,
+                "mean": _number(s.mean),
+                "half_width": _number(s.half_width),
+                "rating": _number(s.rating),
+                "low": _number(s.low),
+                "high": _number(s.high),
+                "won": s.won,
+                "drawn": s.drawn,
+                "lost": s.lost,
+            }
+            for s in report.standings
+        ],
+        "meetings": [
+            {
+                "entrants": list(result.meeting.entrants),
+                "deals": result.n,
+                "mean": _numbers(result.mean.tolist()),
+                "half_width": _numbers(result.half_width.tolist()),
+                "orders": [
+                    {
+                        "seats": list(order.seats),
+                        "mean": _numbers(order.mean.tolist()),
+                        "wins": [list(w) for w in order.wins],
+                    }
+                    for order in result.orders
+                ],
+            }
+            for result in report.results
+        ],
+    }
+
+
+def _numbers(values: Sequence[float]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+COMMAND = Command(
+    name="tournament",
+    summary="Play everybody against everybody: policies of any runs, files, bots; with intervals, ratings and a cross-table.",
+    examples=(
+        ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
+        ("ludus tournament try1:0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
+        ("ludus tournament bot:mcts my.players:Cautious --env openspiel/connect_four", "a bot of your own"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,263 @@
+"""Tournaments: everybody against everybody, in every seat, stored piece by piece.
+
+entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one arena, thousands of episodes at once
+                                                            | bots: processes that can be ended            ] -> store -> report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.errors import ConfigError
+from ludus.evaluation.matches import outcomes
+from ludus.evaluation.tournament_arena import Arena, Player
+from ludus.evaluation.tournament_entrants import Entrant, Field, FindRun, read_field, run_at
+from ludus.evaluation.tournament_meetings import Meeting, Piece, cut, luck, meetings_of, missing
+from ludus.evaluation.tournament_process import BotProcess, setup_of
+from ludus.evaluation.tournament_report import TournamentReport, pool, report_of
+from ludus.evaluation.tournament_store import Order, Played, TournamentStore
+from ludus.population.statistics import moments
+from ludus.scenario import Environment
+from ludus.types import EnvSpec
+
+_TREE_ENVS, _API_ENVS = 16_384, 1024
+_BOT_EPISODES = 32  # of a piece that bots play: what a kill loses
+_BATCH = 65_536  # episodes between two commits
+_LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
+
+Tell = Callable[[int, int], None]
+"""(episodes of this command that are done, all of them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may think about a move.
+    workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game)."""
+
+    episodes: int = 100
+    seed: int = 0
+    deadline: float = 60.0
+    workers: int = 1
+    num_envs: int | None = None
+
+
+def play_tournament(
+    entrants: Sequence[str],
+    folder: Path | str,
+    *,
+    find_run: FindRun = run_at,
+    env: Environment | None = None,
+    options: Options | None = None,
+    tell: Tell | None = None,
+) -> TournamentReport:
+    """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
+
+    entrants: as `tournament_entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after a kill, and
+    counts nothing twice; with more entrants, or more episodes, it plays what is missing.
+    Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
+    move or does not answer in time. Nothing of the pieces that failed is stored.
+    """
+    options = options or Options()
+    field = read_field(entrants, env=env, find_run=find_run)
+    return run_tournament(field, Path(folder), options, tell)
+
+
+def run_tournament(field: Field, folder: Path, options: Options, tell: Tell | None = None) -> TournamentReport:
+    """As `play_tournament`, with entrants that were read."""
+    _check(options)
+    able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
+    meetings = meetings_of(able, field.spec.symmetry)
+    facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
+    with TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store:
+        known = store.stored()
+        pieces = [p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)]
+        if pieces:
+            _Play(field, options, store, tell).all(pieces)
+        results = pool(store.played(), meetings)
+    return report_of(results, folder=folder, env=field.spec.id, players=field.spec.num_players, seats=able)
+
+
+def _check(options: Options) -> None:
+    if options.episodes < 2:
+        raise ConfigError(f"episodes is {options.episodes}; an interval needs at least 2.")
+    if options.workers < 1 or options.deadline <= 0:
+        raise ConfigError(
+            f"workers={options.workers}, deadline={options.deadline} were given; at least one worker and a positive deadline are needed."
+        )
+
+
+class _Play:
+    """Plays pieces and stores what they bring."""
+
+    def __init__(self, field: Field, options: Options, store: TournamentStore, tell: Tell | None) -> None:
+        self._field, self._options, self._store = field, options, store
+        self._tell = tell or (lambda *_: None)
+        self._sides = _Sides(field.entrants, field.spec)
+        self._done = self._total = 0
+
+    def all(self, pieces: Sequence[Piece]) -> None:
+        """Those between policies first."""
+        with_bots = {e.name for e in self._field.entrants if e.has_bots}
+        slow = [p for p in pieces if with_bots & set(p.meeting.entrants)]
+        fast = [p for p in pieces if not with_bots & set(p.meeting.entrants)]
+        self._done, self._total = 0, sum(p.episodes for p in pieces)
+        if fast:
+            self._by_policies(fast)
+        if slow:
+            self._by_bots([part for p in slow for part in cut(p, _BOT_EPISODES)])
+
+    def _by_policies(self, pieces: Sequence[Piece]) -> None:
+        made = self._field.settings.make(num_envs=self._envs())
+        arena = Arena(made, self._sides.players)
+        try:
+            for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
+                episodes = self._sides.episodes(batch, self._options.seed)
+                self._record(batch, arena.play(*episodes))
+        finally:
+            arena.close()
+
+    def _envs(self) -> int:
+        if self._options.num_envs is not None:
+            return self._options.num_envs
+        if self._field.spec.enumeration is not None:
+            return _TREE_ENVS
+        settings = self._field.settings
+        return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
+
+    def _by_bots(self, pieces: Sequence[Piece]) -> None:
+        setup = setup_of(self._field.settings, self._options.num_envs or _BOT_EPISODES, self._sides.players)
+        waiting = list(reversed(pieces))
+        processes: dict[BotProcess, Piece] = {}
+        try:
+            for _ in range(min(self._options.workers, len(pieces))):
+                self._give(BotProcess(setup), waiting, processes)
+            while processes:
+                wait([process.connection for process in processes], timeout=_LOOK)
+                for process, piece in list(processes.items()):
+                    returns = process.answer()
+                    if returns is None:
+                        process.check(self._options.deadline)
+                        continue
+                    self._record([piece], returns)
+                    self._give(process, waiting, processes)
+        finally:
+            for process in processes:
+                process.close()
+
+    def _give(self, process: BotProcess, waiting: list[Piece], processes: dict[BotProcess, Piece]) -> None:
+        """The next piece; without one the process is not needed any more."""
+        if not waiting:
+            processes.pop(process, None)
+            process.close()
+            return
+        processes[process] = piece = waiting.pop()
+        process.play(*self._sides.episodes([piece], self._options.seed))
+
+    def _record(self, pieces: Sequence[Piece], returns: NDArray[np.float64]) -> None:
+        """returns: float64[episodes of the pieces, P], in their order."""
+        ends = list(accumulate(piece.episodes for piece in pieces))
+        parts = np.split(returns, ends[:-1])
+        self._store.record([_played(piece, part) for piece, part in zip(pieces, parts, strict=True)])
+        self._done += ends[-1]
+        self._tell(self._done, self._total)
+
+
+def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that are played and stored together."""
+    batch: list[Piece] = []
+    episodes = 0
+    for piece in pieces:
+        if batch and episodes + piece.episodes > _BATCH:
+            yield batch
+            batch, episodes = [], 0
+        batch.append(piece)
+        episodes += piece.episodes
+    yield batch
+
+
+def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
+    """returns: float64[deals × orders, P], the orders of a deal side by side."""
+    meeting = piece.meeting
+    by_order = returns.reshape(piece.n, len(meeting.orders), returns.shape[1])
+    orders = []
+    for k, seats in enumerate(meeting.orders):
+        found = moments(by_order[:, k])
+        orders.append(Order(seats, piece.n, found.mean, found.m2, outcomes(by_order[:, k])))
+    total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
+    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
+
+
+def _shares(meeting: Meeting) -> NDArray[np.float64]:
+    """float64[orders × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
+    seats = np.array(meeting.orders).ravel()
+    mine = seats[:, None] == np.array(meeting.entrants)[None, :]
+    shares: NDArray[np.float64] = mine / mine.sum(axis=0)
+    return shares
+
+
+class _Sides:
+    """All players of all entrants, and how a piece's episodes are drawn from them."""
+
+    def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
+        self._count = spec.num_players
+        players: list[Player] = []
+        known: dict[int, int] = {}
+        self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
+        for entrant in entrants:
+            for p, seat in enumerate(entrant.seats):
+                if seat is None:
+                    continue
+                places = []
+                for player in seat.players:
+                    key = id(player.bot or player.policy)
+                    if key not in known:
+                        known[key] = len(players)
+                        players.append(player)
+                    places.append(known[key])
+                cumulative = np.cumsum(np.array(seat.probs) / np.sum(seat.probs))
+                self._drawn[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
+        self.players = tuple(players)
+        self._keys: list[np.uint64] = []
+
+    def episodes(
+        self, pieces: Sequence[Piece], seed: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]:
+        """What `Arena.play` wants: seats int32[T, P], luck and own uint64[T]. The orders of a deal share its luck, and no more."""
+        total = sum(piece.episodes for piece in pieces)
+        seats = np.empty((total, self._count), np.int32)
+        deal = np.empty(total, np.uint64)
+        own = np.empty(total, np.uint64)
+        at = 0
+        for piece in pieces:
+            orders, end = piece.meeting.orders, at + piece.episodes
+            keys = luck(piece, seed)
+            deal[at:end] = np.repeat(keys, len(orders))
+            for k, order in enumerate(orders):
+                rows = slice(at + k, end, len(orders))
+                own[rows] = keys ^ self._key_of(seed, k)
+                for p, name in enumerate(order):
+                    seats[rows, p] = self._draw(name, p, own[rows])
+            at = end
+        return seats, deal, own
+
+    def _key_of(self, seed: int, order: int) -> np.uint64:
+        """What tells the orders of a deal apart."""
+        while len(self._keys) <= order:
+            self._keys.append(np.uint64(seeding.key(seed, "tournament order", len(self._keys))))
+        return self._keys[order]
+
+    def _draw(self, name: str, player: int, keys: NDArray[np.uint64]) -> NDArray[np.int32] | np.int32:
+        places, cumulative = self._drawn[name, player]
+        if len(places) == 1:
+            return np.int32(places[0])
+        at = np.full(len(keys), np.uint64(2**63 + player))  # counters that no decision of an episode reaches
+        drawn: NDArray[np.int32] = places[np.searchsorted(cumulative, seeding.uniforms(keys, at), side="right")]
+        return drawn

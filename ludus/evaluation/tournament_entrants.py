@@ -1,0 +1,321 @@
+"""Who takes part in a tournament: policies of runs, policy files, bots, by what a user writes.
+
+RUN                       the run's last meta-strategies, a policy drawn per episode
+RUN:newest                the newest policy of each population
+RUN:POLICY                a policy by name, or RUN:POPULATION/POLICY
+FILE.safetensors          a policy's file
+bot:random, bot:mcts,simulations=100, bot:NAME,key=value…
+module:Class,key=value…   a bot of the user's own (see `ludus.bots.base`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ludus.bots.cast import Named
+from ludus.bots.registry import check_bot, parse_bot
+from ludus.envs.base import VectorEnv
+from ludus.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, nearest
+from ludus.evaluation.stored import META, StoredRun
+from ludus.evaluation.tournament_arena import Player
+from ludus.observe.schema import FILE
+from ludus.policies.base import Policy
+from ludus.policies.file import load_policy
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import random_spec
+from ludus.scenario import Environment
+from ludus.types import EnvSpec, PolicyRef
+
+NEWEST = "newest"
+_BOT = "bot:"
+_RANDOM = "random"
+_FILE = ".safetensors"
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(,.*)?")
+
+FindRun = Callable[[str], Path]
+"""The directory of a run by its name or path; raises RunError."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seat:
+    """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
+
+    players: tuple[Player, ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entrant:
+    """name: as it was given. seats: [P], None where it cannot play. sha256: of all that decides how it plays. detail: in words."""
+
+    name: str
+    seats: tuple[Seat | None, ...]
+    sha256: str
+    detail: str
+
+    @property
+    def has_bots(self) -> bool:
+        """Whether a bot has to be asked, one decision at a time."""
+        return any(player.bot is not None for seat in self.seats if seat is not None for player in seat.players)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A text that was taken apart. run: of a run's policy (policy: its name, or "" for what the run has), or that a file lies in."""
+
+    text: str
+    run: StoredRun | None = None
+    policy: str = ""
+    file: Path | None = None
+    bot: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """The game that all entrants play, and the entrants."""
+
+    settings: Environment
+    spec: EnvSpec
+    entrants: tuple[Entrant, ...]
+
+    @property
+    def game(self) -> str:
+        """What makes two games the same, as JSON."""
+        return _identity(self.settings)
+
+
+def run_at(path: str) -> Path:
+    """The directory of a run, by its path. Raises RunError if it is none."""
+    if not (Path(path) / FILE).is_file():
+        raise RunError(f"{path!r} is not a run: it has no {FILE}.")
+    return Path(path)
+
+
+def read_field(texts: Sequence[str], *, env: Environment | None, find_run: FindRun) -> Field:
+    """The entrants that these texts name. env: the game, for entrants that belong to no run.
+
+    Raises ConfigError for a text that names nothing, or that comes twice, and for entrants of different games; whatever reading runs and
+    files raises; ScenarioError for a bot that cannot play the game.
+    """
+    twice = sorted({text for text in texts if texts.count(text) > 1})
+    if twice:
+        raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
+    open_run = lru_cache(maxsize=None)(StoredRun)
+    given = [_take_apart(text, find_run, open_run) for text in texts]
+    settings = _common_game(given, env)
+    made = settings.make(num_envs=1)
+    try:
+        entrants = tuple(_Reader(made, settings).entrant(one) for one in given)
+    finally:
+        made.close()
+    return Field(settings, made.spec, entrants)
+
+
+def _take_apart(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]) -> _Given:
+    if text.startswith(_BOT):
+        return _Given(text, bot=text.removeprefix(_BOT))
+    if text.endswith(_FILE):
+        file = Path(text)
+        owner = file.resolve().parent.parent.parent
+        known = (owner / FILE).is_file() and file.resolve().parent.parent.name == "policies"
+        return _Given(text, run=open_run(owner) if known else None, file=file)
+    name, _, policy = text.partition(":")
+    try:
+        folder = find_run(name)
+    except LudusError as error:
+        if _CLASS.fullmatch(text):
+            return _Given(text, bot=text)
+        raise ConfigError(
+            f"{text!r} is no entrant: {error} An entrant is RUN, RUN:POLICY, FILE.safetensors, bot:NAME or module:Class."
+        ) from error
+    return _Given(text, run=open_run(folder), policy=policy or META)
+
+
+def _common_game(given: Sequence[_Given], env: Environment | None) -> Environment:
+    found = [("--env", env)] if env is not None else []
+    found += [(repr(one.text), one.run.scenario.env) for one in given if one.run is not None]
+    if not found:
+        raise ConfigError(
+            "nobody given belongs to a run, so the game is not known; say which with --env, such as --env openspiel/connect_four."
+        )
+    (first, settings), *others = found
+    for name, other in others:
+        if _identity(other) != _identity(settings):
+            raise ConfigError(
+                f"a tournament is of one game: {first} plays {_told(settings, other)}, and {name} plays {_told(other, settings)}."
+            )
+    return next((other for name, other in others if first == "--env"), settings)
+
+
+def _told(settings: Environment, other: Environment) -> str:
+    return settings.id if _name(settings) != _name(other) else f"{settings.id} {_identity(settings)}"
+
+
+def _name(settings: Environment) -> str:
+    """The id; of OpenSpiel's games with all parameters in OpenSpiel's own order."""
+    if not settings.id.startswith("openspiel/"):
+        return settings.id
+    from ludus.envs.openspiel_games import load_game
+
+    return f"openspiel/{load_game(settings.id)}"
+
+
+def _identity(settings: Environment) -> str:
+    parts = {"id": _name(settings), "options": settings.options, "wrappers": list(settings.wrappers)}
+    return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
+
+
+class _Reader:
+    """Makes entrants of a game. env: one environment of it."""
+
+    def __init__(self, env: VectorEnv, settings: Environment) -> None:
+        self._spec, self._settings = env.spec, settings
+        self._digests: dict[tuple[Any, ...], str] = {}
+
+    def entrant(self, given: _Given) -> Entrant:
+        if given.bot:
+            return self._bot(given)
+        if given.file is not None:
+            return self._file(given, given.file)
+        assert given.run is not None
+        return self._of_run(given, given.run)
+
+    def _bot(self, given: _Given) -> Entrant:
+        if given.bot == _RANDOM:
+            return self._random(given.text)
+        spec = parse_bot(given.bot)
+        bot = spec.make()
+        check_bot(f"{given.text!r}", bot, self._spec, wrapped=bool(self._settings.wrappers))
+        seat = Seat((Player(given.text, bot=Named(given.text, spec)),), (1.0,))
+        found = json.dumps(spec.identity(), sort_keys=True)
+        return Entrant(given.text, (seat,) * self._spec.num_players, _sha256(found.encode()), found)
+
+    def _random(self, name: str) -> Entrant:
+        seats = []
+        for p in range(self._spec.num_players):
+            policy = build_policy(random_spec(self._spec.agents_of(p)[0].action), {})
+            seats.append(Seat((Player(name, policy),), (1.0,)))
+        return Entrant(name, tuple(seats), _sha256(b"random"), "uniform over the legal actions")
+
+    def _file(self, given: _Given, file: Path) -> Entrant:
+        policy = load_policy(file)
+        mode, owned, why = "explore", None, []
+        if given.run is not None:
+            record = next(
+                (
+                    r
+                    for ref, r in given.run.records.items()
+                    if ref.policy == file.stem and str(ref.population) == file.parent.name
+                ),
+                None,
+            )
+            if record is not None:
+                mode, owned = record.ref.mode, record.ref.population
+        seats: list[Seat | None] = []
+        for p in range(self._spec.num_players):
+            wrong = _misfit(policy, self._spec, p, mode)
+            if owned is not None and given.run is not None and given.run.population[p] != owned:
+                wrong = f"it is of population {owned}"
+            why.append(wrong)
+            seats.append(None if wrong else Seat((Player(given.text, policy, mode),), (1.0,)))
+        if not any(seats):
+            raise PolicyError(f"policy file {given.text!r} does not fit {self._spec.id}: {why[0]}")
+        digest = _sha256(f"{self._digest(policy, (given.text,))} {mode}".encode())
+        return Entrant(given.text, tuple(seats), digest, f"{policy.spec.kind}, {mode}")
+
+    def _of_run(self, given: _Given, run: StoredRun) -> Entrant:
+        if len(run.population) != self._spec.num_players:
+            raise ScenarioError(
+                f"{given.text!r} has {len(run.population)} players; {self._spec.id} has {self._spec.num_players}."
+            )
+        wanted = self._choose(given, run)
+        seats: list[Seat | None] = []
+        for p in range(len(run.population)):
+            drawn = wanted(p)
+            if drawn is None:
+                seats.append(None)
+                continue
+            players = tuple(Player(f"{given.text} {ref.policy}", run.policy(ref), ref.mode) for ref, _ in drawn)
+            seats.append(Seat(players, tuple(prob for _, prob in drawn)))
+        parts = [
+            None
+            if drawn is None
+            else [[self._digest(run.policy(ref), (run.folder, ref)), ref.mode, prob] for ref, prob in drawn]
+            for drawn in (wanted(p) for p in range(len(run.population)))
+        ]
+        digest = _sha256(json.dumps(parts).encode())
+        what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
+        return Entrant(given.text, tuple(seats), digest, what)
+
+    def _choose(self, given: _Given, run: StoredRun) -> Callable[[int], list[tuple[PolicyRef, float]] | None]:
+        """Per player, who may play and how often; None where this entrant cannot."""
+        if given.policy == META:
+            mixture = run.mixture([META] * len(run.population))
+            return lambda p: [
+                (entry[0], prob)
+                for entry, prob in zip(mixture.factors[p].entries, mixture.factors[p].probs, strict=True)
+            ]
+        if given.policy == NEWEST:
+            return lambda p: [(run.members[run.population[p]][-1].ref, 1.0)]
+        population, slash, name = given.policy.rpartition("/")
+        found = [ref for ref in run.records if ref.policy == name and (not slash or str(ref.population) == population)]
+        if not found:
+            known = [META, NEWEST, *(ref.policy for ref in run.records)]
+            raise ConfigError(f"{given.text!r}: the run has no policy {given.policy!r}{nearest(given.policy, known)}")
+        if len(found) > 1:
+            raise ConfigError(
+                f"{given.text!r}: {len(found)} populations have a policy {name!r}; say which, such as {found[0].population}/{name}."
+            )
+        return lambda p: [(found[0], 1.0)] if run.population[p] == found[0].population else None
+
+    def _digest(self, policy: Policy, key: tuple[Any, ...]) -> str:
+        if key not in self._digests:
+            self._digests[key] = digest_of(policy)
+        return self._digests[key]
+
+
+def digest_of(policy: Policy) -> str:
+    """SHA-256 of a policy's spec and weights."""
+    found = hashlib.sha256(
+        json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
+    )
+    for name, array in sorted(policy.weights().items()):
+        array = np.ascontiguousarray(array)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def _misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
+    """Why a policy cannot play for a player: it is asked once. Empty if it can."""
+    agent = spec.agents_of(player)[0]
+    actions = getattr(agent.action, "n", None)
+    try:
+        if spec.enumeration is not None and policy.tabulate(spec.enumeration, player, mode=mode) is not None:
+            return ""
+        if policy.takes_ids:
+            raise PolicyError("it plays by ids of a game that is compiled (tree=on), and this one is not.")
+        observation = np.zeros((1, *(agent.observation.shape or ())), agent.observation.dtype)
+        if spec.enumeration is not None:
+            observation = spec.enumeration.observation[:1]
+        mask = None if actions is None else np.ones((1, int(actions)), np.bool_)
+        memory = None if policy.memory_shape is None else np.zeros((1, *policy.memory_shape), np.float32)
+        act = policy.act(observation, mask, memory, np.zeros((1, policy.noise_width), np.float32), mode=mode)
+        if act.action.shape[1:] != (agent.action.shape or ()):
+            raise PolicyError(f"it answers with actions of shape {act.action.shape[1:]}, {agent.action} is expected.")
+    except Exception as error:  # noqa: BLE001  whatever is wrong, it cannot play there
+        return " ".join(str(error).split())
+    return ""
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,69 @@
+"""A tournament on a compiled game tree, computed instead of played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.envs.game_tree import GameTree
+from ludus.errors import ConfigError
+from ludus.evaluation.tournament_entrants import Entrant, Field
+from ludus.evaluation.tournament_meetings import Meeting, meetings_of
+from ludus.evaluation.tournament_report import Result, TournamentReport, report_of
+from ludus.evaluation.tournament_store import Order
+
+
+def exact_tournament(field: Field) -> TournamentReport:
+    """Expected returns of all meetings. Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot,
+    or a policy with memory)."""
+    env = field.settings.make(num_envs=1)
+    tree = getattr(env, "tree", None)
+    env.close()
+    if not isinstance(tree, GameTree):
+        raise ConfigError(
+            f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
+        )
+    able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
+    meetings = meetings_of(able, field.spec.symmetry)
+    place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
+    stacks = []
+    for p in range(tree.num_players):
+        here = [e for e in field.entrants if e.seats[p] is not None]
+        place[p] = {e.name: k for k, e in enumerate(here)}
+        stacks.append(np.array([_plan(tree, e, p) for e in here]))
+    values = tree.payoffs(stacks)
+    results = [_result(meeting, values, place) for meeting in meetings]
+    return report_of(results, folder=None, env=field.spec.id, players=tree.num_players, seats=able)
+
+
+def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
+    """float64[S_p]: of the mixture that an entrant sends to this seat."""
+    seat = entrant.seats[player]
+    assert seat is not None
+    plan = np.zeros(tree.num_sequences(player))
+    for who, prob in zip(seat.players, seat.probs, strict=True):
+        table = None if who.policy is None else who.policy.tabulate(tree.enumeration, player, mode=who.mode)
+        if table is None:
+            raise ConfigError(
+                f"{entrant.name!r} is a bot, or has memory: its returns can be played, not computed. Leave out --exact."
+            )
+        plan += prob * tree.realisation(player, table)
+    return plan
+
+
+def _result(meeting: Meeting, values: NDArray[np.float64], place: Sequence[dict[str, int]]) -> Result:
+    """values: float64[P, n_0, …]."""
+    by_profile, zeros = np.moveaxis(values, 0, -1), np.zeros(len(place))
+    orders = []
+    for seats in meeting.orders:
+        profile = tuple(place[p][name] for p, name in enumerate(seats))
+        orders.append(Order(seats, 0, by_profile[profile], zeros, ()))
+    mean = np.array(
+        [
+            np.mean([order.mean[p] for order in orders for p, name in enumerate(order.seats) if name == who])
+            for who in meeting.entrants
+        ]
+    )
+    return Result(meeting, 0, mean, np.zeros_like(mean), tuple(orders), exact=True)

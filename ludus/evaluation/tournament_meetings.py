@@ -1,0 +1,128 @@
+"""Who meets whom, in which seats. Pure functions of names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations, product
+
+import numpy as np
+
+from ludus import seeding
+from ludus.errors import ConfigError
+
+_MOST_ORDERS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Entrants who play each other: by name, rising. orders: who sits in each seat; all orders are played on the same deals."""
+
+    entrants: tuple[str, ...]
+    orders: tuple[tuple[str, ...], ...]
+
+    @property
+    def id(self) -> str:
+        """The entrants' names as JSON."""
+        return json.dumps(self.entrants, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The deals `first` to `first + n - 1` of a meeting, in every order of its seats."""
+
+    meeting: Meeting
+    first: int
+    n: int
+
+    @property
+    def episodes(self) -> int:
+        return self.n * len(self.meeting.orders)
+
+
+def meetings_of(able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]]) -> list[Meeting]:
+    """All meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits somewhere.
+
+    able: per entrant [P], whether it can play that seat. symmetry: players of one group are interchangeable, so orders that differ by
+    those alone count once. Of more than 24 orders of one meeting only the rotations are played: each entrant once in every seat.
+    Raises ConfigError for an entrant that can meet nobody.
+    """
+    players = len(next(iter(able.values())))
+    names = sorted(able)
+    if players > 1 and len(names) < 2:
+        raise ConfigError(f"only {names[0]!r} was given; a tournament needs two entrants or more.")
+    found = []
+    for chosen in combinations(names, min(players, len(names))):
+        orders = _orders(chosen, able, symmetry, players)
+        if orders:
+            found.append(Meeting(chosen, orders))
+    met = {name for meeting in found for name in meeting.entrants}
+    for name in names:
+        if name not in met:
+            seats = [p for p in range(players) if able[name][p]]
+            raise ConfigError(
+                f"{name!r} can meet none of the others: it plays as player {_listed(seats)} only, and nobody given plays the rest."
+            )
+    return found
+
+
+def _orders(
+    chosen: tuple[str, ...], able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]], players: int
+) -> tuple[tuple[str, ...], ...]:
+    every = _rotations(chosen, players) if _many(len(chosen), players) else _assignments(chosen, players)
+    seated = [order for order in every if all(able[name][p] for p, name in enumerate(order))]
+    return tuple(dict.fromkeys(_canonical(order, symmetry) for order in seated))
+
+
+def _many(chosen: int, players: int) -> bool:
+    return (int(np.prod(np.arange(1, players + 1))) if chosen == players else chosen**players) > _MOST_ORDERS
+
+
+def _assignments(chosen: tuple[str, ...], players: int) -> list[tuple[str, ...]]:
+    if len(chosen) == players:
+        return list(permutations(chosen))
+    return [order for order in product(chosen, repeat=players) if len(set(order)) == len(chosen)]
+
+
+def _rotations(chosen: tuple[str, ...], players: int) -> list[tuple[str, ...]]:
+    return [tuple(chosen[(p + r) % len(chosen)] for p in range(players)) for r in range(len(chosen))]
+
+
+def _canonical(order: tuple[str, ...], symmetry: Sequence[Sequence[int]]) -> tuple[str, ...]:
+    out = list(order)
+    for group in symmetry:
+        if len(group) > 1:
+            for seat, name in zip(sorted(group), sorted(order[p] for p in group), strict=True):
+                out[seat] = name
+    return tuple(out)
+
+
+def _listed(seats: Sequence[int]) -> str:
+    return " or ".join(map(str, seats)) or "nobody"
+
+
+def missing(meeting: Meeting, stored: Sequence[tuple[int, int]], deals: int) -> list[Piece]:
+    """The pieces of the first `deals` deals that are not stored. stored: (first, n) of those that are, which do not overlap."""
+    pieces, at = [], 0
+    for first, n in sorted(stored):
+        if first > at:
+            pieces.append(Piece(meeting, at, min(first, deals) - at))
+        at = max(at, first + n)
+        if at >= deals:
+            break
+    if at < deals:
+        pieces.append(Piece(meeting, at, deals - at))
+    return [piece for piece in pieces if piece.n > 0]
+
+
+def cut(piece: Piece, most: int) -> list[Piece]:
+    """The same in pieces of at most `most` episodes, or one deal."""
+    n = max(1, most // len(piece.meeting.orders))
+    end = piece.first + piece.n
+    return [Piece(piece.meeting, first, min(n, end - first)) for first in range(piece.first, end, n)]
+
+
+def luck(piece: Piece, seed: int) -> np.ndarray:
+    """uint64[n]: the seed of each deal; a function of the tournament's seed, the entrants' names and the number of the deal."""
+    return seeding.keys(seed, "tournament", piece.meeting.id, count=piece.first + piece.n)[piece.first :]

@@ -1,0 +1,191 @@
+"""A process in which bots are asked, so that one that hangs or dies takes nothing with it.
+
+parent: setup, then pieces of seats and keys -> child: ("asks", bot) around each question, then ("done", returns) or ("failed", kind, text)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import errors
+from ludus.bots.cast import Named
+from ludus.errors import LudusError, PartDied, PolicyError, UnknownName
+from ludus.evaluation.tournament_arena import Arena, Player
+from ludus.policies.registry import build_policy
+from ludus.scenario import Environment
+from ludus.types import PolicySpec, Weights
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_LINGER = 0.5  # seconds that a process whose socket closed needs to leave its exit code
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A player on its way to another process."""
+
+    name: str
+    spec: PolicySpec | None
+    weights: Weights | None
+    mode: str
+    bot: Named | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a process plays: the game, in `num_envs` environments, and all who may."""
+
+    settings: Environment
+    num_envs: int
+    players: tuple[_Sent, ...]
+
+
+def setup_of(settings: Environment, num_envs: int, players: tuple[Player, ...]) -> Setup:
+    """The parts that travel."""
+    sent = tuple(
+        _Sent(
+            player.name,
+            None if player.policy is None else player.policy.spec,
+            None if player.policy is None else dict(player.policy.weights()),
+            player.mode,
+            player.bot,
+        )
+        for player in players
+    )
+    return Setup(settings, num_envs, sent)
+
+
+class BotProcess:
+    """One process, seen from the parent. It ends with the parent, and is killed by `close`."""
+
+    def __init__(self, setup: Setup) -> None:
+        ours, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        with theirs:
+            code = (
+                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.evaluation.tournament_process import serve; "
+                f"serve({theirs.fileno()}, {lifeline})"
+            )
+            self._popen = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), lifeline),
+                env={**_ONE_THREAD, **os.environ},
+                process_group=0,  # Ctrl-C goes to the parent alone, which then ends it, with all that it started
+            )
+        os.close(lifeline)
+        self.connection = Connection(ours.detach())
+        self._names = [player.name for player in setup.players]
+        self._asked, self._since = NOBODY, 0.0
+        self.connection.send(setup)
+
+    def play(self, seats: NDArray[np.int32], luck: NDArray[np.uint64], own: NDArray[np.uint64]) -> None:
+        """Begin to play, as `Arena.play`."""
+        try:
+            self.connection.send((seats, luck, own))
+        except OSError as error:
+            raise self._died() from error
+
+    def answer(self) -> NDArray[np.float64] | None:
+        """The returns, if they are there; never waits. Raises what was raised there, and PartDied if the process is gone."""
+        while True:
+            try:
+                if not self.connection.poll(0):
+                    return None
+                message = self.connection.recv()
+            except (EOFError, OSError) as error:
+                raise self._died() from error
+            if message[0] == "asks":
+                self._asked, self._since = message[1], time.monotonic()
+            elif message[0] == "done":
+                returns: NDArray[np.float64] = message[1]
+                return returns
+            else:
+                raise getattr(errors, message[1])(message[2])
+
+    def check(self, deadline: float) -> None:
+        """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds."""
+        if self._asked != NOBODY and time.monotonic() - self._since > deadline:
+            raise PolicyError(
+                f"bot {self._names[self._asked]!r} did not answer within {deadline:g} seconds and was ended; --deadline gives it longer."
+            )
+
+    def close(self) -> None:
+        """End it at once, with all that it started."""
+        if self.connection.closed:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        self.connection.close()
+        os.close(self._lifeline)
+
+    def _died(self) -> PartDied:
+        try:
+            code: int | None = self._popen.wait(_LINGER)
+        except subprocess.TimeoutExpired:
+            code = None
+        how = "closed its connection" if code is None else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        who = f" while {self._names[self._asked]!r} was asked" if self._asked != NOBODY else ""
+        return PartDied(f"the process in which the bots play {how}{who}.")
+
+
+def serve(descriptor: int, lifeline: int) -> None:
+    """Play what comes through a socket, until the parent is gone: then the other end of `lifeline`, a pipe that carries nothing, is closed,
+    and a SIGIO ends this process, even one that hangs in compiled code."""
+    for inherited in (descriptor, lifeline):
+        os.set_inheritable(inherited, False)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    connection = Connection(descriptor)
+    with suppress(EOFError, ConnectionError):
+        arena: Arena | None = None
+        while True:
+            try:
+                message = connection.recv()
+                if isinstance(message, Setup):
+                    arena = _arena(message, connection)
+                elif arena is not None:
+                    connection.send(("done", arena.play(*message)))
+            except (EOFError, ConnectionError):
+                raise
+            except BaseException as error:  # noqa: BLE001  whatever is raised is told to the parent
+                connection.send(_told(error))
+                break
+    os._exit(0)
+
+
+def _arena(setup: Setup, connection: Connection) -> Arena:
+    players = [
+        Player(
+            sent.name,
+            None if sent.spec is None else build_policy(sent.spec, sent.weights or {}),
+            sent.mode,
+            sent.bot,
+        )
+        for sent in setup.players
+    ]
+    env = setup.settings.make(num_envs=setup.num_envs)
+    return Arena(env, players, tell=lambda bot: connection.send(("asks", bot)))
+
+
+def _told(error: BaseException) -> tuple[Any, ...]:
+    if isinstance(error, LudusError):  # the nearest class of Ludus's that is made of a message
+        kind = next(k.__name__ for k in type(error).__mro__ if k.__module__ == errors.__name__ and k is not UnknownName)
+        return "failed", kind, str(error)
+    return "failed", "LudusError", f"{type(error).__name__}: {error}"

@@ -1,0 +1,209 @@
+"""A tournament on disk: `tournament.db` (SQLite). Pieces are appended whole, each once, so a kill loses only what was being played."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import DataError, RunError
+from ludus.observe.database import connect, has_tables
+from ludus.observe.reader import check_integrity, translated
+
+FILE = "tournament.db"
+APPLICATION_ID = 0x4C544F52  # "LTOR"
+VERSION = 1
+
+_TABLES = f"""
+BEGIN;
+CREATE TABLE tournament (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entrants (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, detail TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE pieces (
+  meeting TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL, created REAL NOT NULL,
+  PRIMARY KEY (meeting, first));
+CREATE TABLE matches (
+  meeting TEXT NOT NULL, first INTEGER NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL,
+  wins TEXT NOT NULL, PRIMARY KEY (meeting, first, seats));
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """What one order of seats brought: n episodes, per player mean and M2 float64[P] of the returns, (won, drawn, lost)."""
+
+    seats: tuple[str, ...]
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    wins: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats."""
+
+    meeting: str
+    first: int
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    orders: tuple[Order, ...]
+
+
+class TournamentStore:
+    """Opens `folder`, or makes it. Raises RunError for one that is of another game or seed, has other weights under an entrant's name, is
+    damaged or cannot be written; then nothing was changed."""
+
+    def __init__(self, folder: Path, *, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+        """entrants: name -> (SHA-256 of what plays, what it is in words)."""
+        self.folder, self.path = folder, folder / FILE
+        if has_tables(self.path):
+            self._check(game, seed, entrants)
+        else:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RunError(
+                    f"folder {str(folder)!r} cannot be made: {error.strerror}. Give another --dir."
+                ) from error
+        with translated(self.path):
+            self._connection = connect(self.path)
+            self._begin(game, seed, entrants)
+
+    def _check(self, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+        where = repr(str(self.folder))
+        with translated(self.path), closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise RunError(f"{str(self.path)!r} is not a tournament's database. Give another --dir.")
+            if (found := db.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
+                raise RunError(f"{where} has database version {found}; this Ludus reads {VERSION}. Upgrade ludus.")
+            check_integrity(db, self.path)
+            facts = dict(db.execute("SELECT key, value FROM tournament"))
+            known = dict(db.execute("SELECT name, sha256 FROM entrants"))
+        if facts["game"] != game:
+            raise RunError(
+                f"{where} holds a tournament of {facts['game']}; these entrants play {game}. Give another --dir."
+            )
+        if facts["seed"] != str(seed):
+            raise RunError(
+                f"{where} was begun with --seed {facts['seed']}, and {seed} was given. Give that, or another --dir."
+            )
+        for name, (sha256, _) in entrants.items():
+            if known.get(name, sha256) != sha256:
+                raise RunError(
+                    f"{name!r} is not what played under this name in {where}: its SHA-256 was {known[name][:12]}… and is {sha256[:12]}…. "
+                    "Results of both must not be mixed: give another --dir, or name one policy (RUN:POLICY) of a run that goes on."
+                )
+
+    def _begin(self, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+        db = self._connection
+        if not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            db.executescript(_TABLES)
+            db.executemany("INSERT INTO tournament VALUES (?,?)", [("game", game), ("seed", str(seed))])
+        else:
+            db.execute("BEGIN IMMEDIATE")
+        rows = [(name, sha256, detail, time.time()) for name, (sha256, detail) in entrants.items()]
+        db.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
+        db.execute("COMMIT")
+
+    def stored(self) -> dict[str, list[tuple[int, int]]]:
+        """Meeting -> (first, n) of its pieces."""
+        out: dict[str, list[tuple[int, int]]] = {}
+        with translated(self.path):
+            for meeting, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
+                out.setdefault(meeting, []).append((first, n))
+        return out
+
+    def record(self, played: Sequence[Played]) -> int:
+        """Append these pieces, durably, all or none; how many were new. One that is stored already counts once. Raises DataError for
+        numbers that are not finite, or that contradict what is stored."""
+        for piece in played:
+            if not (np.isfinite(piece.mean).all() and np.isfinite(piece.m2).all()):
+                raise DataError(f"the returns of {piece.meeting} are not finite numbers; nothing was recorded.")
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                new = [piece for piece in played if self._is_new(piece)]
+                for piece in new:
+                    self._append(piece)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        return len(new)
+
+    def _is_new(self, piece: Played) -> bool:
+        rows = self._connection.execute(
+            "SELECT first, n, mean, m2 FROM pieces WHERE meeting = ? AND first < ? AND first + n > ?",
+            (piece.meeting, piece.first + piece.n, piece.first),
+        ).fetchall()
+        for first, n, mean, m2 in rows:
+            if (first, n) == (piece.first, piece.n) and (mean, m2) != (_blob(piece.mean), _blob(piece.m2)):
+                raise DataError(
+                    f"deals {first} to {first + n - 1} of {piece.meeting} are stored with other results; nothing was recorded."
+                )
+        return not rows
+
+    def _append(self, piece: Played) -> None:
+        where = (piece.meeting, piece.first)
+        self._connection.execute(
+            "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
+            (*where, piece.n, _blob(piece.mean), _blob(piece.m2), time.time()),
+        )
+        self._connection.executemany(
+            "INSERT INTO matches VALUES (?,?,?,?,?,?,?)",
+            [
+                (*where, json.dumps(order.seats), order.n, _blob(order.mean), _blob(order.m2), json.dumps(order.wins))
+                for order in piece.orders
+            ],
+        )
+
+    def played(self) -> list[Played]:
+        """All pieces, by meeting and deal."""
+        with translated(self.path):
+            orders: dict[tuple[str, int], list[Order]] = {}
+            for meeting, first, seats, n, mean, m2, wins in self._connection.execute(
+                "SELECT meeting, first, seats, n, mean, m2, wins FROM matches ORDER BY meeting, first, rowid"
+            ):
+                counts = tuple((int(w), int(d), int(lost)) for w, d, lost in json.loads(wins))
+                found = Order(tuple(json.loads(seats)), n, _array(mean), _array(m2), counts)
+                orders.setdefault((meeting, first), []).append(found)
+            rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
+            return [
+                Played(meeting, first, n, _array(mean), _array(m2), tuple(orders[meeting, first]))
+                for meeting, first, n, mean, m2 in rows
+            ]
+
+    def close(self) -> None:
+        """Leaves one file behind."""
+        with translated(self.path):
+            self._connection.execute("PRAGMA busy_timeout = 50")
+            with suppress(sqlite3.OperationalError):  # another command has it open
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+            self._connection.close()
+
+    def __enter__(self) -> TournamentStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _blob(values: NDArray[np.float64]) -> bytes:
+    return np.ascontiguousarray(values, "<f8").tobytes()
+
+
+def _array(blob: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(blob, "<f8").astype(np.float64)
