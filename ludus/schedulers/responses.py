@@ -9,7 +9,7 @@ PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,29 @@ class PreferenceResponse:
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """`count` equal targets."""
         return (Target(seats, solution, preference_scores(payoffs, solution, seats[0])),) * self.count
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequentialLeague:
+    """Light-MALib's sequential league: a main agent, which responds to the meta-strategy over all policies, and an exploiter, which
+    responds to the newest main agent, in turn. first: who is trained first. initial: policies of each population at the start; the
+    last of them counts as a main agent."""
+
+    first: Literal["main", "exploiter"] = "main"
+    initial: int = 1
+
+    def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+        """One; whose turn it is, the size of the population tells."""
+        if self._main(payoffs.sizes[seats[0]]):
+            return (Target(seats, solution, values_of(payoffs.mean, solution, seats[0])),)
+        newest = (max(i for i in range(size) if self._main(i)) for size in payoffs.sizes)
+        told = Solution(tuple(np.eye(1, n, k)[0] for n, k in zip(payoffs.sizes, newest, strict=True)), np.nan)
+        return (Target(seats, told, values_of(payoffs.mean, told, seats[0])),)
+
+    def _main(self, place: int) -> bool:
+        """Whether the policy at a place of its population is a main agent."""
+        made = place - self.initial  # the how many-th that was trained
+        return made == -1 or (made >= 0 and made % 2 == (0 if self.first == "main" else 1))
 
 
 # ---------------------------------------------------------------------------------------------- mathematics

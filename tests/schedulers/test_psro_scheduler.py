@@ -12,7 +12,7 @@ from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.psro import PSROScheduler
-from ludus.schedulers.responses import BestResponse, RectifiedResponse, opponents
+from ludus.schedulers.responses import BestResponse, RectifiedResponse, SequentialLeague, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
@@ -43,6 +43,7 @@ def test_contract_of_the_options() -> None:
     check_scheduler(lambda: scheduler((0, 1, 1), order="sequential"), population=(0, 1, 1))
     check_scheduler(lambda: scheduler((0, 1), responses=BestResponse(count=2)), population=(0, 1))
     check_scheduler(lambda: scheduler((0, 0), responses=RectifiedResponse()), population=(0, 0))
+    check_scheduler(lambda: scheduler((0, 1), responses=SequentialLeague(), order="sequential"), population=(0, 1))
 
 
 def _view(sizes: tuple[int, int], mean: np.ndarray | None) -> View:

@@ -11,6 +11,7 @@ from ludus.schedulers.responses import (
     PreferenceResponse,
     RecommendedResponse,
     RectifiedResponse,
+    SequentialLeague,
     preference_scores,
     rectified,
     supported,
@@ -111,3 +112,26 @@ def test_supported() -> None:
     assert supported(probs, least=0.001) == [0, 1, 3]
     assert supported(probs, least=0.001, most=2) == [1, 3]
     assert supported(probs, least=0.9) == [1]
+
+
+@pytest.mark.parametrize(
+    ("first", "sizes", "expected"),
+    [
+        ("main", (1, 1), None),  # None: the meta-strategy
+        ("main", (2, 2), 1),  # 1: the newest main agent
+        ("main", (3, 3), None),
+        ("main", (4, 4), 3),
+        ("main", (2, 3), 1),  # player 1 has its exploiter already
+        ("exploiter", (1, 1), 0),
+        ("exploiter", (2, 2), None),
+        ("exploiter", (3, 3), 2),
+    ],
+)
+def test_main_agents_and_exploiters_in_turn(first: str, sizes: tuple[int, int], expected: int | None) -> None:
+    solution = Solution(tuple(np.full(n, 1 / n) for n in sizes), 0.0)
+    game = exact_view(np.zeros((2, *sizes)), zero_sum=True)
+    (target,) = SequentialLeague(first=first).targets(game, solution, (0,))
+    if expected is None:
+        assert target.opponents is solution
+    else:
+        assert target.opponents.marginals[1].tolist() == [float(i == expected) for i in range(sizes[1])]

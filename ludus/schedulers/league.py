@@ -1,0 +1,263 @@
+"""A league of main agents, main exploiters and league exploiters that train together (AlphaStar: Vinyals et al. 2019, supplement).
+
+After each chunk every player's newest snapshot is evaluated against those that matchmaking depends on; who is ready becomes a
+checkpoint, which stays in the league for ever, and exploiters start anew. The other snapshots stay in their population as members
+that nobody meets. `ludus.schedulers.league_players` says whom players meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from ludus import seeding
+from ludus.errors import ConfigError
+from ludus.meta_solvers.base import MetaSolver
+from ludus.meta_solvers.last import Last
+from ludus.population.base import View
+from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
+from ludus.schedulers.subgame import lifted, profiles, restricted, spread
+from ludus.schedulers.win_rates import Member, Profile, WinRates
+from ludus.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a player stands. age: chunks since its last checkpoint. task: its last one, if it goes on from it. snapshots: their places in
+    its population since it last started anew, newest first, as far back as they count."""
+
+    player: Player
+    age: int = 0
+    task: str | None = None
+    snapshots: tuple[int, ...] = ()
+
+
+_STANDINGS = TypeAdapter(tuple[Standing, ...])
+_PAST = TypeAdapter(tuple[Checkpoint, ...])
+_FADED = 0.01  # snapshots that count less than this part of the newest are forgotten
+
+
+class League(Chunked):
+    """State beyond the chunk: the standing of each player, and the checkpoints."""
+
+    def __init__(
+        self,
+        *,
+        population: tuple[int, ...],
+        chunks: int,
+        seed: int,
+        main: int = 1,
+        main_exploiters: int = 1,
+        league_exploiters: int = 2,
+        rules: LeagueRules | None = None,
+        decay: float = 0.0,
+        start: PolicyRef | str | None = None,
+        span: tuple[float, float] | None = None,
+        solver: MetaSolver | None = None,
+        mode: str = "explore",
+        min_episodes: int = 1,
+        complete: bool = False,
+    ) -> None:
+        """main, main_exploiters, league_exploiters: players per population. rules: the paper's numbers. decay: what the results of a
+        snapshot count beside the next newer one's. start: what players start from, at first and anew (there: a policy that imitates
+        people). span: see `WinRates`. solver: of the game among main agents and their checkpoints; None: the newest main agents are
+        announced, all alike. The rest: see `Chunked`. Raises ConfigError without a main agent."""
+        super().__init__(
+            population=population,
+            chunks=chunks,
+            seed=seed,
+            solver=solver or Last(),
+            mode=mode,
+            min_episodes=min_episodes,
+            complete=complete,
+        )
+        if main < 1:
+            raise ConfigError(f"a league needs a main agent in each population; given main: {main}.")
+        numbers = zip(ROLES, (main, main_exploiters, league_exploiters), strict=True)
+        roles = [(role, number) for role, count in numbers for number in range(count)]
+        players = [Player(k, role, number) for k in self.populations for role, number in roles]
+        self.rules, self.decay, self.start, self.span = rules or LeagueRules(), decay, start, span
+        self.together = len(players)
+        self._solved = solver is not None
+        self._standings = {player: Standing(player) for player in players}
+        self._past: tuple[Checkpoint, ...] = ()
+
+    # ------------------------------------------------------------------------------------------ who is there
+
+    def _mains(self, population: int) -> list[Player]:
+        return [p for p in self._standings if p.population == population and p.role == "main"]
+
+    def _checkpoints(self, population: int) -> list[Checkpoint]:
+        return [checkpoint for checkpoint in self._past if checkpoint.member.population == population]
+
+    def _against(self, player: Player) -> list[int]:
+        """Populations that it meets: its own too, if that has other seats."""
+        return [k for k in self.populations if k != player.population or len(self.seats(k)) > 1]
+
+    def _members(self, opponent: Opponent) -> list[Member]:
+        if isinstance(opponent, Checkpoint):
+            return [opponent.member]
+        return [Member(opponent.population, place) for place in self._standings[opponent].snapshots]
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def needed(self, view: View) -> Iterable[Profile]:
+        """Newest snapshots against those they may meet or have to beat, and the game that is solved."""
+        self._begin(view)
+        rates = self._win_rates(view)
+        for player in self._standings:
+            for mine in self._members(player)[:1]:
+                for population in self._against(player):
+                    others = [m for o in self._rivals(player, population) for m in self._members(o)[:1] if m != mine]
+                    yield from rates.profiles(mine, others)
+        if self._solved:
+            yield from profiles(self.population, self._main_places())
+
+    def _rivals(self, player: Player, population: int) -> list[Opponent]:
+        mains, past = self._mains(population), self._checkpoints(population)
+        if player.role == "league_exploiter":
+            return [*past]
+        if player.role == "main_exploiter":
+            return [*mains, *(c for c in past if any(c.by(main) for main in mains))]
+        return [*mains, *past]
+
+    def review(self, view: View) -> None:
+        """Checkpoints, and new beginnings."""
+        self._begin(view)
+        rates = self._win_rates(view)
+        for player in [p for p in self._standings if self._is_ready(p, rates)]:
+            standing = self._standings[player]
+            self._past += (Checkpoint(Member(player.population, standing.snapshots[0]), player),)
+            anew = Standing(player) if self._starts_anew(player) else replace(standing, age=0)
+            self._standings[player] = anew
+
+    def _is_ready(self, player: Player, rates: WinRates) -> bool:
+        to_beat: list[Opponent] = []
+        for population in self._against(player):
+            to_beat += self._mains(population) if player.role == "main_exploiter" else self._checkpoints(population)
+        return ready(self._standings[player].age, [self._rate(player, o, rates) for o in to_beat], self.rules)
+
+    def _starts_anew(self, player: Player) -> bool:
+        if player.role == "league_exploiter":
+            path = (player.population, player.name, self.chunk)
+            return bool(seeding.generator(self.seed, "reset", *path).random() < self.rules.reset)
+        return player.role == "main_exploiter"
+
+    def _begin(self, view: View) -> None:
+        """The policies that are there from the start are checkpoints."""
+        if self._past:
+            return
+        for population in self.populations:
+            if not view.populations[population]:
+                raise ConfigError(f"population {population} is empty; a league needs a policy to begin with.")
+            count = len(view.populations[population])
+            self._past += tuple(Checkpoint(Member(population, place)) for place in range(count))
+
+    def _win_rates(self, view: View) -> WinRates:
+        reference = {k: self._newest(self._mains(k)[0]) for k in self.populations}
+        return WinRates(view.payoffs, reference=reference, span=self.span)
+
+    def _newest(self, main: Player) -> int:
+        snapshots = self._standings[main].snapshots
+        return snapshots[0] if snapshots else self._checkpoints(main.population)[0].member.place
+
+    def _rate(self, player: Player, opponent: Opponent, rates: WinRates) -> float:
+        return rates.of(self._members(player), self._members(opponent), decay=self.decay)
+
+    def trained(self, result: Trained, view: View) -> None:
+        """A new snapshot."""
+        names = [ref.policy for ref in view.populations[result.ref.population]]
+        place = names.index(result.ref.policy)
+        (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
+        old = self._standings[player]
+        kept = 1 if self.decay <= 0 else 1 + int(min(100.0, np.log(_FADED) / np.log(min(self.decay, 0.99))))
+        self._standings[player] = Standing(player, old.age + 1, result.task.id, (place, *old.snapshots)[:kept])
+
+    # ------------------------------------------------------------------------------------------ what is announced
+
+    def solution(self, view: View) -> Solution:
+        """Of the main agents."""
+        places, payoffs = self._main_places(), view.payoffs
+        if not self._solved:
+            newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
+            marginals = tuple(
+                spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
+                for k in self.population
+            )
+            return Solution(marginals, np.nan)
+        rng = seeding.generator(self.seed, "solve", self.chunk)
+        return lifted(self.solver.solve(restricted(payoffs, places), rng=rng), payoffs, places)
+
+    def _main_places(self) -> dict[int, list[int]]:
+        """Checkpoints of main agents and their newest snapshots."""
+        places = {}
+        for population in self.populations:
+            mains = self._mains(population)
+            past = {c.member.place for c in self._checkpoints(population) if any(c.by(main) for main in mains)}
+            places[population] = sorted(past | {self._newest(main) for main in mains})
+        return places
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+        """One task per player, all together."""
+        rates = self._win_rates(view)
+        return [[self._task(player, view, rates) for player in self._standings]]
+
+    def _task_id(self, player: Player, chunk: int) -> str:
+        return f"chunk-{player.population}-{player.name}-{chunk}"
+
+    def _task(self, player: Player, view: View, rates: WinRates) -> TrainingTask:
+        chunk, before = self.chunk + 1, self._standings[player].task
+        return TrainingTask(
+            id=self._task_id(player, chunk),
+            generation=chunk,
+            population=player.population,
+            seats=self.seats(player.population),
+            policy=f"{player.name}-{chunk}",
+            opponents=self._opponents(player, view, rates),
+            start=self.start if before is None else None,
+            mode=self.mode,
+            continues=before,
+            keep=True,
+            length=self.chunks if player.role == "main" else 0,
+        )
+
+    def _opponents(self, player: Player, view: View, rates: WinRates) -> Mixture:
+        """Seat by seat, independently. The only seat of the player's own population is its own, whoever is named there."""
+        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
+        for seat, population in enumerate(self.population):
+            if population not in self._against(player):
+                marginals[seat] = ([view.populations[population][0]], [1.0])
+                continue
+            probs = opponents_of(
+                player,
+                self._mains(population),
+                self._checkpoints(population),
+                lambda mine, other: self._rate(mine, other, rates),
+                self.rules,
+            )
+            marginals[seat] = ([self._ref(opponent, view) for opponent in probs], list(probs.values()))
+        return Mixture.product(marginals)
+
+    def _ref(self, opponent: Opponent, view: View) -> PolicyRef:
+        if isinstance(opponent, Checkpoint):
+            return view.populations[opponent.member.population][opponent.member.place]
+        return PolicyRef(opponent.population, f"{opponent.name}-{self.chunk + 1}", None)
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "standings": _STANDINGS.dump_python(tuple(self._standings.values()), mode="json"),
+            "past": _PAST.dump_python(self._past, mode="json"),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        standings = _STANDINGS.validate_python(state["standings"])
+        self._standings = {standing.player: standing for standing in standings}
+        self._past = _PAST.validate_python(state["past"])

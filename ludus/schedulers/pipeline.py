@@ -1,0 +1,220 @@
+"""Pipeline PSRO (McAleer et al. 2020, "Pipeline PSRO: a scalable approach for finding approximate Nash equilibria in large games").
+
+Several levels of each population train at once. A level responds to the meta-equilibrium of the levels below it, those included that
+still train, whose newest weights it plays. The lowest that trains plays frozen policies only, so it is an ordinary best response; when
+it no longer improves it is frozen, and a new level begins on top. So the frozen levels are PSRO's generations, and the levels above
+them have had a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from ludus import seeding
+from ludus.meta_solvers.base import MetaSolver
+from ludus.population.base import View
+from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.responses import opponents, values_of
+from ludus.schedulers.subgame import Places, lifted, profiles, restricted
+from ludus.schedulers.win_rates import Profile
+from ludus.types import PolicyRef, Solution, State, Trained, TrainingTask
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """ages, places: chunks that it has trained, and places of its newest snapshots, one per population. settled: chunks since all the
+    levels below are frozen. values: what the snapshots earned against these before the last chunk; empty: not known yet."""
+
+    number: int
+    ages: tuple[int, ...]
+    places: tuple[int, ...]
+    settled: int = 0
+    values: tuple[float, ...] = ()
+    frozen: bool = False
+
+
+_LEVELS = TypeAdapter(tuple[Level, ...])
+
+
+class PipelinePSRO(Chunked):
+    """State beyond the chunk: the levels, lowest first, and how many initial policies there are below them."""
+
+    def __init__(
+        self,
+        *,
+        solver: MetaSolver,
+        generations: int,
+        population: tuple[int, ...],
+        seed: int,
+        levels: int = 3,
+        least: int = 1,
+        most: int = 10,
+        improvement: float = 0.0,
+        start: PolicyRef | str | None = None,
+        mode: str = "greedy",
+        min_episodes: int = 1,
+    ) -> None:
+        """generations: levels that are frozen in the end. levels: of them train at once. The lowest is frozen when the levels below it have
+        been frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than
+        `improvement`. start: of each level. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`."""
+        super().__init__(
+            population=population,
+            chunks=generations * most,
+            seed=seed,
+            solver=solver,
+            mode=mode,
+            min_episodes=min_episodes,
+        )
+        self.generations, self.levels = generations, levels
+        self.least, self.most, self.improvement, self.start = least, most, improvement, start
+        self.together = max(1, min(levels, generations)) * len(self.populations)
+        self._levels: tuple[Level, ...] = ()
+        self._initial: tuple[int, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        return sum(level.frozen for level in self._levels) >= self.generations
+
+    @property
+    def _active(self) -> list[Level]:
+        return [level for level in self._levels if not level.frozen]
+
+    # ------------------------------------------------------------------------------------------ the restricted game
+
+    def _begin(self, view: View) -> None:
+        if not self._initial:
+            self._initial = tuple(len(view.populations[k]) for k in self.populations)
+            self._grow()
+
+    def _grow(self) -> None:
+        """As many levels as there may be at once."""
+        none = (0,) * len(self.populations)
+        while len(self._active) < self.levels and len(self._levels) < self.generations:
+            self._levels += (Level(len(self._levels) + 1, ages=none, places=none),)
+
+    def _places(self, below: int) -> Places:
+        """The initial policies, and the newest snapshots of the levels under `below`."""
+        known = [level for level in self._levels if level.number < below and min(level.ages) > 0]
+        return {
+            k: [*range(self._initial[i]), *(level.places[i] for level in known)] for i, k in enumerate(self.populations)
+        }
+
+    def _solve(self, below: int, view: View) -> Solution:
+        """The meta-strategies of the levels under `below`, among all policies."""
+        places = self._places(below)
+        rng = seeding.generator(self.seed, "solve", self.chunk, below)
+        return lifted(self.solver.solve(restricted(view.payoffs, places), rng=rng), view.payoffs, places)
+
+    def _values(self, level: Level, view: View) -> tuple[float, ...]:
+        """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
+        places = self._places(level.number + 1)
+        part = restricted(view.payoffs, places)
+        below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
+        rng = seeding.generator(self.seed, "values", self.chunk, level.number)
+        against = lifted(self.solver.solve(restricted(part, below), rng=rng), part, below)
+        return tuple(
+            float(np.mean([values_of(part.mean, against, seat)[-1] for seat in self.seats(k)]))
+            for k in self.populations
+        )
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def needed(self, view: View) -> Iterable[Profile]:
+        """The game among the initial policies and the newest snapshots."""
+        self._begin(view)
+        return profiles(self.population, self._places(len(self._levels) + 1))
+
+    def review(self, view: View) -> None:
+        """Freeze the lowest level that trains, if it no longer improves."""
+        self._begin(view)
+        if not self._active or not min(self._active[0].ages):
+            return
+        lowest = self._active[0]
+        values = self._values(lowest, view)
+        better = not lowest.values or any(
+            new - old > self.improvement for new, old in zip(values, lowest.values, strict=True)
+        )
+        lowest = replace(lowest, settled=lowest.settled + 1, values=values)
+        done = lowest.settled >= self.most or (lowest.settled >= self.least and not better)
+        self._put(replace(lowest, frozen=done))
+        if done:
+            self._grow()
+            for following in self._active[:1]:
+                if min(following.ages) > 0:
+                    self._put(replace(following, values=self._values(following, view)))
+
+    def _put(self, level: Level) -> None:
+        self._levels = tuple(level if old.number == level.number else old for old in self._levels)
+
+    def trained(self, result: Trained, view: View) -> None:
+        """A new snapshot of a level."""
+        population = result.task.population
+        i = self.populations.index(population)
+        (level,) = (v for v in self._active if self._task_id(population, v, v.ages[i] + 1) == result.task.id)
+        place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
+        self._put(
+            replace(level, ages=_with(level.ages, i, level.ages[i] + 1), places=_with(level.places, i, place)),
+        )
+
+    def solution(self, view: View) -> Solution:
+        """Over all levels."""
+        return self._solve(len(self._levels) + 1, view)
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+        """One task per level and population, all together."""
+        refs, tasks = self._refs(view), list[TrainingTask]()
+        for level in self._active:
+            against = self._solve(level.number, view)
+            tasks += [self._task(level, i, refs, against) for i in range(len(self.populations))]
+        return [tasks]
+
+    def _refs(self, view: View) -> tuple[tuple[PolicyRef, ...], ...]:
+        """[P] how each player's policies are played: snapshots of levels that train by their newest weights."""
+        now = [list(refs) for refs in view.populations]
+        for level in self._active:
+            for i, k in enumerate(self.populations):
+                if level.ages[i]:
+                    now[k][level.places[i]] = PolicyRef(k, self._policy(k, level, level.ages[i] + 1), None)
+        return tuple(tuple(now[k]) for k in self.population)
+
+    def _task(self, level: Level, i: int, refs: tuple[tuple[PolicyRef, ...], ...], against: Solution) -> TrainingTask:
+        population, age = self.populations[i], level.ages[i]
+        return TrainingTask(
+            id=self._task_id(population, level, age + 1),
+            generation=self.chunk + 1,
+            population=population,
+            seats=self.seats(population),
+            policy=self._policy(population, level, age + 1),
+            opponents=opponents(against, refs),
+            start=None if age else self.start,
+            mode=self.mode,
+            continues=self._task_id(population, level, age) if age else None,
+            keep=True,
+            length=0,
+        )
+
+    @staticmethod
+    def _policy(population: int, level: Level, age: int) -> str:
+        return f"{population}-{level.number}-{age}"
+
+    def _task_id(self, population: int, level: Level, age: int) -> str:
+        return f"level-{self._policy(population, level, age)}"
+
+    def state_dict(self) -> State:
+        levels = _LEVELS.dump_python(self._levels, mode="json")
+        return {**super().state_dict(), "levels": levels, "initial": list(self._initial)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._levels = _LEVELS.validate_python(state["levels"])
+        self._initial = tuple(int(n) for n in state["initial"])
+
+
+def _with(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
+    return (*values[:i], value, *values[i + 1 :])
