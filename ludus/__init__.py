@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.exploit import exploit_run
     from ludus.report import write_report
     from ludus.result import Result
     from ludus.runner import resume, run
@@ -43,6 +44,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "WarmStart",
     "__version__",
     "evaluate_run",
+    "exploit_run",
     "list_presets",
     "load_scenario",
     "resume",
@@ -65,6 +67,7 @@ _HOMES = {
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_run": "ludus.evaluation.evaluate",
+    "exploit_run": "ludus.evaluation.exploit",
     "list_presets": "ludus.scenario_files",
     "load_scenario": "ludus.scenario_files",
     "resume": "ludus.runner",
