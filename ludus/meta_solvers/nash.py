@@ -14,11 +14,13 @@ from ludus.meta_solvers import games
 from ludus.meta_solvers.base import Solution
 from ludus.meta_solvers.nash_ipm import MatrixSolution, certified_gap, solve_interior_point
 from ludus.meta_solvers.nash_lp import solve_highs
+from ludus.meta_solvers.nash_pivots import solve_by_pivots
 from ludus.population.payoffs import Payoffs
 
 WARM_MIX = (
     0.5  # how much of a warm start is uniform: keeps it away from the boundary, where interior-point steps are short
 )
+LARGE = 200  # from this many strategies per player on, the last answer is worth pivoting from
 MARGIN = 0.9  # the part of the allowed gap that the solve may use; the rest covers the weights dropped afterwards
 
 
@@ -33,8 +35,12 @@ class Nash:
     games are not worth solving exactly: NashConv 0.01 on Leduc poker took 94 generations instead of 164 (301 with HiGHS's vertices).
 
     The interior point falls back to HiGHS if rounding stops it above the tolerance; of the two answers the better one is returned,
-    and its gap says how good it is. `warm` is the last (x, y). Weights too small to matter (together less than a tenth of the
-    tolerance) are dropped. Players that share a population get one and the same strategy.
+    and its gap says how good it is. Weights too small to matter (together less than a tenth of the tolerance) are dropped. Players
+    that share a population get one and the same strategy.
+
+    `warm` is the last (x, y). The interior point starts from it, mixed with uniform, which saves a third of its steps. From 200
+    strategies per player on, with `slack` 0 and a last answer that tells which strategies belong to the equilibrium (a tight
+    tolerance), a few simplex pivots make an exact answer of it instead (`ludus.meta_solvers.nash_pivots`), in a fraction of the time.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
@@ -81,6 +87,10 @@ class Nash:
     ) -> MatrixSolution:
         if self.method == "highs":
             return solve_highs(matrix, gap=allowed)
+        if last is not None and self.slack == 0.0 and min(matrix.shape) >= LARGE:
+            grown = solve_by_pivots(matrix, last, gap=allowed, max_pivots=max(matrix.shape))
+            if grown is not None:
+                return grown
         start = None if last is None else (_interior(last[0]), _interior(last[1]))
         found = solve_interior_point(matrix, gap=MARGIN * allowed, start=start)
         if found.converged:
