@@ -42,8 +42,8 @@ _AHEAD = 4  # matches that are given out at a time
 class Work:
     """`exact` is None where the game has no tree. lanes: tasks that are in progress at a time. pace: of workers that play apart.
 
-    resumed: states of training tasks that a checkpoint was taken in. kept: states of learners that later tasks go on with; those of the
-    group of tasks before the present one, and of the present one as they are done.
+    resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
+    and the one before it.
     """
 
     scenario: Scenario
@@ -77,7 +77,6 @@ class Work:
         if self._computed is not None:
             yield from (self._compute(task, self._computed) for task in training)
         elif training:
-            before = set(self.kept)
             yield from train(
                 training,
                 make=self._training,
@@ -87,7 +86,6 @@ class Work:
                 states=self._resumed(training),
                 keep=self._keep,
             )
-            self.kept = {name: state for name, state in self.kept.items() if name not in before}
 
     def admit(self, ref: PolicyRef) -> None:
         """Tell the exact evaluator of a new member."""
@@ -112,8 +110,8 @@ class Work:
         if task.continues is not None and task.continues not in self.kept:
             known = ", ".join(map(repr, self.kept)) or "none"
             raise RunError(
-                f"task {task.id} continues {task.continues!r}, whose learner was not kept; there are {known}. A scheduler keeps "
-                "learners for the next group of training tasks only."
+                f"task {task.id} continues {task.continues!r}, whose learner was not kept; there are {known}. Learners are kept for the "
+                "next generation of tasks only."
             )
         return Training(
             task,
@@ -123,11 +121,12 @@ class Work:
             start=start,
             lane=lane,
             pace=self.pace,
-            goes_on=None if task.continues is None else self.kept[task.continues],
+            goes_on=None if task.continues is None else self.kept[task.continues]["learner"],
         )
 
     def _keep(self, task: TrainingTask, state: State) -> None:
-        self.kept = {**self.kept, task.id: state}
+        recent = {name: kept for name, kept in self.kept.items() if kept["generation"] >= task.generation - 1}
+        self.kept = {**recent, task.id: {"generation": task.generation, "learner": state}}
 
     def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
         """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""

@@ -7,7 +7,9 @@ from typing import Final
 SCENARIOS: Final[dict[str, str]] = {
     "fictitious_self_play": "ludus.scenarios.self_play:FictitiousSelfPlay",
     "fixed_opponents": "ludus.scenarios.fixed_opponents:FixedOpponents",
+    "league": "ludus.scenarios.league:League",
     "pfsp": "ludus.scenarios.self_play:PFSP",
+    "pipeline_psro": "ludus.scenarios.pipeline_psro:PipelinePSRO",
     "psro": "ludus.scenarios.psro:PSRO",
     "self_play": "ludus.scenarios.self_play:SelfPlay",
 }

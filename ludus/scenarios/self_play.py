@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ludus.opponents.priority import Weighting
 from ludus.scenario import Scenario
 from ludus.scenarios.parts import Past, Solver
-from ludus.schedulers.win_rates import Weighting
 
 if TYPE_CHECKING:
     from ludus.schedulers.self_play import PFSP as PFSPScheduler

@@ -5,6 +5,7 @@ RESPONSES = {
     "preference": "ludus.schedulers.responses:PreferenceResponse",
     "recommended": "ludus.schedulers.responses:RecommendedResponse",
     "rectified": "ludus.schedulers.responses:RectifiedResponse",
+    "sequential_league": "ludus.schedulers.responses:SequentialLeague",
 }
 """Which responses PSRO trains, by name -> `module:Class`; each class's fields are its options."""
 
@@ -14,3 +15,6 @@ PASTS = {
     "uniform": "ludus.schedulers.past:UniformPast",
 }
 """Which of the past self-play meets, by name -> `module:Class`; each class's fields are its options."""
+
+LEAGUE_RULES = {"alphastar": "ludus.schedulers.league_players:LeagueRules"}
+"""Whom the players of a league meet, by name -> `module:Class`; each class's fields are its options."""

@@ -172,12 +172,17 @@ class Training:
         return done + orders * self._collect.amount < self._total
 
     @property
+    def _key(self) -> str:
+        """Of the policy on the Policy Server: populations may have policies of the same name."""
+        return f"{self.task.population}/{self.task.policy}"
+
+    @property
     def _version(self) -> int:
         return self._first + self._count.iterations
 
     def _publish(self) -> None:
         if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
-            self._parts.policies.publish(self.task.policy, self._trainer.weights, self._version)
+            self._parts.policies.publish(self._key, self._trainer.weights, self._version)
         self._trainer.announce(self._version)
         if self._parts.beside is not None and self._orders.met:
             opponents, policies = self._orders.playing(*self.newest("explore"))
@@ -264,7 +269,7 @@ class Training:
         self._collector.close()
         self._trainer.close()
         if self._parts.trainers is None:
-            self._parts.policies.forget(self.task.policy)
+            self._parts.policies.forget(self._key)
 
     def learner_state(self) -> State:
         """What a task that continues this one goes on from. Before this one is closed."""
@@ -285,5 +290,5 @@ class Training:
         self._count = Counts.of(state["counts"])
         self._started = self._parts.clock()
         if self._parts.trainers is None:
-            self._parts.policies.forget(self.task.policy)
+            self._parts.policies.forget(self._key)
         self._publish()

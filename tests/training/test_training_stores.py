@@ -24,7 +24,7 @@ def test_rollouts_are_played_by_what_the_policy_server_has() -> None:
     policies = training._parts.policies
     published = []
     while training.finished() is None:
-        published.append((policies.latest("0-1"), policies.get("0-1")))
+        published.append((policies.latest("0/0-1"), policies.get("0/0-1")))
         training.step()
     played = [order.learner for order, _ in worker.seen]
     assert [ref.version for ref in played if ref is not None] == [version for version, _ in published] == [1, 2, 3, 4]

@@ -1,0 +1,53 @@
+"""A league of main agents and exploiters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from ludus.parts import build_part, dump_part
+from ludus.scenarios.self_play import OwnPast
+from ludus.schedulers.registry import LEAGUE_RULES
+
+if TYPE_CHECKING:
+    from ludus.schedulers.league import League as LeagueScheduler
+
+Rules = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("league's rules", v, LEAGUE_RULES)),
+    PlainSerializer(lambda part: dump_part(part, LEAGUE_RULES)),
+]
+
+
+class League(OwnPast):
+    """A league (AlphaStar, Vinyals et al. 2019): main agents, main exploiters and league exploiters that train at the same time, from
+    generation to generation.
+
+    main, main_exploiters, league_exploiters: how many there are of each in every population. rules: whom they meet and when they are
+    frozen, by default with the paper's numbers ({kind: alphastar, strong: 0.7} say). decay: what the results of a snapshot count beside
+    those of the next newer one.
+    """
+
+    main: int = Field(1, ge=1)
+    main_exploiters: int = Field(1, ge=0)
+    league_exploiters: int = Field(2, ge=0)
+    rules: Rules = "alphastar"
+    decay: float = Field(0.0, ge=0, lt=1)
+
+    def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
+        from ludus.schedulers.league import League as Scheduler  # a scenario can be read without loading it
+
+        return Scheduler(
+            population=population,
+            chunks=self.generations,
+            seed=self.seed,
+            main=self.main,
+            main_exploiters=self.main_exploiters,
+            league_exploiters=self.league_exploiters,
+            rules=self.rules,
+            decay=self.decay,
+            start=self.start,
+            mode=self.mode,
+            complete=self.cells == "all",
+        )

@@ -1,0 +1,45 @@
+"""Pipeline PSRO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from ludus.scenario import Scenario
+from ludus.scenarios.parts import Solver
+
+if TYPE_CHECKING:
+    from ludus.schedulers.pipeline import PipelinePSRO as PipelinePSROScheduler
+
+
+class PipelinePSRO(Scenario):
+    """Pipeline PSRO (McAleer et al. 2020): several levels of each population train at once, each against the meta-strategy of those below.
+    The lowest is frozen when it no longer improves, and a new one begins on top.
+
+    generations: levels in the end. levels: that train at a time. least, most: tasks that the lowest level trains for before it is
+    frozen. improvement: of the payoff, below which it no longer improves. start: the file of a policy that each level starts from.
+    """
+
+    meta_solver: Solver = "nash"
+    levels: int = Field(3, ge=1)
+    least: int = Field(1, ge=1)
+    most: int = Field(10, ge=1)
+    improvement: float = Field(0.0, ge=0)
+    start: str | None = None
+
+    def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
+        from ludus.schedulers.pipeline import PipelinePSRO as Scheduler  # a scenario can be read without loading it
+
+        return Scheduler(
+            solver=self.meta_solver,
+            generations=self.generations,
+            population=population,
+            seed=self.seed,
+            levels=self.levels,
+            least=self.least,
+            most=self.most,
+            improvement=self.improvement,
+            start=self.start,
+            mode=self.mode,
+        )
