@@ -136,7 +136,7 @@ class _Progress:
 
 def _show(report: TournamentReport, *, cross: bool) -> None:
     rated, played = bool(report.rating), report.episodes > 0
-    columns = ["", "entrant", *([report.rating] if rated else []), "mean return, 95%" if played else "mean return"]
+    columns = ["", "entrant", *(["rating, 95%"] if rated else []), "mean return, 95%" if played else "mean return"]
     columns += ["won/drawn/lost", "episodes"] if played and report.players > 1 else ["episodes"] if played else []
     how = f"{report.episodes:,} episodes" if played else "computed"
     title = f"{report.env}, {len(report.standings)} entrants, {how}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +20,17 @@ from ludus.evaluation.matches import outcomes
 from ludus.evaluation.tournament_arena import Arena, Player
 from ludus.evaluation.tournament_entrants import Entrant, Field, FindRun, read_field, run_at
 from ludus.evaluation.tournament_meetings import Meeting, Piece, cut, luck, meetings_of, missing
-from ludus.evaluation.tournament_process import BotProcess, setup_of
-from ludus.evaluation.tournament_report import TournamentReport, pool, report_of
+from ludus.evaluation.tournament_pool import Pool
+from ludus.evaluation.tournament_process import setup_of
+from ludus.evaluation.tournament_report import TournamentReport, pooled, report_of
 from ludus.evaluation.tournament_store import Order, Played, TournamentStore
 from ludus.population.statistics import moments
 from ludus.scenario import Environment
 from ludus.types import EnvSpec
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
-_BOT_EPISODES = 32  # of a piece that bots play: what a kill loses
+_BOT_ENVS = 128  # where bots play
 _BATCH = 65_536  # episodes between two commits
-_LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
 
 Tell = Callable[[int, int], None]
 """(episodes of this command that are done, all of them)."""
@@ -81,7 +80,7 @@ def run_tournament(field: Field, folder: Path, options: Options, tell: Tell | No
         pieces = [p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)]
         if pieces:
             _Play(field, options, store, tell).all(pieces)
-        results = pool(store.played(), meetings)
+        results = pooled(store.played(), meetings)
     return report_of(results, folder=folder, env=field.spec.id, players=field.spec.num_players, seats=able)
 
 
@@ -112,7 +111,7 @@ class _Play:
         if fast:
             self._by_policies(fast)
         if slow:
-            self._by_bots([part for p in slow for part in cut(p, _BOT_EPISODES)])
+            self._by_bots(slow)
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         made = self._field.settings.make(num_envs=self._envs())
@@ -133,33 +132,15 @@ class _Play:
         return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
 
     def _by_bots(self, pieces: Sequence[Piece]) -> None:
-        setup = setup_of(self._field.settings, self._options.num_envs or _BOT_EPISODES, self._sides.players)
-        waiting = list(reversed(pieces))
-        processes: dict[BotProcess, Piece] = {}
-        try:
-            for _ in range(min(self._options.workers, len(pieces))):
-                self._give(BotProcess(setup), waiting, processes)
-            while processes:
-                wait([process.connection for process in processes], timeout=_LOOK)
-                for process, piece in list(processes.items()):
-                    returns = process.answer()
-                    if returns is None:
-                        process.check(self._options.deadline)
-                        continue
-                    self._record([piece], returns)
-                    self._give(process, waiting, processes)
-        finally:
-            for process in processes:
-                process.close()
-
-    def _give(self, process: BotProcess, waiting: list[Piece], processes: dict[BotProcess, Piece]) -> None:
-        """The next piece; without one the process is not needed any more."""
-        if not waiting:
-            processes.pop(process, None)
-            process.close()
-            return
-        processes[process] = piece = waiting.pop()
-        process.play(*self._sides.episodes([piece], self._options.seed))
+        setup = setup_of(self._field.settings, min(_BOT_ENVS, self._envs()), self._sides.players)
+        pool = Pool(
+            setup,
+            workers=self._options.workers,
+            deadline=self._options.deadline,
+            episodes=lambda piece: self._sides.episodes([piece], self._options.seed),
+            record=lambda piece, returns: self._record([piece], returns),
+        )
+        pool.play(pieces)
 
     def _record(self, pieces: Sequence[Piece], returns: NDArray[np.float64]) -> None:
         """returns: float64[episodes of the pieces, P], in their order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, permutations, product
 
 import numpy as np
@@ -17,15 +17,15 @@ _MOST_ORDERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Entrants who play each other: by name, rising. orders: who sits in each seat; all orders are played on the same deals."""
+    """Entrants who play each other: by name, rising. orders: who sits in each seat; all orders are played on the same deals.
+    id: the entrants' names as JSON."""
 
     entrants: tuple[str, ...]
     orders: tuple[tuple[str, ...], ...]
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        """The entrants' names as JSON."""
-        return json.dumps(self.entrants, ensure_ascii=False)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", json.dumps(self.entrants))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,4 +34,4 @@ def rate(matches: Sequence[Match], *, names: Sequence[str], players: int) -> Rat
     if players != 2 or not matches:
         return Rated("", nothing, nothing, nothing)
     found = BradleyTerry().fit(pairs(duels(matches, [len(names)]), len(names)))
-    return Rated("rating, 95%", found.rating, found.low, found.high, found.notes)
+    return Rated("bradley_terry", found.rating, found.low, found.high, found.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from ludus.evaluation.tournament_ratings import rate
 from ludus.evaluation.tournament_store import Order, Played
 from ludus.population.statistics import Moments, merge
 from ludus.types import Match, PolicyRef
+
+_SOME_SEATS = "some entrants can play some of the seats only; their means are over those whom they can meet"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +44,7 @@ class Result:
     @property
     def half_width(self) -> NDArray[np.float64]:
         """float64[entrants]."""
-        return np.sqrt(self.variance) * (0.0 if self.exact else float(student.ppf(0.975, self.n - 1)))
+        return np.sqrt(self.variance) * (0.0 if self.exact else _student(self.n - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,13 @@ class TournamentReport:
         return sum(order.n for result in self.results for order in result.orders)
 
 
-def pool(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result]:
+@lru_cache
+def _student(freedom: int) -> float:
+    """Student's 97.5% point."""
+    return float(student.ppf(0.975, freedom))
+
+
+def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result]:
     """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
     wanted = {meeting.id: meeting for meeting in meetings}
     found = []
@@ -144,6 +153,7 @@ def report_of(
         for result in results:
             a, b = (place[name] for name in result.meeting.entrants)
             shown_half[a, b], shown_half[b, a] = result.half_width
+    notes = [] if all(map(all, seats.values())) else [_SOME_SEATS]
     rated = rate(_matches(results, place), names=names, players=players)
     by = np.where(np.isnan(rated.rating), -np.inf, rated.rating) if rated.kind else np.zeros(n)
     best = np.lexsort((np.arange(n), -np.nan_to_num(mean, nan=-np.inf), -by))
@@ -161,7 +171,15 @@ def report_of(
     )
     grid = np.ix_(best, best)
     return TournamentReport(
-        folder, env, players, standings, shown[grid], shown_half[grid], tuple(results), rated.kind, rated.notes
+        folder,
+        env,
+        players,
+        standings,
+        shown[grid],
+        shown_half[grid],
+        tuple(results),
+        rated.kind,
+        (*rated.notes, *notes),
     )
 
 

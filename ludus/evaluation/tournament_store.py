@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +67,9 @@ class TournamentStore:
     def __init__(self, folder: Path, *, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
         """entrants: name -> (SHA-256 of what plays, what it is in words)."""
         self.folder, self.path = folder, folder / FILE
+        self._entrants = entrants
         if has_tables(self.path):
-            self._check(game, seed, entrants)
+            self._check(game, seed)
         else:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -78,9 +79,9 @@ class TournamentStore:
                 ) from error
         with translated(self.path):
             self._connection = connect(self.path)
-            self._begin(game, seed, entrants)
+            self._begin(game, seed)
 
-    def _check(self, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+    def _check(self, game: str, seed: int) -> None:
         where = repr(str(self.folder))
         with translated(self.path), closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
@@ -98,23 +99,25 @@ class TournamentStore:
             raise RunError(
                 f"{where} was begun with --seed {facts['seed']}, and {seed} was given. Give that, or another --dir."
             )
-        for name, (sha256, _) in entrants.items():
+        self._compare(known, self._entrants)
+
+    def _compare(self, known: Mapping[str, str], names: Iterable[str]) -> None:
+        """Raises RunError if one of these entrants has played as something else. known: name -> SHA-256."""
+        for name in names:
+            sha256 = self._entrants[name][0]
             if known.get(name, sha256) != sha256:
                 raise RunError(
-                    f"{name!r} is not what played under this name in {where}: its SHA-256 was {known[name][:12]}… and is {sha256[:12]}…. "
-                    "Results of both must not be mixed: give another --dir, or name one policy (RUN:POLICY) of a run that goes on."
+                    f"{name!r} is not what played under this name in {str(self.folder)!r}: its SHA-256 was {known[name][:12]}… and is "
+                    f"{sha256[:12]}…. Results of both must not be mixed: give another --dir, or name one policy (RUN:POLICY) of a run "
+                    "that goes on."
                 )
 
-    def _begin(self, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+    def _begin(self, game: str, seed: int) -> None:
         db = self._connection
         if not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
             db.executescript(_TABLES)
             db.executemany("INSERT INTO tournament VALUES (?,?)", [("game", game), ("seed", str(seed))])
-        else:
-            db.execute("BEGIN IMMEDIATE")
-        rows = [(name, sha256, detail, time.time()) for name, (sha256, detail) in entrants.items()]
-        db.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
-        db.execute("COMMIT")
+            db.execute("COMMIT")
 
     def stored(self) -> dict[str, list[tuple[int, int]]]:
         """Meeting -> (first, n) of its pieces."""
@@ -134,6 +137,7 @@ class TournamentStore:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 new = [piece for piece in played if self._is_new(piece)]
+                self._enter({name for piece in new for order in piece.orders for name in order.seats})
                 for piece in new:
                     self._append(piece)
             except BaseException:
@@ -153,6 +157,12 @@ class TournamentStore:
                     f"deals {first} to {first + n - 1} of {piece.meeting} are stored with other results; nothing was recorded."
                 )
         return not rows
+
+    def _enter(self, names: Iterable[str]) -> None:
+        """Entrants are known from their first results on."""
+        self._compare(dict(self._connection.execute("SELECT name, sha256 FROM entrants")), names)
+        rows = [(name, *self._entrants[name], time.time()) for name in sorted(names)]
+        self._connection.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
 
     def _append(self, piece: Played) -> None:
         where = (piece.meeting, piece.first)

@@ -1,0 +1,86 @@
+"""Pieces that bots play, handed out to processes in portions that take a second or two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.evaluation.tournament_meetings import Piece, cut
+from ludus.evaluation.tournament_process import BotProcess, Setup
+
+Episodes = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
+_FIRST, _MOST = 16, 4096  # episodes of a portion
+_SECONDS = 2.0  # that a portion is to take, which is what a kill loses
+_LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
+
+
+@dataclass(slots=True)
+class _Portion:
+    piece: Piece
+    begun: float
+
+
+class Pool:
+    """Processes in which bots play. record: takes what each portion brought, float64[episodes, P]."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        workers: int,
+        deadline: float,
+        episodes: Callable[[Piece], Episodes],
+        record: Callable[[Piece, NDArray[np.float64]], None],
+    ) -> None:
+        """deadline: seconds that a bot may think about a move. episodes: what `Arena.play` is to be given for a piece."""
+        self._setup, self._workers, self._deadline = setup, workers, deadline
+        self._episodes, self._record = episodes, record
+        self._size: dict[str, int] = {}  # by meeting
+        self._waiting: list[Piece] = []
+        self._playing: dict[BotProcess, _Portion] = {}
+
+    def play(self, pieces: Sequence[Piece]) -> None:
+        """Play all of these. Raises PolicyError, with its name, for a bot that raises, makes an illegal move or does not answer in time."""
+        self._waiting = list(reversed(pieces))
+        wanted = min(self._workers, sum(len(cut(piece, _FIRST)) for piece in pieces))
+        try:
+            for _ in range(wanted):
+                self._give(BotProcess(self._setup))
+            while self._playing:
+                wait([process.connection for process in self._playing], timeout=_LOOK)
+                for process in list(self._playing):
+                    self._look(process)
+        finally:
+            for process in self._playing:
+                process.close()
+
+    def _look(self, process: BotProcess) -> None:
+        returns = process.answer()
+        if returns is None:
+            process.check(self._deadline)
+            return
+        portion = self._playing[process]
+        taken = max(time.monotonic() - portion.begun, 1e-6)
+        size = int(portion.piece.episodes * min(4.0, _SECONDS / taken))
+        self._size[portion.piece.meeting.id] = min(_MOST, max(_FIRST, size))
+        self._record(portion.piece, returns)
+        self._give(process)
+
+    def _give(self, process: BotProcess) -> None:
+        """The next portion; without one the process is not needed any more."""
+        if not self._waiting:
+            self._playing.pop(process, None)
+            process.close()
+            return
+        whole = self._waiting.pop()
+        piece, *rest = cut(whole, self._size.get(whole.meeting.id, _FIRST))
+        if rest:
+            left = whole.n - piece.n
+            self._waiting.append(Piece(whole.meeting, whole.first + piece.n, left))
+        self._playing[process] = _Portion(piece, time.monotonic())
+        process.play(*self._episodes(piece))
