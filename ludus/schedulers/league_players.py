@@ -17,7 +17,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.schedulers.win_rates import Member, Weighting, pfsp, without_monotonic_suffix
+from ludus.opponents.priority import Weighting, pfsp
+from ludus.schedulers.win_rates import Member, without_monotonic_suffix
 
 Array = NDArray[np.float64]
 Role = Literal["main", "main_exploiter", "league_exploiter"]

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.schedulers.win_rates import Weighting, pfsp
+from ludus.opponents.priority import Weighting, pfsp
 
 Array = NDArray[np.float64]
 

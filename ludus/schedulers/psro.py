@@ -67,7 +67,10 @@ class PSROScheduler:
     def on_result(self, result: TaskResult, view: View) -> None:
         if not self._queue.answered(result.task):
             return  # given twice
-        if isinstance(result, Trained) and not self._queue.training:
+        if not isinstance(result, Trained):
+            return
+        self.trained(result)
+        if not self._queue.training:
             self._turn = 0 if self.order == "simultaneous" else (self._turn + 1) % len(self.populations)
             self.generation += self._turn == 0
             self.solution, self._asked = None, False
@@ -80,25 +83,43 @@ class PSROScheduler:
             if len(holes):
                 sizes = "x".join(map(str, view.payoffs.sizes))
                 return alone([EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))])
-            path = (self.generation, self._turn) if self._turn else (self.generation,)
-            rng = seeding.generator(self.seed, "solve", *path)
-            self.solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
-            self._warm = self.solution.warm
+            self.solution = self.solve(view)
             if self._turn == 0:
                 name = f"exploitability-{self.generation}"
                 tasks.append(EvaluationTask(name, self.generation, solution=self.solution))
         groups: list[Sequence[Task]] = [*alone(tasks)]
         if self.generation < self.generations and not self._asked:
             self._asked = True
-            groups += self._respond(view, self.solution)
+            turn = self.populations if self.order == "simultaneous" else (self.populations[self._turn],)
+            for population in turn:
+                groups += self.groups(population, view, self.solution)
         return groups
 
-    def _respond(self, view: View, solution: Solution) -> list[Sequence[Task]]:
-        """Groups of training tasks of this turn."""
-        turn = self.populations if self.order == "simultaneous" else (self.populations[self._turn],)
-        return [group for population in turn for group in alone(self._responses(population, view, solution))]
+    # ------------------------------------------------------------------------------------------ what variants change
 
-    def _responses(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
+    def solve(self, view: View) -> Solution:
+        """The meta-strategies of this generation and turn."""
+        path = (self.generation, self._turn) if self._turn else (self.generation,)
+        rng = seeding.generator(self.seed, "solve", *path)
+        solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
+        self._warm = solution.warm
+        return solution
+
+    def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:
+        """The responses of a population, in groups that are trained together."""
+        return alone(self.tasks(population, view, solution))
+
+    def opponents(self, target: Target, view: View) -> Opponents:
+        """What a response is trained against."""
+        return opponents(target.opponents, tuple(view.populations[p] for p in self.population))
+
+    def trained(self, result: Trained) -> None:
+        """Called once per training result."""
+
+    # ------------------------------------------------------------------------------------------ responses
+
+    def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
+        """The responses of a population."""
         targets = self.responses.targets(view.payoffs, solution, self.seats(population))
         several = len(targets) > 1
         return [
@@ -122,10 +143,6 @@ class PSROScheduler:
             start=self._start(population, target, view),
             mode=self.mode,
         )
-
-    def opponents(self, target: Target, view: View) -> Opponents:
-        """What a response is trained against."""
-        return opponents(target.opponents, tuple(view.populations[p] for p in self.population))
 
     def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
         if target.improves:  # the initial policy, at 0, is not of the learner's architecture

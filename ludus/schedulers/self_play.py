@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.uniform import Uniform
+from ludus.opponents.priority import Weighting
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.past import PastRule, PrioritisedPast, UniformPast, grown
 from ludus.schedulers.queue import alone
-from ludus.schedulers.win_rates import Member, Profile, Weighting, WinRates
+from ludus.schedulers.win_rates import Member, Profile, WinRates
 from ludus.types import Mixture, PolicyRef, State, Trained, TrainingTask
 
 

@@ -1,31 +1,19 @@
-"""How often a learner beats an opponent, read from a payoff view with holes, and what matchmaking makes of it (Vinyals et al. 2019)."""
+"""How often a learner beats an opponent, read from a payoff view with holes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ludus.errors import SolverError
 from ludus.population.payoffs import Payoffs
 
 Array = NDArray[np.float64]
 Profile = tuple[int, ...]
-Weighting = Literal["linear", "linear_capped", "squared", "variance"]
-
-WEIGHTINGS: Final[Mapping[str, Callable[[Array], Array]]] = MappingProxyType(
-    {
-        "linear": lambda rate: 1.0 - rate,
-        "linear_capped": lambda rate: np.minimum(0.5, 1.0 - rate),
-        "squared": lambda rate: (1.0 - rate) ** 2,
-        "variance": lambda rate: rate * (1.0 - rate),
-    }
-)
-"""f(win rate against an opponent): squared looks for the hard ones, variance for those of one's own level."""
 
 
 class Member(NamedTuple):
@@ -33,16 +21,6 @@ class Member(NamedTuple):
 
     population: int
     place: int
-
-
-def pfsp(rates: ArrayLike, weighting: Weighting) -> Array:
-    """float64[n]: prioritised fictitious self-play, probabilities in proportion to f(rates); uniform where f is 0 for all.
-
-    Vinyals et al. 2019, supplement, pseudocode `pfsp`.
-    """
-    weights = WEIGHTINGS[weighting](np.asarray(rates, np.float64))
-    total = float(weights.sum())
-    return np.asarray(weights / total) if total >= 1e-10 else np.full(len(weights), 1.0 / len(weights))
 
 
 def without_monotonic_suffix(rates: Array) -> int:

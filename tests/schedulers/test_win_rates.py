@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ludus.errors import SolverError
+from ludus.opponents.priority import pfsp
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.win_rates import Member, WinRates, holes, pairing, pfsp, without_monotonic_suffix
+from ludus.schedulers.win_rates import Member, WinRates, holes, pairing, without_monotonic_suffix
 
 
 def view(mean: np.ndarray, population: tuple[int, ...], bounds: tuple[float, float] = (-1.0, 1.0)) -> Payoffs:
@@ -33,11 +34,11 @@ def view(mean: np.ndarray, population: tuple[int, ...], bounds: tuple[float, flo
     ],
 )
 def test_weightings(weighting: str, expected: list[float]) -> None:
-    np.testing.assert_allclose(pfsp([0.2, 0.5, 0.6, 1.0], weighting), expected)
+    np.testing.assert_allclose(pfsp(np.array([0.2, 0.5, 0.6, 1.0]), weighting), expected)
 
 
 def test_all_beaten_is_uniform() -> None:
-    np.testing.assert_allclose(pfsp([1.0, 1.0], "squared"), [0.5, 0.5])
+    np.testing.assert_allclose(pfsp(np.ones(2), "squared"), [0.5, 0.5])
 
 
 @pytest.mark.parametrize(
