@@ -18,7 +18,7 @@ from ludus.cli.output import table, write
 from ludus.cli.runs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
-    from ludus.evaluation.tournament_report import Standing, TournamentReport
+    from ludus.evaluation.tournament.report import Standing, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
 _QUIET = 1.0  # seconds before progress is worth a line
@@ -66,14 +66,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.evaluation.tournament import Options, run_tournament
-    from ludus.evaluation.tournament_entrants import read_field
+    from ludus.evaluation.tournament.entrants import read_field
+    from ludus.evaluation.tournament.run import Options, run_tournament
     from ludus.scenario import Environment
 
     env = None if options.env is None else Environment(id=options.env)
     field = read_field(options.entrants, env=env, find_run=find_run)
     if options.exact:
-        from ludus.evaluation.tournament_exact import exact_tournament
+        from ludus.evaluation.tournament.exact import exact_tournament
 
         report = exact_tournament(field)
     else:

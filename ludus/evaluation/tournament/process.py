@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ludus import errors
 from ludus.bots.cast import Named
 from ludus.errors import LudusError, PartDied, PolicyError, UnknownName
-from ludus.evaluation.tournament_arena import Arena, Player
+from ludus.evaluation.tournament.arena import Arena, Player
 from ludus.policies.registry import build_policy
 from ludus.scenario import Environment
 from ludus.types import PolicySpec, Weights
@@ -76,7 +76,7 @@ class BotProcess:
         lifeline, self._lifeline = os.pipe()
         with theirs:
             code = (
-                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.evaluation.tournament_process import serve; "
+                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.evaluation.tournament.process import serve; "
                 f"serve({theirs.fileno()}, {lifeline})"
             )
             self._popen = subprocess.Popen(

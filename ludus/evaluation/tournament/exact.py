@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ludus.envs.game_tree import GameTree
 from ludus.errors import ConfigError
-from ludus.evaluation.tournament_entrants import Entrant, Field
-from ludus.evaluation.tournament_meetings import Meeting, meetings_of
-from ludus.evaluation.tournament_report import Result, TournamentReport, report_of
-from ludus.evaluation.tournament_store import Order
+from ludus.evaluation.tournament.field import Entrant, Field
+from ludus.evaluation.tournament.meetings import Meeting, meetings_of
+from ludus.evaluation.tournament.report import Result, TournamentReport, report_of
+from ludus.evaluation.tournament.store import Order
 
 
 def exact_tournament(field: Field) -> TournamentReport:

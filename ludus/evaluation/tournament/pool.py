@@ -10,8 +10,8 @@ from multiprocessing.connection import wait
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.evaluation.tournament_meetings import Piece, cut
-from ludus.evaluation.tournament_process import BotProcess, Setup
+from ludus.evaluation.tournament.meetings import Piece, cut
+from ludus.evaluation.tournament.process import BotProcess, Setup
 
 Episodes = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
 _FIRST, _MOST = 16, 4096  # episodes of a portion

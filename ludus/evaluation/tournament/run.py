@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from ludus import seeding
 from ludus.errors import ConfigError
 from ludus.evaluation.matches import outcomes
-from ludus.evaluation.tournament_arena import Arena, Player
-from ludus.evaluation.tournament_entrants import Entrant, Field, FindRun, read_field, run_at
-from ludus.evaluation.tournament_meetings import Meeting, Piece, cut, luck, meetings_of, missing
-from ludus.evaluation.tournament_pool import Pool
-from ludus.evaluation.tournament_process import setup_of
-from ludus.evaluation.tournament_report import TournamentReport, pooled, report_of
-from ludus.evaluation.tournament_store import Order, Played, TournamentStore
+from ludus.evaluation.tournament.arena import Arena, Player
+from ludus.evaluation.tournament.entrants import FindRun, read_field, run_at
+from ludus.evaluation.tournament.field import Entrant, Field
+from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
+from ludus.evaluation.tournament.pool import Pool
+from ludus.evaluation.tournament.process import setup_of
+from ludus.evaluation.tournament.report import TournamentReport, pooled, report_of
+from ludus.evaluation.tournament.store import Order, Played, TournamentStore
 from ludus.population.statistics import moments
 from ludus.scenario import Environment
 from ludus.types import EnvSpec
@@ -59,7 +60,7 @@ def play_tournament(
 ) -> TournamentReport:
     """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
 
-    entrants: as `tournament_entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after a kill, and
+    entrants: as `ludus.evaluation.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after a kill, and
     counts nothing twice; with more entrants, or more episodes, it plays what is missing.
     Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
     move or does not answer in time. Nothing of the pieces that failed is stored.

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from ludus.evaluation.tournament_meetings import Meeting
-from ludus.evaluation.tournament_ratings import rate
-from ludus.evaluation.tournament_store import Order, Played
+from ludus.evaluation.tournament.meetings import Meeting
+from ludus.evaluation.tournament.ratings import rate
+from ludus.evaluation.tournament.store import Order, Played
 from ludus.population.statistics import Moments, merge
 from ludus.types import Match, PolicyRef
 

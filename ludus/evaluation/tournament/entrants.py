@@ -10,7 +10,6 @@ module:Class,key=value…   a bot of the user's own (see `ludus.bots.base`)
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +25,8 @@ from ludus.bots.registry import check_bot, parse_bot
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, nearest
 from ludus.evaluation.stored import META, StoredRun
-from ludus.evaluation.tournament_arena import Player
+from ludus.evaluation.tournament.arena import Player
+from ludus.evaluation.tournament.field import Entrant, Field, Seat, digest_of, identity, sha256, told
 from ludus.observe.schema import FILE
 from ludus.policies.base import Policy
 from ludus.policies.file import load_policy
@@ -45,29 +45,6 @@ FindRun = Callable[[str], Path]
 """The directory of a run by its name or path; raises RunError."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Seat:
-    """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
-
-    players: tuple[Player, ...]
-    probs: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entrant:
-    """name: as it was given. seats: [P], None where it cannot play. sha256: of all that decides how it plays. detail: in words."""
-
-    name: str
-    seats: tuple[Seat | None, ...]
-    sha256: str
-    detail: str
-
-    @property
-    def has_bots(self) -> bool:
-        """Whether a bot has to be asked, one decision at a time."""
-        return any(player.bot is not None for seat in self.seats if seat is not None for player in seat.players)
-
-
 @dataclass(frozen=True, slots=True)
 class _Given:
     """A text that was taken apart. run: of a run's policy (policy: its name, or "" for what the run has), or that a file lies in."""
@@ -77,20 +54,6 @@ class _Given:
     policy: str = ""
     file: Path | None = None
     bot: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Field:
-    """The game that all entrants play, and the entrants."""
-
-    settings: Environment
-    spec: EnvSpec
-    entrants: tuple[Entrant, ...]
-
-    @property
-    def game(self) -> str:
-        """What makes two games the same, as JSON."""
-        return _identity(self.settings)
 
 
 def run_at(path: str) -> Path:
@@ -149,29 +112,11 @@ def _common_game(given: Sequence[_Given], env: Environment | None) -> Environmen
         )
     (first, settings), *others = found
     for name, other in others:
-        if _identity(other) != _identity(settings):
+        if identity(other) != identity(settings):
             raise ConfigError(
-                f"a tournament is of one game: {first} plays {_told(settings, other)}, and {name} plays {_told(other, settings)}."
+                f"a tournament is of one game: {first} plays {told(settings, other)}, and {name} plays {told(other, settings)}."
             )
     return next((other for name, other in others if first == "--env"), settings)
-
-
-def _told(settings: Environment, other: Environment) -> str:
-    return settings.id if _name(settings) != _name(other) else f"{settings.id} {_identity(settings)}"
-
-
-def _name(settings: Environment) -> str:
-    """The id; of OpenSpiel's games with all parameters in OpenSpiel's own order."""
-    if not settings.id.startswith("openspiel/"):
-        return settings.id
-    from ludus.envs.openspiel_games import load_game
-
-    return f"openspiel/{load_game(settings.id)}"
-
-
-def _identity(settings: Environment) -> str:
-    parts = {"id": _name(settings), "options": settings.options, "wrappers": list(settings.wrappers)}
-    return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
 
 
 class _Reader:
@@ -197,14 +142,14 @@ class _Reader:
         check_bot(f"{given.text!r}", bot, self._spec, wrapped=bool(self._settings.wrappers))
         seat = Seat((Player(given.text, bot=Named(given.text, spec)),), (1.0,))
         found = json.dumps(spec.identity(), sort_keys=True)
-        return Entrant(given.text, (seat,) * self._spec.num_players, _sha256(found.encode()), found)
+        return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
 
     def _random(self, name: str) -> Entrant:
         seats = []
         for p in range(self._spec.num_players):
             policy = build_policy(random_spec(self._spec.agents_of(p)[0].action), {})
             seats.append(Seat((Player(name, policy),), (1.0,)))
-        return Entrant(name, tuple(seats), _sha256(b"random"), "uniform over the legal actions")
+        return Entrant(name, tuple(seats), sha256(b"random"), "uniform over the legal actions")
 
     def _file(self, given: _Given, file: Path) -> Entrant:
         policy = load_policy(file)
@@ -229,7 +174,7 @@ class _Reader:
             seats.append(None if wrong else Seat((Player(given.text, policy, mode),), (1.0,)))
         if not any(seats):
             raise PolicyError(f"policy file {given.text!r} does not fit {self._spec.id}: {why[0]}")
-        digest = _sha256(f"{self._digest(policy, (given.text,))} {mode}".encode())
+        digest = sha256(f"{self._digest(policy, (given.text,))} {mode}".encode())
         return Entrant(given.text, tuple(seats), digest, f"{policy.spec.kind}, {mode}")
 
     def _of_run(self, given: _Given, run: StoredRun) -> Entrant:
@@ -252,7 +197,7 @@ class _Reader:
             else [[self._digest(run.policy(ref), (run.folder, ref)), ref.mode, prob] for ref, prob in drawn]
             for drawn in (wanted(p) for p in range(len(run.population)))
         ]
-        digest = _sha256(json.dumps(parts).encode())
+        digest = sha256(json.dumps(parts).encode())
         what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
         return Entrant(given.text, tuple(seats), digest, what)
 
@@ -283,18 +228,6 @@ class _Reader:
         return self._digests[key]
 
 
-def digest_of(policy: Policy) -> str:
-    """SHA-256 of a policy's spec and weights."""
-    found = hashlib.sha256(
-        json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
-    )
-    for name, array in sorted(policy.weights().items()):
-        array = np.ascontiguousarray(array)
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
-
-
 def _misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
     """Why a policy cannot play for a player: it is asked once. Empty if it can."""
     agent = spec.agents_of(player)[0]
@@ -315,7 +248,3 @@ def _misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
     except Exception as error:  # noqa: BLE001  whatever is wrong, it cannot play there
         return " ".join(str(error).split())
     return ""
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,1 @@
+"""Tournaments: everybody against everybody."""
