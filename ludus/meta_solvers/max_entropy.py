@@ -1,0 +1,115 @@
+"""The distribution of largest entropy that keeps linear limits.
+
+    maximise  -sum_i x_i log(x_i / b_i)   subject to   A x <= h,  sum x = 1
+
+Its dual has one multiplier per row, l >= 0 (Boyd and Vandenberghe, Convex Optimization, 2004, ch. 5.1.6):
+
+    minimise  D(l) = log sum_i b_i exp(-A'l)_i + h'l        x(l) = softmax(log b - A'l)        D'(l) = h - A x(l)
+
+A log barrier keeps l positive, Newton's method follows the barrier's path (ibid., ch. 11.3). D is smooth, convex and finite
+everywhere, so that damped steps always get there, and on the path A x(l) < h: the answer keeps its limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+Vector = NDArray[np.float64]
+
+SHRINK = 0.1  # the barrier's weight from one centre to the next
+WEIGHT = 1.0  # the barrier's weight for a room of 1
+NEAR, CENTRED = (
+    3.0,
+    1e-3,
+)  # a centre is reached when a Newton step would gain less than this times its weight: on the way, at the end
+MAX_STEPS = 100  # per centre
+FAR = 100.0  # no step changes the logarithms of x against each other by more than this
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MostEven:
+    """x float64[n]: the distribution. excess: the largest entry of A x - h, negative if all limits are kept."""
+
+    x: Vector
+    excess: float
+    steps: int
+
+
+def most_even(
+    rows: NDArray[np.float64], limits: Vector, base: Vector, *, room: float, accuracy: float = 1e-12
+) -> MostEven:
+    """rows float64[k, n] of entries near 1, limits float64[k], base float64[n] > 0 (ones: Shannon's entropy).
+
+    room: some x keeps every limit with about this much to spare. accuracy: of the entropy, in nats.
+    """
+    k = len(limits)
+    log_base = np.log(base)
+    multipliers, extra, last, steps = np.full(k, 1.0 / k), 1.0, accuracy / k, 0
+    weight = WEIGHT
+    while weight > last:
+        # the limits close in on the answer together with the barrier, which must not be wider than the room inside it
+        extra, weight = (extra * SHRINK if extra > room else 0.0), max(weight * SHRINK, last)
+        enough = NEAR if weight > last else CENTRED
+        multipliers, taken = _centre(rows, limits + extra, log_base, (multipliers, weight, enough))
+        steps += taken
+    x = _softmax(log_base - multipliers @ rows)[0]
+    return MostEven(x, float((rows @ x - limits).max()), steps)
+
+
+def _softmax(logits: Vector) -> tuple[Vector, float]:
+    """(softmax, log of the sum of exponentials)."""
+    top = float(logits.max())
+    weights = np.exp(logits - top)
+    total = float(weights.sum())
+    return weights / total, top + float(np.log(total))
+
+
+def _centre(
+    rows: NDArray[np.float64], limits: Vector, log_base: Vector, goal: tuple[Vector, float, float]
+) -> tuple[Vector, int]:
+    """The minimum of D(l) - weight sum log l, and how many Newton steps it took. goal: the first l, weight, and what gain is enough."""
+    at, weight, enough = goal
+    for step in range(MAX_STEPS):
+        logits = log_base - at @ rows
+        x, log_sum = _softmax(logits)
+        gradient = limits - rows @ x - weight / at
+        # the barrier's curvature is weight / at**2; where a multiplier is too large, slack / at reaches its goal in one step
+        slack = np.maximum(limits - rows @ x, weight / at)
+        change = _newton(rows, x, slack / at, gradient)
+        if change is None:
+            return at, step
+        decrease = -float(gradient @ change)
+        if decrease <= enough * weight:
+            return at, step
+        moved = change @ rows
+        size = min(1.0, FAR / max(float(np.ptp(moved)), 1e-300), 0.99 / max(float((-change / at).max()), 1e-300))
+        value = log_sum + float(limits @ at) - weight * float(np.log(at).sum())
+        while size > 1e-10:
+            new = at + size * change
+            there = _softmax(logits - size * moved)[1] + float(limits @ new) - weight * float(np.log(new).sum())
+            if there <= value - 0.1 * size * decrease:
+                break
+            size *= 0.5
+        else:
+            return at, step  # rounding: no step lowers the value any more
+        at = new
+    return at, MAX_STEPS
+
+
+def _newton(rows: NDArray[np.float64], x: Vector, barrier: Vector, gradient: Vector) -> Vector | None:
+    """-(A (diag x - x x') A' + diag barrier)^-1 gradient; None if the matrix is not positive definite to working precision."""
+    spread = (rows - (rows @ x)[:, None]) * np.sqrt(x)
+    hessian = dsyrk(1.0, spread.T, trans=1, lower=1)
+    diagonal = np.einsum("ii->i", hessian)
+    diagonal += barrier
+    for regularisation in (0.0, 1e-15, 1e-13):
+        diagonal += regularisation * diagonal
+        chol, info = dpotrf(hessian, lower=1, clean=0)
+        if info == 0:
+            return -np.asarray(dpotrs(chol, gradient, lower=1)[0])
+    return None
