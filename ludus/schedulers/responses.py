@@ -9,7 +9,7 @@ PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,10 @@ class Target:
 
 @runtime_checkable
 class ResponseRule(Protocol):
-    """A pure function of a meta-game and its solution."""
+    """A pure function of a meta-game and its solution. `needs` is any of "two_player" and "joint" (a meta-solver that gives a joint
+    distribution)."""
+
+    needs: ClassVar[frozenset[str]]
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """The responses of one population, whose players are `seats`. Raises SolverError for a solution that does not suit."""
@@ -52,6 +55,7 @@ class ResponseRule(Protocol):
 class BestResponse:
     """`count` responses to the meta-strategy; they differ by their seeds alone."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
     count: int = 1
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
@@ -65,6 +69,7 @@ class RecommendedResponse:
     """For each player, and each of its strategies with a probability of at least `least`: a response to what the others play where that
     strategy is recommended. most: at most so many per player, the likeliest ones."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"joint"})
     least: float = 1e-3
     most: int | None = None
 
@@ -88,6 +93,7 @@ class RectifiedResponse:
     """Each strategy with a probability of at least `least` is improved against those that it beats or ties, weighted by the
     meta-strategy: it amplifies its strengths and ignores its weaknesses. Two players. most: at most so many, the likeliest ones."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"two_player"})
     least: float = 1e-3
     most: int | None = None
 
@@ -112,6 +118,7 @@ class PreferenceResponse:
     that are won or lost (Muller et al. 2020), and a stand-in elsewhere. The warm start `best` picks by the
     preference score, which the payoffs of the restricted game give exactly."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
     count: int = 1
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
@@ -125,6 +132,7 @@ class SequentialLeague:
     responds to the newest main agent, in turn. first: who is trained first. initial: policies of each population at the start; the
     last of them counts as a main agent."""
 
+    needs: ClassVar[frozenset[str]] = frozenset()
     first: Literal["main", "exploiter"] = "main"
     initial: int = 1
 

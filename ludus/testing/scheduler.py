@@ -33,7 +33,12 @@ MakeScheduler = Callable[[], Scheduler]
 
 
 def check_scheduler(
-    make: MakeScheduler, *, population: tuple[int, ...] = (0, 1), initial: int = 1, max_tasks: int = 1000
+    make: MakeScheduler,
+    *,
+    population: tuple[int, ...] = (0, 1),
+    initial: int | tuple[int, ...] = 1,
+    max_tasks: int = 1000,
+    everywhere: bool = False,
 ) -> None:
     """Raises AssertionError, saying what is wrong, unless schedulers that `make` gives keep the `Scheduler` contract.
 
@@ -48,12 +53,14 @@ def check_scheduler(
       answered are given out again.
     - Results that come in another order than their tasks do not keep it from ending.
 
-    population: [P] index of each player's population. initial: policies of each population at the start. The invented payoffs
-    are zero-sum, and symmetric where players share a population.
+    population: [P] index of each player's population. initial: policies of each population at the start, one number or one each.
+    everywhere: save and load after each result, not only at six places. The invented payoffs are zero-sum, and symmetric where
+    players share a population.
     """
+    sizes = (initial,) * len(set(population)) if isinstance(initial, int) else initial
 
     def drive(free: int, **options: Any) -> list[object]:
-        return _Drive(make, _World(population, initial), free, max_tasks, **options).run()
+        return _Drive(make, _World(population, sizes), free, max_tasks, **options).run()
 
     for free in (1, 4):
         expected = drive(free)
@@ -62,7 +69,7 @@ def check_scheduler(
         assert drive(free, twice=True) == expected, "a result that was given twice did not count once"
         assert drive(free, idle=True) == expected, "next_tasks with free=0 changed what it gave later"
         for when in ("asked", "answered"):
-            for step in _spread(len(expected)):
+            for step in range(len(expected)) if everywhere else _spread(len(expected)):
                 again = drive(free, restart=(when, step))
                 assert again == expected, (
                     f"saved and loaded after {step} results ({when}, {free} in flight), it went on with other tasks:\n"
@@ -140,9 +147,9 @@ class _Drive:
 class _World:
     """Populations and payoffs that answer every task at once, from a hash of who plays."""
 
-    def __init__(self, population: tuple[int, ...], initial: int) -> None:
+    def __init__(self, population: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         self.population = population
-        self.policies = [[PolicyRef(k, f"{k}-{-i}") for i in range(initial)] for k in sorted(set(population))]
+        self.policies = [[PolicyRef(k, f"first-{k}-{i}") for i in range(size)] for k, size in enumerate(sizes)]
         self.known: dict[tuple[int, ...], NDArray[np.float64]] = {}  # profile -> value
         self.recorded: set[str] = set()
 

@@ -1,16 +1,20 @@
 """check_scheduler passes a small honest scheduler and notices dishonest ones."""
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ludus.population.base import View
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import EvaluationTask, Mixture, PolicyRef, Trained, TrainingTask
+from ludus.types import EvaluationTask, Mixture, PolicyRef, Solution, Trained, TrainingTask
 
 
 class LastOnly:
     """Each generation: every population trains against the last policies; then the missing payoffs are filled."""
+
+    together = 1
 
     def __init__(self, population=(0, 1), generations=3):
         self.population, self.generations = population, generations
@@ -113,6 +117,40 @@ class WrongSeat(LastOnly):
         return TrainingTask(task.id, task.generation, task.population, (5,), task.policy, task.opponents)
 
 
+class Lonely(LastOnly):
+    def opponent(self, policies):
+        return PolicyRef(policies[0].population, "nobody", None)
+
+
+class GoesOn(LastOnly):
+    """Continues the task of the generation before, which has not kept its learner."""
+
+    def task(self, what, view):
+        task = super().task(what, view)
+        before = f"train-{what}-{self.generation - 1}"
+        return replace(task, continues=before) if isinstance(task, TrainingTask) and self.generation > 1 else task
+
+
+class GoesOnFromNothing(LastOnly):
+    def task(self, what, view):
+        task = super().task(what, view)
+        return replace(task, continues="nothing") if isinstance(task, TrainingTask) else task
+
+
+class SolvesTooLittle(LastOnly):
+    def task(self, what, view):
+        task = super().task(what, view)
+        solution = Solution((np.ones(1), np.ones(1)), 0.0)
+        return replace(task, solution=solution) if self.generation == 1 and what == "payoffs" else task
+
+
+class NeverStarts(LastOnly):
+    """Waits for more tasks than it says that it needs."""
+
+    def next_tasks(self, view, free):
+        return super().next_tasks(view, free) if free > 1 else []
+
+
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -125,6 +163,11 @@ class WrongSeat(LastOnly):
         (Unsaved, "state_dict has a Unsaved at state.self"),
         (Stranger, "opponent 'nobody' is in no population"),
         (WrongSeat, r"seats \(5,\) are not all of population 0"),
+        (Lonely, "nobody trains the live opponent 'nobody' now"),
+        (GoesOn, "continues 'train-0-1', which does not keep its learner"),
+        (GoesOnFromNothing, "continues 'nothing', which is no finished training"),
+        (SolvesTooLittle, r"solution is for sizes \(1, 1\), the payoff table has \(2, 2\)"),
+        (NeverStarts, "ended without giving any task"),
     ],
 )
 def test_the_check_notices(broken, words):
