@@ -36,13 +36,12 @@ class MCTS:
 
     def check(self, game: Any) -> None:
         """Raises ScenarioError for a game that it cannot search, or in which it would see what is hidden."""
-        kind = game.get_type()
-        if kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION:
+        _refuse_unsearchable("mcts", game)
+        if game.get_type().information != pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise ScenarioError(
                 f"bot 'mcts' searches from the state of the game, and the players of {title(game)} do not know that: it is a game of "
                 "imperfect information. bot:ismcts samples what they may not see, where the game can do that."
             )
-        _refuse_unsearchable("mcts", game)
 
     def restart(self, player: int, seed: int) -> None:
         self._bot, self._seed = None, seed
@@ -159,8 +158,7 @@ def _refuse_unsearchable(name: str, game: Any) -> None:
     kind = game.get_type()
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
         raise ScenarioError(
-            f"bot {name!r} searches games whose players move in turn; in {title(game)} several move at once. "
-            f"OpenSpiel's turn_based_simultaneous_game(game={title(game)}) is one in turns."
+            f"bot {name!r} searches games whose players move in turn; in {title(game)} several move at once."
         )
     if kind.reward_model != pyspiel.GameType.RewardModel.TERMINAL:
         raise ScenarioError(f"bot {name!r} searches games that pay at the end; {title(game)} pays along the way.")
