@@ -33,7 +33,8 @@ class MetaStrategy:
 
     Policy i of player p gains g_i = sum over a of w(a) u(i, a) - value, w(a) being how probable the others' profile a is; its variance is
     the sum of w(a)^2 s(i, a)^2 / n(i, a). To bring it to t^2 takes n(i, a) = w(a) s(i, a) sum(w s) / t^2 (Neyman 1934). One level of
-    optimistic gain, found by bisection, uses the batch up. min_units: before a cell has so many, s is half of the utility range.
+    optimistic gain, found by bisection, uses the batch up. Where that takes less than half of it, optimism is doubled, up to 16 times.
+    min_units: before a cell has so many, s is half of the utility range.
     """
 
     optimism: float = 2.0
@@ -47,17 +48,22 @@ class MetaStrategy:
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
-        return _within(units, payoffs, self.sides(payoffs, solution))
+        first = firsts(payoffs.sizes, payoffs.population)
+        for doubled in range(5):
+            found = _within(units, payoffs, self.sides(payoffs, solution, self.optimism * 2**doubled))
+            if found[first].sum() > 0.5 * units:
+                break
+        return found
 
-    def sides(self, payoffs: Payoffs, solution: Solution) -> list[_Side]:
+    def sides(self, payoffs: Payoffs, solution: Solution, optimism: float) -> list[_Side]:
         """Each player's policies, their widths being `optimism` standard errors."""
         mean, spread = games.symmetrised(payoffs), spreads(payoffs, self.min_units)
         found = []
         for p in range(payoffs.num_players):
             count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
             weighted = _rows(spread[p], p) * weight
-            width = self.optimism * np.sqrt((weighted**2 / count).sum(axis=1))
-            found.append(_Side(against(mean[p], solution, p), width, count, _Neyman(weighted, self.optimism)))
+            width = optimism * np.sqrt((weighted**2 / count).sum(axis=1))
+            found.append(_Side(against(mean[p], solution, p), width, count, _Neyman(weighted, optimism)))
         return found
 
 
@@ -79,7 +85,7 @@ class Certainty:
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
-        estimated = self.steer.sides(payoffs, solution)
+        estimated = self.steer.sides(payoffs, solution, self.steer.optimism)
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.steer.min_units)

@@ -19,15 +19,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
-from scipy.special import betaln
+from scipy.special import betaln, expit, logit, xlogy
 
 from ludus.errors import DataError
 
 Array = NDArray[np.float64]
 
-BISECTIONS = 30
+NEWTON_STEPS = 30
 RATES = np.geomspace(1e-4, 0.98, 48)  # the mixture's l; a V up to some 1e8 has its best one among them
 GRID = np.geomspace(0.25, 1e9, 600)  # V at which the radius is computed; in between, the next one's is taken
 EULER = 0.5772156649015329
@@ -66,34 +65,30 @@ def mean_bounds(
 
 def sub_bernoulli(n: NDArray[np.int64], mean: Array, *, alpha: float) -> tuple[Array, Array]:
     """low, high float64 for means of n values in [0, 1]; 0 and 1 where n is 0."""
-    units = np.asarray(n, dtype=np.float64)
+    units = np.maximum(np.asarray(n, dtype=np.float64), 1e-9)
     total = units * mean
-    # log of the mixture; m is outside as soon as total log m + (units - total) log(1 - m) is below it by log(1 / alpha)
-    floor = betaln(total + 0.5, units - total + 0.5) - betaln(0.5, 0.5) + np.log(alpha)
-    flat = [np.ravel(a).astype(np.float64) for a in (total, units, floor, mean)]
-    low, high = (_edge(flat[0], flat[1], flat[2], flat[3], end).reshape(np.shape(mean)) for end in (0.0, 1.0))
-    return np.where(units > 0, low, 0.0), np.where(units > 0, high, 1.0)
+    mixture = betaln(total + 0.5, units - total + 0.5) - betaln(0.5, 0.5)
+    low, high = (_lower_edge(one, units, mixture + np.log(alpha)) for one in (total, np.maximum(units - total, 0.0)))
+    return np.where(np.asarray(n) > 0, low, 0.0), np.where(np.asarray(n) > 0, 1.0 - high, 1.0)
 
 
-@njit(cache=True)
-def _edge(total: Array, units: Array, floor: Array, mean: Array, end: float) -> Array:
-    """float64[k]: between the mean and `end`, the m at which the likelihood falls to `floor`, rounded outwards."""
-    out = np.full(len(mean), end)
-    for i in range(len(mean)):
-        inside, outside = mean[i], end
-        for _ in range(BISECTIONS):
-            middle = (inside + outside) / 2
-            value = 0.0
-            if total[i] > 0.0:
-                value += total[i] * np.log(middle)
-            if units[i] > total[i]:
-                value += (units[i] - total[i]) * np.log1p(-middle)
-            if value >= floor[i]:
-                inside = middle
-            else:
-                outside = middle
-        out[i] = outside
-    return out
+def _lower_edge(total: Array, units: Array, floor: Array) -> Array:
+    """The m below total / units at which the likelihood total log m + (units - total) log(1 - m) falls to `floor`.
+
+    Newton in log-odds, in which it is concave: from below it comes up to the root and never passes it, so an early end only widens. It
+    starts from the larger of two bounds, Pinsker's and that of total log m alone.
+    """
+    mean = total / units
+    room = xlogy(total, mean) + xlogy(units - total, 1.0 - mean) - floor
+    start = np.maximum(mean - np.sqrt(np.maximum(room, 0.0) / (2.0 * units)), np.exp(floor / np.maximum(total, 1e-300)))
+    odds = logit(np.clip(start, 1e-300, 1.0 - 1e-16))
+    for _ in range(NEWTON_STEPS):
+        lack = floor - (total * odds - units * np.logaddexp(0.0, odds))
+        step = np.where(lack > 0.0, lack / np.maximum(total - units * expit(odds), 1e-300), 0.0)
+        odds = odds + step
+        if step.max(initial=0.0) < 1e-9:
+            break
+    return np.asarray(np.where(total > 0.0, np.minimum(expit(odds), mean), 0.0))
 
 
 def empirical_bernstein(n: NDArray[np.int64], m2: Array, *, alpha: float) -> Array:
