@@ -127,6 +127,7 @@ def test_a_server_that_dies_is_replaced() -> None:
     assert_same(got, expected.run(order(1, "episodes", 12), policies(1)))
     assert got.counters["server_restarts"] == 2
     assert "worker_restarts" not in got.counters
+    assert [made.life(host) for host in (0, 1)] == ["0.2", "0.2"], "both hosts' first, with the third server"
     for asked in (order(1, "decisions", 80), order(2, "decisions", 80, carry_on=True)):
         assert_same(
             made.run(asked, policies(asked.learner.version)), expected.run(asked, policies(asked.learner.version))
