@@ -1,0 +1,108 @@
+"""Who meets whom, and what is still to be played."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ludus.errors import ConfigError
+from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
+
+TWO = ((0,), (1,))
+
+
+def everywhere(names: str, players: int = 2) -> dict[str, list[bool]]:
+    return {name: [True] * players for name in names}
+
+
+def test_two_players_meet_in_both_seats() -> None:
+    found = meetings_of(everywhere("ba"), TWO)
+    assert found == [Meeting(("a", "b"), (("a", "b"), ("b", "a")))]
+    assert found[0].id == '["a", "b"]'
+    assert len(meetings_of(everywhere("abcd"), TWO)) == 6
+
+
+def test_interchangeable_players_meet_once() -> None:
+    assert meetings_of(everywhere("ba"), ((0, 1),))[0].orders == (("a", "b"),)
+    (three,) = meetings_of(everywhere("abc", 3), ((0, 2), (1,)))
+    assert three.orders == (("a", "b", "c"), ("a", "c", "b"), ("b", "a", "c"))
+
+
+def test_three_players_sit_in_every_order() -> None:
+    found = meetings_of(everywhere("abcd", 3), ((0,), (1,), (2,)))
+    assert [meeting.entrants for meeting in found] == [tuple("abc"), tuple("abd"), tuple("acd"), tuple("bcd")]
+    assert set(found[0].orders) == set(permutations("abc"))
+
+
+def test_fewer_entrants_than_players_share_the_seats() -> None:
+    (found,) = meetings_of(everywhere("ab", 3), ((0,), (1,), (2,)))
+    assert sorted("".join(order) for order in found.orders) == ["aab", "aba", "abb", "baa", "bab", "bba"]
+
+
+def test_many_players_rotate() -> None:
+    (found,) = meetings_of(everywhere("abcde", 5), tuple((p,) for p in range(5)))
+    assert ["".join(order) for order in found.orders] == ["abcde", "bcdea", "cdeab", "deabc", "eabcd"]
+    (few,) = meetings_of(everywhere("ab", 5), tuple((p,) for p in range(5)))
+    assert ["".join(order) for order in few.orders] == ["ababa", "babab"]
+
+
+def test_one_player_plays_alone() -> None:
+    assert [m.orders for m in meetings_of(everywhere("ab", 1), ((0,),))] == [(("a",),), (("b",),)]
+
+
+def test_who_cannot_play_a_seat_does_not() -> None:
+    able = {"a": [True, True], "first": [True, False], "second": [False, True]}
+    found = {meeting.entrants: meeting.orders for meeting in meetings_of(able, TWO)}
+    assert found == {
+        ("a", "first"): (("first", "a"),),
+        ("a", "second"): (("a", "second"),),
+        ("first", "second"): (("first", "second"),),
+    }
+    with pytest.raises(ConfigError, match="'x' can meet none of the others: it plays as player 0 only"):
+        meetings_of({"x": [True, False], "y": [True, False]}, TWO)
+    with pytest.raises(ConfigError, match="only 'a' was given; a tournament needs two"):
+        meetings_of(everywhere("a"), TWO)
+
+
+MEETING = Meeting(("a", "b"), (("a", "b"), ("b", "a")))
+
+
+def test_missing_deals_by_hand() -> None:
+    assert missing(MEETING, [], 100) == [Piece(MEETING, 0, 100)]
+    assert missing(MEETING, [(0, 100)], 100) == []
+    assert missing(MEETING, [(0, 40)], 100) == [Piece(MEETING, 40, 60)]
+    assert missing(MEETING, [(60, 10), (10, 20)], 100) == [
+        Piece(MEETING, 0, 10),
+        Piece(MEETING, 30, 30),
+        Piece(MEETING, 70, 30),
+    ]
+    assert missing(MEETING, [(0, 200)], 100) == []
+    assert missing(MEETING, [(90, 20)], 50) == [Piece(MEETING, 0, 50)]
+
+
+@given(st.lists(st.integers(1, 9), max_size=8), st.lists(st.booleans(), min_size=8, max_size=8), st.integers(1, 80))
+def test_stored_and_missing_deals_are_all_deals_once(sizes: list[int], kept: list[bool], deals: int) -> None:
+    ends = np.cumsum([0, *sizes])
+    stored = [(int(ends[k]), n) for k, n in enumerate(sizes) if kept[k]]
+    covered = np.zeros(200, int)
+    for first, n in stored:
+        covered[first : first + n] += 1
+    for piece in missing(MEETING, stored, deals):
+        for part in cut(piece, 6):
+            assert part.episodes <= 6
+            covered[part.first : part.first + part.n] += 1
+    assert (covered[:deals] == 1).all()
+    assert covered.max(initial=0) <= 1
+
+
+def test_a_deal_has_its_luck_whatever_it_is_played_with() -> None:
+    whole = luck(Piece(MEETING, 0, 50), 3)
+    np.testing.assert_array_equal(luck(Piece(MEETING, 20, 10), 3), whole[20:30])
+    assert len(set(whole.tolist())) == 50
+    other = Meeting(("a", "c"), (("a", "c"), ("c", "a")))
+    assert not set(whole.tolist()) & set(luck(Piece(other, 0, 50), 3).tolist())
+    assert not set(whole.tolist()) & set(luck(Piece(MEETING, 0, 50), 4).tolist())
