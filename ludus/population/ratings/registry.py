@@ -12,16 +12,16 @@ from ludus.registry import load
 from ludus.types import Match
 
 RATINGS: Final[dict[str, str]] = {
-    "alpha_rank": "ludus.population.ratings.by_payoffs:AlphaRank",
+    "alpha_rank": "ludus.evaluation.payoff_ratings:AlphaRank",
     "bradley_terry": "ludus.population.ratings.bradley_terry:BradleyTerry",
     "elo": "ludus.population.ratings.bradley_terry:Elo",
-    "mean_payoff": "ludus.population.ratings.by_payoffs:MeanPayoff",
-    "nash_average": "ludus.population.ratings.by_payoffs:NashAverage",
+    "mean_payoff": "ludus.evaluation.payoff_ratings:MeanPayoff",
+    "nash_average": "ludus.evaluation.payoff_ratings:NashAverage",
     "online_elo": "ludus.population.ratings.elo:OnlineElo",
     "openskill": "ludus.population.ratings.open_skill:OpenSkill",
-    "worst_opponent": "ludus.population.ratings.by_payoffs:WorstOpponent",
+    "worst_opponent": "ludus.evaluation.payoff_ratings:WorstOpponent",
 }
-"""name -> `module:Class`; each class is a `Rater`, and its fields are its options."""
+"""name -> `module:Class`; each class is a `Rater`, and its fields are its options. Those that use meta-solvers live with evaluation."""
 
 
 def rater(name: str, **options: Any) -> Rater:
