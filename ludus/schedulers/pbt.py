@@ -1,0 +1,210 @@
+"""Population based training (Jaderberg et al. 2017, "Population based training of neural networks"; 2019, "Human-level performance in 3D
+multiplayer games with population-based reinforcement learning").
+
+Several learners of each population train together, each with hyper-parameters of its own, against the newest weights of the others by
+how even their games are. Now and then the worst go on as copies of the best, optimizer and all, with hyper-parameters that are
+changed a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from ludus import seeding
+from ludus.errors import ConfigError
+from ludus.meta_solvers.last import Last
+from ludus.population.base import View
+from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.subgame import spread
+from ludus.schedulers.tuning import Range, TunedTask, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.win_rates import Member, Profile, WinRates
+from ludus.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A learner. task: the one that it goes on from, its own or the one it has copied. place: of its newest snapshot, or of the copied one;
+    -1: none yet."""
+
+    population: int
+    number: int
+    hyper: dict[str, float] = field(default_factory=dict)
+    task: str | None = None
+    place: int = -1
+
+
+_LEARNERS = TypeAdapter(tuple[Tuned, ...])
+
+
+class PBT(Chunked):
+    """State beyond the chunk: the learners."""
+
+    def __init__(
+        self,
+        *,
+        population: tuple[int, ...],
+        chunks: int,
+        seed: int,
+        ranges: Mapping[str, Range],
+        learners: int = 8,
+        rules: TuningRules | None = None,
+        start: PolicyRef | str | None = None,
+        span: tuple[float, float] | None = None,
+        mode: str = "explore",
+        min_episodes: int = 1,
+        complete: bool = False,
+    ) -> None:
+        """ranges: option of the algorithm -> where it may lie. learners: of each population. start: of each. span: see `WinRates`. The best
+        of each population are announced. The rest: see `Chunked`. Raises ConfigError for fewer than two learners."""
+        super().__init__(
+            population=population,
+            chunks=chunks,
+            seed=seed,
+            solver=Last(),
+            mode=mode,
+            min_episodes=min_episodes,
+            complete=complete,
+        )
+        if learners < 2:
+            raise ConfigError(f"population based training compares learners; given learners: {learners}, it needs two.")
+        self.ranges, self.rules, self.start, self.span = dict(ranges), rules or TuningRules(), start, span
+        self._learners = tuple(
+            Tuned(k, number, drawn(self.ranges, seeding.generator(seed, "draw", k, number)))
+            for k in self.populations
+            for number in range(learners)
+        )
+        self.together = len(self._learners)
+
+    # ------------------------------------------------------------------------------------------ ratings
+
+    def _of(self, population: int) -> list[Tuned]:
+        return [learner for learner in self._learners if learner.population == population]
+
+    def _against(self, population: int) -> list[int]:
+        return [k for k in self.populations if k != population or len(self.seats(k)) > 1]
+
+    def _rivals(self, learner: Tuned, population: int) -> list[Tuned]:
+        return [other for other in self._of(population) if other is not learner]
+
+    def needed(self, view: View) -> Iterable[Profile]:
+        """The newest snapshots among each other."""
+        if not self.chunk:
+            return []
+        if len(self.population) == 1:
+            return [(learner.place,) for learner in self._learners]
+        rates = self._win_rates(view)
+        return [
+            profile
+            for mine in self._learners
+            for k in self._against(mine.population)
+            for profile in rates.profiles(_member(mine), (_member(other) for other in self._rivals(mine, k)))
+        ]
+
+    def _win_rates(self, view: View) -> WinRates:
+        reference = {k: max(0, self._of(k)[0].place) for k in self.populations}
+        return WinRates(view.payoffs, reference=reference, span=self.span)
+
+    def _rating(self, learner: Tuned, view: View) -> float:
+        """Its mean win rate against all that it meets; of a single player, its return."""
+        if len(self.population) == 1:
+            return float(view.payoffs.mean[0, learner.place])
+        rates = self._win_rates(view)
+        others = [other for k in self._against(learner.population) for other in self._rivals(learner, k)]
+        return float(np.mean([_rate(rates, learner, other) for other in others]))
+
+    def review(self, view: View) -> None:
+        """Exploit and explore."""
+        if not self.chunk or self.chunk % self.rules.every or self.over:
+            return
+        for population in self.populations:
+            some = self._of(population)
+            rng = seeding.generator(self.seed, "exploit", population, self.chunk)
+            ratings = np.array([self._rating(learner, view) for learner in some])
+            for loser, winner in sorted(copies(ratings, self.rules, rng).items()):
+                best = some[winner]
+                hyper = explored(best.hyper, self.ranges, self.rules, rng)
+                self._put(replace(some[loser], hyper=hyper, task=best.task, place=best.place))
+
+    def _put(self, learner: Tuned) -> None:
+        key = (learner.population, learner.number)
+        self._learners = tuple(learner if (old.population, old.number) == key else old for old in self._learners)
+
+    def trained(self, result: Trained, view: View) -> None:
+        """A new snapshot."""
+        population = result.task.population
+        place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
+        (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)
+        self._put(replace(learner, task=result.task.id, place=place))
+
+    def solution(self, view: View) -> Solution:
+        """The best of each population; before there are any, the first policy."""
+        best = dict.fromkeys(self.populations, 0)
+        if self.chunk:
+            best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
+        marginals = (spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
+        return Solution(tuple(marginals), np.nan)
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+        """One task per learner, all together."""
+        rates = self._win_rates(view) if len(self.population) > 1 else None
+        return [[self._task(learner, view, rates) for learner in self._learners]]
+
+    @staticmethod
+    def _name(learner: Tuned, chunk: int) -> str:
+        return f"{learner.population}-{learner.number}-{chunk}"
+
+    def _task_id(self, learner: Tuned, chunk: int) -> str:
+        return f"chunk-{self._name(learner, chunk)}"
+
+    def _task(self, learner: Tuned, view: View, rates: WinRates | None) -> TrainingTask:
+        chunk = self.chunk + 1
+        return TunedTask(
+            id=self._task_id(learner, chunk),
+            generation=chunk,
+            population=learner.population,
+            seats=self.seats(learner.population),
+            policy=self._name(learner, chunk),
+            opponents=self._opponents(learner, view, rates),
+            start=self.start if chunk == 1 else None,
+            mode=self.mode,
+            continues=learner.task,
+            keep=True,
+            length=self.chunks,
+            overrides=learner.hyper,
+        )
+
+    def _opponents(self, learner: Tuned, view: View, rates: WinRates | None) -> Mixture:
+        """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
+        marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
+        for seat, population in enumerate(self.population):
+            if rates is None or population not in self._against(learner.population):
+                marginals[seat] = ([view.populations[population][0]], [1.0])
+                continue
+            others = self._rivals(learner, population)
+            probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.rules.spread)
+            live = [PolicyRef(population, self._name(other, self.chunk + 1), None) for other in others]
+            marginals[seat] = (live, probs.tolist())
+        return Mixture.product(marginals)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "learners": _LEARNERS.dump_python(self._learners, mode="json")}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._learners = _LEARNERS.validate_python(state["learners"])
+
+
+def _member(learner: Tuned) -> Member:
+    return Member(learner.population, learner.place)
+
+
+def _rate(rates: WinRates, mine: Tuned, other: Tuned) -> float:
+    if mine.place < 0 or other.place < 0:
+        return 0.5
+    return rates.of([_member(mine)], [_member(other)])

@@ -1,0 +1,117 @@
+"""Population based training: exploit and explore by hand, the contract, and literal tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.population.base import View
+from ludus.schedulers.pack import pack_task, unpack_task
+from ludus.schedulers.pbt import PBT
+from ludus.schedulers.tuning import Range, TunedTask, TuningRules, copies, drawn, explored, matched
+from ludus.testing.meta_solver import exact_view
+from ludus.testing.scheduler import check_scheduler
+from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained
+
+RANGES = {"learning_rate": Range(1e-4, 1e-2), "entropy": Range(0.0, 0.1, log=False)}
+RULES = TuningRules(fraction=0.5, spread=None)
+
+
+@pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1)], ids=str)
+def test_contract(population: tuple[int, ...]) -> None:
+    check_scheduler(
+        lambda: PBT(population=population, chunks=3, seed=0, ranges=RANGES, learners=2, rules=RULES),
+        population=population,
+        everywhere=population == (0, 0),
+    )
+
+
+def test_contract_of_the_options() -> None:
+    rules = TuningRules(every=2, resample=1.0)
+    check_scheduler(
+        lambda: PBT(population=(0, 1), chunks=3, seed=0, ranges=RANGES, learners=5, rules=rules, complete=True),
+        initial=(2, 1),
+        everywhere=False,
+    )
+
+
+def test_ranges() -> None:
+    rng = np.random.default_rng(0)
+    draws = np.array([Range(1e-4, 1e-2).draw(rng) for _ in range(4000)])
+    assert draws.min() >= 1e-4
+    assert draws.max() <= 1e-2
+    assert np.median(draws) == pytest.approx(1e-3, rel=0.1)  # alike on the logarithmic scale
+    linear = np.array([Range(-1.0, 3.0, log=False).draw(rng) for _ in range(4000)])
+    assert np.median(linear) == pytest.approx(1.0, abs=0.1)
+    for low, high, log in ((2.0, 1.0, False), (0.0, 1.0, True)):
+        with pytest.raises(ConfigError, match="low to high"):
+            Range(low, high, log)
+    with pytest.raises(ConfigError, match="fraction"):
+        TuningRules(fraction=0.6)
+
+
+def test_exploring_perturbs_inside_the_range_or_draws_anew() -> None:
+    hyper = {"learning_rate": 5e-3, "entropy": 0.05}
+    rng = np.random.default_rng(0)
+    seen = [explored(hyper, RANGES, TuningRules(resample=0.0), rng) for _ in range(50)]
+    assert {round(s["learning_rate"], 9) for s in seen} == {4e-3, 6e-3}
+    assert {round(s["entropy"], 9) for s in seen} == {0.04, 0.06}
+    wide = TuningRules(resample=0.0, factors=(0.001, 1000.0))
+    assert {s["entropy"] for s in (explored(hyper, RANGES, wide, rng) for _ in range(50))} == {5e-05, 0.1}
+    anew = explored(hyper, RANGES, TuningRules(resample=1.0), rng)
+    assert anew["entropy"] not in (0.04, 0.05, 0.06)
+
+
+def test_the_worst_copy_the_best() -> None:
+    ratings = np.array([0.3, 0.9, 0.1, 0.7, 0.5])
+    rng = np.random.default_rng(0)
+    assert copies(ratings, TuningRules(fraction=0.2), rng) == {2: 1}
+    seen = [copies(ratings, TuningRules(fraction=0.4), rng) for _ in range(50)]
+    assert {tuple(sorted(s)) for s in seen} == {(0, 2)}
+    assert {s[0] for s in seen} == {1, 3}
+    assert copies(ratings, TuningRules(fraction=0.1), rng) == {}
+    assert copies(np.zeros(2), TuningRules(fraction=0.5), rng) == {1: 0}
+
+
+def test_even_games_are_looked_for() -> None:
+    # (1/3)² / (2 / 36) = 2: exp(-2) against 1
+    np.testing.assert_allclose(matched(np.array([0.5, 5 / 6]), 1 / 6), np.array([1, np.exp(-2)]) / (1 + np.exp(-2)))
+    np.testing.assert_allclose(matched(np.array([0.5, 1.0]), None), [0.5, 0.5])
+
+
+def answered(scheduler: PBT, tasks: list[Task], now: View) -> None:
+    for task in tasks:
+        if isinstance(task, TunedTask):
+            scheduler.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
+        else:
+            scheduler.on_result(Evaluated(task), now)
+
+
+def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
+    rules = TuningRules(fraction=0.5, resample=0.0)
+    scheduler = PBT(population=(0, 0), chunks=2, seed=0, ranges=RANGES, learners=2, rules=rules, span=(-1, 1))
+    assert scheduler.together == 2
+    first = (PolicyRef(0, "first"),)
+    now = View((first,), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
+    announcement, one, two = scheduler.next_tasks(now, free=3)
+    assert (one.id, one.policy, one.keep, one.length) == ("chunk-0-0-1", "0-0-1", True, 2)
+    assert one.overrides != two.overrides
+    assert unpack_task(pack_task(one)) == one
+    assert one.opponents.factors[0] == Factor((0,), ((PolicyRef(0, "0-1-1", None),),), (1.0,))
+    row = np.array([[0, 0, 0], [0, 0, -0.5], [0, 0.5, 0]])  # the second learner beats the first
+    refs = (*first, PolicyRef(0, "0-0-1"), PolicyRef(0, "0-1-1"))
+    now = View((refs,), exact_view(np.stack([row, -row]), zero_sum=True, population=(0, 0)))
+    answered(scheduler, [announcement, one, two], now)
+    announcement, loser, winner = scheduler.next_tasks(now, free=3)
+    assert announcement.solution.marginals[0].tolist() == [0.0, 0.0, 1.0]
+    assert (loser.continues, winner.continues) == ("chunk-0-1-1", "chunk-0-1-1")
+    assert winner.overrides == two.overrides
+    ratio = loser.overrides["learning_rate"] / winner.overrides["learning_rate"]
+    assert min(abs(ratio - 0.8), abs(ratio - 1.2)) < 1e-9 or loser.overrides["learning_rate"] in (1e-4, 1e-2)
+
+
+def test_two_learners_at_least() -> None:
+    with pytest.raises(ConfigError, match="two"):
+        PBT(population=(0,), chunks=1, seed=0, ranges={}, learners=1)
+    assert drawn({}, np.random.default_rng(0)) == {}
