@@ -52,9 +52,8 @@ class Cast:
         """Its action in this slot. Raises PolicyError, with its name, if it raises or answers with an illegal action."""
         found = self._at[bot, player, slot]
         if isinstance(found, StateBot):
-            by_state = found
+            by_state, legal = found, state.legal_actions(player)
             answer = self._ask(bot, player, lambda: by_state.act_on(state))
-            legal = state.legal_actions(player)
         else:
             by_sight = found
             answer = self._ask(bot, player, lambda: by_sight.act(observation, mask))

@@ -57,12 +57,14 @@ def told(settings: Environment, other: Environment) -> str:
 
 
 def name_of(settings: Environment) -> str:
-    """The id; of OpenSpiel's games with all parameters in OpenSpiel's own order."""
+    """The id; of OpenSpiel's games with all parameters written out."""
     if not settings.id.startswith("openspiel/"):
         return settings.id
     from ludus.envs.openspiel_games import load_game
 
-    return f"openspiel/{load_game(settings.id)}"
+    game = load_game(settings.id)
+    parameters = ",".join(f"{key}={value}" for key, value in sorted(game.get_parameters().items()))
+    return f"openspiel/{game.get_type().short_name}({parameters})"
 
 
 def identity(settings: Environment) -> str:

@@ -1,0 +1,365 @@
+"""Tournaments, played and computed: means that hold, seats, resuming, and what bots do wrong."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ludus
+from ludus.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
+from ludus.evaluation.tournament.entrants import read_field, run_at
+from ludus.evaluation.tournament.exact import exact_tournament
+from ludus.evaluation.tournament.report import TournamentReport
+from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
+from ludus.evaluation.tournament.store import FILE, TournamentStore
+from ludus.policies.file import load_policy, save_policy
+from ludus.policies.specs import mlp_spec
+from ludus.scenario import Environment
+
+BOTS = Path(__file__).parents[1] / "bots"
+KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
+
+
+@pytest.fixture(autouse=True)
+def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(BOTS)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of exact responses on Kuhn poker: "one" (3 generations), "two" (2)."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, generations in (("one", 3), ("two", 2)):
+        scenario = ludus.PSRO(env=KUHN, oracle="exact", generations=generations)
+        ludus.run(scenario, run_dir=folder / name, report=False)
+    return folder
+
+
+def play(*entrants: str, to: Path, env: Environment | None = None, **options) -> TournamentReport:
+    return play_tournament(entrants, to, env=env, options=Options(**{"episodes": 40, **options}))
+
+
+def means(report: TournamentReport) -> dict[str, float]:
+    return {standing.name: standing.mean for standing in report.standings}
+
+
+def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float], list[float]]]:
+    return {r.meeting.id: (r.n, r.mean.tolist(), r.m2.tolist()) for r in report.results}
+
+
+# ---------------------------------------------------------------------------------------------- by hand
+
+
+def test_two_bots_by_hand(tmp_path: Path) -> None:
+    """Who always passes loses one to who always bets, in either seat; a rating cannot say that it was every time."""
+    report = play("own_bots:First", "own_bots:First,last=true", to=tmp_path, env=KUHN, episodes=20)
+    best, worst = report.standings
+    assert (best.name, best.mean, best.half_width) == ("own_bots:First,last=true", 1.0, 0.0)
+    assert (worst.won, worst.drawn, worst.lost, worst.episodes) == (0, 0, 40, 40)
+    assert report.cross[0, 1] == 1.0
+    assert np.isnan(report.cross[0, 0])
+    assert best.low > worst.high
+    (result,) = report.results
+    assert [order.seats for order in result.orders] == [result.meeting.entrants, result.meeting.entrants[::-1]]
+    assert result.orders[0].wins == ((0, 0, 20), (20, 0, 0))
+
+
+def test_the_seats_of_a_deal_are_mirrored(tmp_path: Path) -> None:
+    """Both bet always: a deal pays 2 to the higher card, in whichever seat it is, so over both seats every deal pays 0."""
+    path = tmp_path / "bet.safetensors"
+    from ludus.envs.registry import make_env
+    from ludus.policies.specs import tabular_spec
+
+    enumeration = make_env(KUHN.id, num_envs=1).spec.enumeration
+    assert enumeration is not None
+    save_policy(path, tabular_spec(enumeration, (0, 1)), {"probs": np.tile([0.0, 1.0], (12, 1))})
+    report = play(str(path), "own_bots:First,last=true", to=tmp_path / "t", env=KUHN)
+    (result,) = report.results
+    assert (result.mean.tolist(), result.m2.tolist()) == ([0.0, 0.0], [0.0, 0.0])
+    assert sum(result.orders[0].wins[0]) == 40
+    assert 0 < result.orders[0].wins[0][0] < 40
+
+
+def test_a_bot_sees_its_card(tmp_path: Path) -> None:
+    """Against one who always bets, betting with the king alone wins 2 with the king, and loses 1 without."""
+    report = play("own_bots:Honest", "own_bots:First,last=true", to=tmp_path, env=KUHN, episodes=200)
+    (honest,) = [standing for standing in report.standings if standing.name == "own_bots:Honest"]
+    assert (honest.drawn, honest.episodes) == (0, 400)
+    assert 0.2 < honest.won / 400 < 0.47
+    assert honest.mean == pytest.approx((2 * honest.won - honest.lost) / 400)
+
+
+# ---------------------------------------------------------------------------------------------- played and computed
+
+
+@pytest.fixture(scope="module")
+def both(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TournamentReport, TournamentReport]:
+    """The same tournament, played and computed."""
+    texts = [
+        f"{runs}/one",
+        f"{runs}/two:newest",
+        f"{runs}/one:0-2",
+        f"{runs}/one:1/1-1",
+        f"{runs}/two:0-1",
+        "bot:random",
+    ]
+    field = read_field(texts, env=None, find_run=run_at)
+    played = run_tournament(field, tmp_path_factory.mktemp("both"), Options(episodes=2000))
+    return played, exact_tournament(field)
+
+
+def test_intervals_hold_what_is_computed(both: tuple[TournamentReport, TournamentReport]) -> None:
+    played, exact = both
+    expected = {r.meeting.id: r.mean for r in exact.results}
+    assert played.env == "openspiel/kuhn_poker"
+    held = [
+        abs(mean - expected[r.meeting.id][k]) <= half + 1e-12
+        for r in played.results
+        for k, (mean, half) in enumerate(zip(r.mean, r.half_width, strict=True))
+    ]
+    assert len(held) == 28  # 15 pairs, but for the one of two policies of player 0
+    assert sum(held) >= stats.binom.ppf(1e-4, 14, 0.95) * 2
+    computed = means(exact)
+    for standing in played.standings:
+        assert abs(standing.mean - computed[standing.name]) <= 2 * standing.half_width
+
+
+def test_policies_of_one_player_do_not_meet(both: tuple[TournamentReport, TournamentReport], runs: Path) -> None:
+    played, exact = both
+    pair = {f"{runs}/one:0-2", f"{runs}/two:0-1"}
+    for report in both:
+        assert pair not in [set(r.meeting.entrants) for r in report.results]
+        assert "some of the seats only" in report.notes[-1]
+    place = [k for k, s in enumerate(played.standings) if s.name in pair]
+    assert np.isnan(played.cross[place[0], place[1]])
+    (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {f"{runs}/one:0-2", f"{runs}/one:1/1-1"}]
+    assert [order.seats for order in mixed.orders] == [(f"{runs}/one:0-2", f"{runs}/one:1/1-1")]
+    assert exact.episodes == 0
+
+
+def test_means_of_meetings_have_equal_weight(both: tuple[TournamentReport, TournamentReport]) -> None:
+    for report in both:
+        for k, standing in enumerate(report.standings):
+            row = report.cross[k][~np.isnan(report.cross[k])]
+            assert standing.mean == pytest.approx(row.mean(), abs=1e-12)
+
+
+def test_a_mixture_is_drawn_as_often_as_it_says(runs: Path, tmp_path: Path) -> None:
+    """The value of a mixture against a mixture is the computed one; so it is neither its first nor its last member that plays."""
+    field = read_field([f"{runs}/one", "bot:random"], env=None, find_run=run_at)
+    report = run_tournament(field, tmp_path, Options(episodes=20_000))
+    (exact,), (played,) = exact_tournament(field).results, report.results
+    assert abs(exact.mean[0] - played.mean[0]) < 2 * played.half_width[0]
+    assert played.half_width[0] < 0.02
+
+
+# ---------------------------------------------------------------------------------------------- going on
+
+
+def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
+    """More entrants later, more episodes later, another number of environments: the same episodes."""
+    names = [f"{runs}/one:newest", f"{runs}/two", "bot:random", "own_bots:Drawn"]
+    whole = play(*names, to=tmp_path / "whole", num_envs=64)
+    play(*names[:2], to=tmp_path / "parts", num_envs=7, episodes=10)
+    play(*names[1:], to=tmp_path / "parts", num_envs=3, episodes=30)
+    parts = play(*reversed(names), to=tmp_path / "parts", num_envs=5)
+    assert parts.episodes == whole.episodes == 6 * 2 * 40
+    found, expected = numbers(parts), numbers(whole)
+    assert found.keys() == expected.keys()
+    for meeting, (n, mean, m2) in expected.items():
+        assert found[meeting][0] == n
+        np.testing.assert_allclose(found[meeting][1:], (mean, m2), atol=1e-12)
+
+
+def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (f"{runs}/one", "bot:random")
+    first = play(*names, to=tmp_path)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.Arena", None)
+    again = play(*names, to=tmp_path)
+    assert numbers(again) == numbers(first)
+    fewer = play(*names, to=tmp_path, episodes=10)
+    assert numbers(fewer) == numbers(first)
+
+
+def test_a_tournament_that_is_cut_short_goes_on(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (f"{runs}/one", f"{runs}/two", "bot:random")
+    whole = play(*names, to=tmp_path / "whole", episodes=300)
+    monkeypatch.setattr("ludus.evaluation.tournament.run._BATCH", 200)
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play_tournament(names, tmp_path / "cut", options=Options(episodes=300), tell=stop)
+    told: list[tuple[int, int]] = []
+    report = play_tournament(
+        names, tmp_path / "cut", options=Options(episodes=300), tell=lambda done, total: told.append((done, total))
+    )
+    assert 0 < told[0][1] < 900
+    assert told[-1][0] == told[-1][1]
+    for meeting, (n, mean, m2) in numbers(whole).items():
+        assert numbers(report)[meeting][0] == n
+        np.testing.assert_allclose(numbers(report)[meeting][1:], (mean, m2), atol=1e-12)
+
+
+def test_other_weights_under_a_name_are_refused(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "two", tmp_path / "run")
+    file = tmp_path / "policy.safetensors"
+    shutil.copy(runs / "one" / "policies" / "0" / "0-1.safetensors", file)
+    play(str(file), "bot:random", to=tmp_path / "t", env=KUHN)
+    before = (tmp_path / "t" / FILE).read_bytes()
+    shutil.copy(runs / "one" / "policies" / "0" / "0-2.safetensors", file)
+    with pytest.raises(RunError, match=r"policy.safetensors' is not what played under this name"):
+        play(str(file), "bot:random", "bot:uniform_random", to=tmp_path / "t", env=KUHN)
+    assert (tmp_path / "t" / FILE).read_bytes() == before
+
+
+# ---------------------------------------------------------------------------------------------- games
+
+
+@pytest.mark.parametrize(
+    "entrants", [("bot:random", "own_bots:First"), ("bot:random", "own_bots:First", "own_bots:Drawn")]
+)
+def test_three_players(tmp_path: Path, entrants: tuple[str, ...]) -> None:
+    env = Environment(id="openspiel/kuhn_poker(players=3)")
+    report = play(*entrants, to=tmp_path, env=env, episodes=30)
+    (result,) = report.results
+    assert len(result.orders) == 6
+    assert report.episodes == 180
+    assert report.rating == ""
+    total = sum(
+        r * sum(o.seats.count(n) for o in result.orders)
+        for n, r in zip(result.meeting.entrants, result.mean, strict=True)
+    )
+    assert total == pytest.approx(0, abs=1e-9)  # zero-sum
+    assert [s.mean for s in report.standings] == sorted((s.mean for s in report.standings), reverse=True)
+    assert sum(s.episodes for s in report.standings) == 3 * 180
+
+
+def test_a_single_player(tmp_path: Path) -> None:
+    report = play("bot:random", "own_bots:Pole", to=tmp_path, env=Environment(id="gymnasium/CartPole-v1", num_envs=8))
+    assert [s.name for s in report.standings] == ["own_bots:Pole", "bot:random"]
+    assert report.standings[0].mean > 30 > report.standings[1].mean > 15
+
+
+def test_players_at_once(tmp_path: Path) -> None:
+    report = play("bot:random", "bot:fixed_action_preference", to=tmp_path, env=Environment(id="openspiel/matrix_rps"))
+    assert abs(report.standings[0].mean) < 0.5
+    assert report.episodes == 40  # the players are interchangeable
+
+
+def test_a_search_beats_chance(tmp_path: Path) -> None:
+    env = Environment(id="openspiel/connect_four")
+    report = play("bot:random", "bot:mcts,simulations=30", to=tmp_path, env=env, episodes=6, workers=2)
+    assert report.standings[0].name == "bot:mcts,simulations=30"
+    assert report.standings[0].won >= 10
+    again = play("bot:random", "bot:mcts,simulations=30", to=tmp_path / "again", env=env, episodes=6)
+    assert numbers(again) == numbers(report)
+
+
+# ---------------------------------------------------------------------------------------------- bots that do wrong
+
+
+@pytest.mark.parametrize(
+    ("bot", "error", "words"),
+    [
+        ("Illegal", PolicyError, r"bot 'own_bots:Illegal' answered 17 as player \d; legal are \[0, 1\]"),
+        ("Raises", PolicyError, "bot 'own_bots:Raises' raised as player .: ValueError: no idea"),
+        ("Hangs", PolicyError, "bot 'own_bots:Hangs' did not answer within 0.5 seconds and was ended"),
+        ("Dies", PartDied, "ended with exit code 3 while 'own_bots:Dies' was asked"),
+    ],
+)
+def test_a_bad_bot_is_named_and_nothing_is_stored(
+    tmp_path: Path, bot: str, error: type[LudusError], words: str
+) -> None:
+    play("bot:random", "own_bots:First", to=tmp_path, env=KUHN)
+    with pytest.raises(error, match=words):
+        play("bot:random", f"own_bots:{bot}", to=tmp_path, env=KUHN, deadline=0.5)
+    with TournamentStore(tmp_path, game='{"id": "openspiel/kuhn_poker(players=2)"}', seed=0, entrants={}) as store:
+        assert list(store.stored()) == ['["bot:random", "own_bots:First"]']
+
+
+def test_a_bot_that_changes_its_state_changes_nothing(tmp_path: Path) -> None:
+    env = Environment(id="openspiel/tic_tac_toe", tree="off")
+    report = play("own_bots:Meddler", "own_bots:ByState", to=tmp_path, env=env, episodes=4)
+    assert [s.won for s in report.standings] == [4, 4]  # the first player wins with the first squares
+
+
+# ---------------------------------------------------------------------------------------------- who is refused
+
+
+def refused(*entrants: str, env: Environment | None = None) -> None:
+    read_field(entrants, env=env, find_run=run_at)
+
+
+def test_who_is_no_entrant(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'nobody' is no entrant: .* An entrant is RUN, RUN:POLICY, FILE"):
+        refused("nobody", f"{runs}/one")
+    with pytest.raises(ConfigError, match=r"one:0-9': the run has no policy '0-9'; did you mean '0-"):
+        refused(f"{runs}/one:0-9")
+    with pytest.raises(ConfigError, match="'bot:random' was given twice"):
+        refused("bot:random", "bot:random")
+    with pytest.raises(ConfigError, match="the game is not known; say which with --env"):
+        refused("bot:random", "own_bots:First")
+    with pytest.raises(PolicyError, match=r"missing.safetensors' cannot be read"):
+        refused(str(tmp_path / "missing.safetensors"), env=KUHN)
+
+
+def test_policies_of_another_game(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--env plays openspiel/leduc_poker, and '.*one' plays openspiel/kuhn_poker"):
+        refused(f"{runs}/one", env=Environment(id="openspiel/leduc_poker"))
+    file = f"{runs}/one/policies/0/0-1.safetensors"
+    with pytest.raises(ConfigError, match=r"0-1.safetensors' plays openspiel/kuhn_poker"):
+        refused(file, env=Environment(id="openspiel/leduc_poker"))
+    strange = tmp_path / "strange.safetensors"
+    spec = mlp_spec(inputs=7, actions=2, hidden=[3])
+    from ludus.policies.network import initial_weights
+
+    save_policy(strange, spec, initial_weights(spec, np.random.default_rng(0)))
+    with pytest.raises(PolicyError, match=r"policy file '.*strange.safetensors' does not fit openspiel/kuhn_poker: "):
+        refused(str(strange), env=KUHN)
+    with pytest.raises(ScenarioError, match="'bot:mcts' cannot play openspiel/kuhn_poker: bot 'mcts' searches"):
+        refused(f"{runs}/one", "bot:mcts")
+
+
+def test_the_same_game_in_other_words(runs: Path) -> None:
+    field = read_field(
+        [f"{runs}/one"], env=Environment(id="openspiel/kuhn_poker(players=2)", num_envs=4), find_run=run_at
+    )
+    assert field.spec.id == "openspiel/kuhn_poker"
+
+
+def test_a_file_plays_where_its_run_played_it(runs: Path, tmp_path: Path) -> None:
+    inside = f"{runs}/one/policies/1/1-1.safetensors"
+    outside = tmp_path / "1-1.safetensors"
+    shutil.copy(inside, outside)
+    field = read_field([inside, str(outside), f"{runs}/one:1-1", "bot:random"], env=None, find_run=run_at)
+    able = [[seat is not None for seat in entrant.seats] for entrant in field.entrants]
+    assert able == [[False, True], [False, True], [False, True], [True, True]]
+    assert load_policy(outside).spec.kind == "tabular"
+
+
+def test_what_cannot_be_computed(tmp_path: Path) -> None:
+    field = read_field(["bot:random", "own_bots:First"], env=KUHN, find_run=run_at)
+    with pytest.raises(ConfigError, match="'own_bots:First' is a bot, or has memory"):
+        exact_tournament(field)
+    large = read_field(
+        ["bot:random", "bot:uniform_random"], env=Environment(id="openspiel/connect_four"), find_run=run_at
+    )
+    with pytest.raises(ConfigError, match="connect_four is not compiled into a tree"):
+        exact_tournament(large)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [({"episodes": 1}, "at least 2"), ({"deadline": 0.0}, "positive deadline")]
+)
+def test_impossible_options(tmp_path: Path, options: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        play("bot:random", "own_bots:First", to=tmp_path, env=KUHN, **options)
+    assert not (tmp_path / FILE).exists()
