@@ -43,13 +43,18 @@ def require_complete(payoffs: Payoffs, solver: str) -> None:
     raise SolverError(f"{solver}: profile {profile} {what} ({len(bad)} such profiles). Evaluate it before solving.")
 
 
-def require_two_player_zero_sum(payoffs: Payoffs, solver: str) -> None:
-    """Raises SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up."""
+def require_two_player(payoffs: Payoffs, solver: str) -> None:
+    """Raises SolverError if there are not two players."""
     if payoffs.num_players != 2:
         raise SolverError(
             f"{solver} needs two players, given {payoffs.num_players}; "
             "fictitious_play and projected_replicator_dynamics take any number."
         )
+
+
+def require_two_player_zero_sum(payoffs: Payoffs, solver: str) -> None:
+    """Raises SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up."""
+    require_two_player(payoffs, solver)
     if not payoffs.zero_sum:
         raise SolverError(
             f"{solver} needs a zero-sum game and this one is general-sum; use fictitious_play or projected_replicator_dynamics."

@@ -15,6 +15,7 @@ META_SOLVERS: Final[dict[str, str]] = {
     "max_entropy_nash": "ludus.meta_solvers.max_entropy_nash:MaxEntropyNash",
     "nash": "ludus.meta_solvers.nash:Nash",
     "nash_bargaining": "ludus.meta_solvers.nash_bargaining:NashBargaining",
+    "nash_bimatrix": "ludus.meta_solvers.nash_bimatrix:NashBimatrix",
     "pfsp": "ludus.meta_solvers.pfsp:PFSP",
     "projected_replicator_dynamics": "ludus.meta_solvers.projected_replicator_dynamics:ProjectedReplicatorDynamics",
     "rating_softmax": "ludus.meta_solvers.rating_softmax:RatingSoftmax",
