@@ -1,0 +1,145 @@
+"""ludus tournament: the tables, JSON, progress, and one line for what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import ludus
+from ludus.cli import tournament
+from ludus.cli.main import main
+
+BOTS = Path(__file__).parents[1] / "bots"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(BOTS)])
+
+
+@pytest.fixture
+def run(here: None) -> str:
+    scenario = ludus.PSRO(
+        env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16), oracle="exact", generations=2, name="mine"
+    )
+    ludus.run(scenario, run_dir=Path("runs/mine"), report=False)
+    return "mine"
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_tables(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["tournament", "mine", "mine:newest", "bot:random", "--episodes", "50"]
+    assert main(line) == 0
+    found = lines(capsys)
+    assert found[0] == "openspiel/kuhn_poker, 3 entrants, 300 episodes"
+    assert found[1].split() == ["entrant", "rating,", "95%", "mean", "return,", "95%", "won/drawn/lost", "episodes"]
+    places = {row.split()[1]: row.split() for row in found[3:6]}
+    assert set(places) == {"mine", "mine:newest", "bot:random"}
+    assert places["bot:random"][-1] == "200"
+    assert sum(map(int, places["bot:random"][-2].split("/"))) == 200
+    assert "mean return of the row's entrant against the column's, over all seats" in found
+    assert found[-1] == "results: tournaments/kuhn_poker"
+    assert Path("tournaments/kuhn_poker/tournament.db").is_file()
+    assert main(line) == 0
+    assert lines(capsys) == found
+
+
+def test_computed(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tournament", "mine", "bot:random", "--exact"]) == 0
+    found = lines(capsys)
+    assert found[0] == "openspiel/kuhn_poker, 2 entrants, computed"
+    assert found[1] == "entrant mean return"
+    assert found[3].startswith("1 mine +0.")
+    assert len(found) == 5
+    assert not Path("tournaments").exists()
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers of a game that can be counted: one passes always, the other bets always."""
+    assert main([*BY_HAND, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["env"], found["rating"], found["episodes"]) == ("openspiel/kuhn_poker", "bradley_terry", 20)
+    best, worst = found["standings"]
+    assert (best["entrant"], best["mean"], best["won"], worst["lost"]) == ("own_bots:First,last=true", 1.0, 20, 20)
+    (meeting,) = found["meetings"]
+    assert (meeting["deals"], meeting["mean"], meeting["half_width"]) == (10, [-1.0, 1.0], [0.0, 0.0])
+    assert meeting["orders"][1] == {
+        "seats": ["own_bots:First,last=true", "own_bots:First"],
+        "mean": [1.0, -1.0],
+        "wins": [[10, 0, 0], [0, 0, 10]],
+    }
+
+
+BY_HAND = [
+    "tournament",
+    "own_bots:First",
+    "own_bots:First,last=true",
+    "--env",
+    "openspiel/kuhn_poker",
+    "--episodes",
+    "10",
+]
+
+
+def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    many = [
+        f"bot:uniform_restricted_actions,policy_name={name}" for name in ("AlwaysCall", "AlwaysFold", "AlwaysRaise")
+    ]
+    line = ["tournament", *many, "--env", "openspiel/leduc_poker", "--episodes", "2", "--dir", "here"]
+    tournament_cross = "mean return of the row's entrant against the column's, over all seats"
+    assert main(line) == 0
+    assert tournament_cross in lines(capsys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tournament, "_CROSS", 2)
+        assert main(line) == 0
+        assert tournament_cross not in lines(capsys)
+        assert main([*line, "--cross"]) == 0
+        assert tournament_cross in lines(capsys)
+
+
+def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    progress = tournament._Progress(clock=lambda: now)
+    progress(5, 100)
+    now = 10.0
+    progress(25, 100)
+    now = 10.5
+    progress(50, 100)
+    progress.close()
+    assert capsys.readouterr().err == "25 of 100 episodes, about 30.0s left\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["nobody", "bot:random"], "error: 'nobody' is no entrant: there is no run 'nobody'"),
+        (["bot:random", "bot:uniform_random"], "error: nobody given belongs to a run"),
+        (["bot:mtcs", "--env", "openspiel/kuhn_poker"], "error: unknown bot 'mtcs'; did you mean 'mcts'?"),
+        (["bot:random", "--env", "openspiel/kuhn_poker"], "error: only 'bot:random' was given; a tournament needs two"),
+        (
+            ["bot:random", "bot:mcts", "--env", "openspiel/kuhn_poker"],
+            "error: 'bot:mcts' cannot play openspiel/kuhn_poker",
+        ),
+        (["bot:random", "--env", "openspiel/kuhn"], "error: unknown OpenSpiel game 'kuhn'; did you mean 'kuhn_poker'"),
+        (
+            ["bot:random", "--epsiodes", "3"],
+            "error: ludus tournament has no option '--epsiodes'; did you mean '--episodes'",
+        ),
+        ([], "error: the following arguments are required: ENTRANT"),
+        ([*BY_HAND[1:], "--seed", "0", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
+        ([*BY_HAND[1:], "--exact"], "error: 'own_bots:First' is a bot, or has memory"),
+    ],
+)
+def test_what_is_refused(line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tournament", *line]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith(words)
+    assert told.err.count("\n") == 1
+    assert told.out == ""
