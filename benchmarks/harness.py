@@ -52,6 +52,11 @@ class Medians:
     def __init__(self, repetitions: Mapping[str, Sequence[Repetition]]) -> None:
         self._repetitions = repetitions
 
+    @property
+    def names(self) -> list[str]:
+        """The contestants."""
+        return list(self._repetitions)
+
     def values(self, contestant: str, figure: str) -> list[float]:
         """The figure of every repetition; raises `Missing` if there is none or one of them lacks it."""
         found = [r.figures.get(figure) for r in self._repetitions.get(contestant, ())]

@@ -51,7 +51,7 @@ def _kind(name: str) -> type[Scenario]:
 def _parts(scenario: type[Scenario]) -> dict[str, Any]:
     """The parts that a scenario has by default, so that an override such as `oracle.batch=500` has something to change."""
     fields = scenario.model_fields
-    return {name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past") if name in fields}
+    return {name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past", "rules") if name in fields}
 
 
 def list_presets() -> dict[str, str]:

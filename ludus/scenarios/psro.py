@@ -38,13 +38,17 @@ class PSRO(Scenario):
     def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
         from ludus.schedulers.psro import PSROScheduler  # a scenario can be read without loading what it runs on
 
-        return PSROScheduler(
-            solver=self.meta_solver,
-            generations=self.generations,
-            population=population,
-            seed=self.seed,
-            responses=self.responses,
-            order=self.order,
-            warm_start=self.warm_start,
-            mode=self.mode,
-        )
+        return PSROScheduler(**self.options(population))
+
+    def options(self, population: tuple[int, ...]) -> dict[str, Any]:
+        """Of the scheduler."""
+        return {
+            "solver": self.meta_solver,
+            "generations": self.generations,
+            "population": population,
+            "seed": self.seed,
+            "responses": self.responses,
+            "order": self.order,
+            "warm_start": self.warm_start,
+            "mode": self.mode,
+        }

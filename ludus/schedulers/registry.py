@@ -18,3 +18,6 @@ PASTS = {
 
 LEAGUE_RULES = {"alphastar": "ludus.schedulers.league_players:LeagueRules"}
 """Whom the players of a league meet, by name -> `module:Class`; each class's fields are its options."""
+
+TUNING_RULES = {"truncation": "ludus.schedulers.tuning:TuningRules"}
+"""Which learners of population based training copy which, by name -> `module:Class`; each class's fields are its options."""

@@ -1,0 +1,126 @@
+"""The PSRO family, self-play and leagues on four games whose exploitability is computed exactly, under one budget of training episodes
+per game: exploitability of the announced meta-strategies, and of the least exploitable mixture of the populations, which compares methods
+whose meta-strategies mean different things.
+
+    python -m benchmarks.psro_family [--games leduc …] [--methods psro …] [--seeds 0 1 …] [--quick]
+
+One run per cell (game, method, seed), on one core; its result is a file of its own, benchmarks/results/psro_family/GAME/METHOD-SEED.json,
+and cells that have one are not run again: the command can be stopped and goes on. The table shows means over the seeds with 95%
+intervals (Student's t). `--quick` runs a twentieth of the budget of Kuhn and Leduc poker with one seed and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, stdev
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import t as student
+
+from benchmarks.contestants import Contestant, Repetition, measure
+from benchmarks.harness import Bar, Medians
+from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.psro_family_methods import GAMES, METHODS
+
+SEEDS = (0, 1, 2, 3, 4)
+RESULTS = ROOT / "benchmarks" / "results" / "psro_family"
+_SHOWN = ("exploitability", "population exploitability", "seconds")
+BARS = (
+    Bar("best member on leduc, mean exploitability", "<= 0.40", lambda m: _best(m, "leduc")),
+    Bar("best member on kuhn, mean exploitability", "<= 0.01", lambda m: _best(m, "kuhn")),
+)
+
+
+def contestant(game: str, method: str, *, share: float = 1.0) -> Contestant:
+    """The worker of the cells of a game and a method."""
+    arguments = ("--game", game, "--method", method, "--share", str(share))
+    return Contestant(f"{game}: {method}", "benchmarks.psro_family_run", arguments=arguments, timeout_s=3600)
+
+
+def cell(game: str, method: str, seed: int, *, folder: Path = RESULTS) -> Path:
+    """Where its result lies."""
+    return folder / game / f"{re.sub('[^a-z0-9]+', '-', method.lower()).strip('-')}-{seed}.json"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    games, seeds = (("kuhn", "leduc"), (0,)) if args.quick else (args.games, args.seeds)
+    found: dict[str, list[Repetition]] = {}
+    for seed in seeds:
+        for game in games:
+            for method in args.methods:
+                repetition = _cell(game, method, seed, quick=args.quick, core=args.core, folder=args.results)
+                found.setdefault(f"{game}: {method}", []).append(repetition)
+    _show(found)
+    for bar in BARS:
+        print(bar.judge(Medians(found), quick=args.quick).line())
+    return 1 if any(r.error for many in found.values() for r in many) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--quick", action="store_true", help="a small version, a minute or two")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser
+
+
+def _cell(game: str, method: str, seed: int, *, quick: bool, core: int, folder: Path) -> Repetition:
+    path = cell(game, method, seed, folder=folder)
+    if path.exists() and not quick:
+        return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"])
+    worker = contestant(game, method, share=0.05 if quick else 1.0)
+    repetition = measure(worker, python=Path(sys.executable), core=core, seed=seed, quick=False)
+    print(f"{worker.name}, seed {seed}: {repetition.figures.get('wall seconds', 0):.0f} s", file=sys.stderr, flush=True)
+    if not quick and not repetition.error:
+        document = {
+            "date": today(),
+            "commit": commit(),
+            "machine": this_machine().as_json(),
+            "repetition": asdict(repetition),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".part")
+        aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        aside.replace(path)
+    return repetition
+
+
+def _show(found: dict[str, list[Repetition]]) -> None:
+    table = Table(title="means over seeds, with 95% intervals")
+    for column in ("game: method", "seeds", *_SHOWN):
+        table.add_column(column, justify="left" if column.startswith("game") else "right")
+    for name, many in found.items():
+        values = [[r.figures[figure] for r in many if figure in r.figures] for figure in _SHOWN]
+        table.add_row(name, str(len(values[0])), *(interval(some) for some in values))
+    Console().print(table)
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean ± half the 95% interval; the mean alone of a single value."""
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return f"{mean(values):.3f} ± {half:.3f}"
+
+
+def _best(medians: Medians, game: str) -> float:
+    """The least mean exploitability of a method, among those with results."""
+    names = [name for name in medians.names if name.startswith(f"{game}: ")]
+    return min((mean(medians.values(name, "exploitability")) for name in names), default=float("nan"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The members of the family and the games of `benchmarks.psro_family`, as scenarios of one budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """env: the environment's id. budget: training episodes of all learners together. task: episodes of one training task. batch: of the
+    oracle, in episodes; as many environments are stepped together."""
+
+    env: str
+    budget: int
+    task: int
+    batch: int
+
+
+GAMES = {
+    "kuhn": Game("openspiel/kuhn_poker", budget=400_000, task=5_000, batch=500),
+    "leduc": Game("openspiel/leduc_poker", budget=2_400_000, task=15_000, batch=750),
+    "goofspiel-5": Game(
+        "openspiel/goofspiel(imp_info=True,num_cards=5,points_order=descending)",
+        budget=1_200_000,
+        task=15_000,
+        batch=750,
+    ),
+    "liars-dice": Game("openspiel/liars_dice", budget=2_400_000, task=15_000, batch=750),
+}
+
+NASH: dict[str, Any] = {"kind": "nash", "slack": 0.9}
+METHODS: dict[str, dict[str, Any]] = {
+    "psro": {"scenario": "psro", "meta_solver": NASH},
+    "psro, sequential": {"scenario": "psro", "meta_solver": NASH, "order": "sequential"},
+    "psro, uniform": {"scenario": "psro", "meta_solver": "uniform"},
+    "psro, PRD": {"scenario": "psro", "meta_solver": "projected_replicator_dynamics"},
+    "psro, regret matching+": {"scenario": "psro", "meta_solver": "regret_matching_plus"},
+    "alpha-psro": {"scenario": "psro", "meta_solver": "alpha_rank", "responses": "preference"},
+    "jpsro, CCE": {"scenario": "psro", "meta_solver": "cce"},
+    "rectified": {"scenario": "psro", "meta_solver": "nash", "responses": "rectified"},
+    "anytime": {"scenario": "anytime_psro"},
+    "self-play psro": {"scenario": "self_play_psro"},
+    "pipeline": {"scenario": "pipeline_psro", "meta_solver": NASH},
+    "self-play": {"scenario": "self_play"},
+    "self-play, past 20%": {"scenario": "self_play", "latest": 0.8, "past": "quality"},
+    "fictitious self-play": {"scenario": "fictitious_self_play"},
+    "pfsp": {"scenario": "pfsp"},
+    "league": {"scenario": "league"},
+}
+"""Keys beside those that all have in common. PSRO's members start from the last one, and are played greedily, as in the `leduc` preset."""
+
+
+def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[str, Any]:
+    """The scenario of one cell. share: of the budget."""
+    chosen, keys = GAMES[game], METHODS[method]
+    budget = int(chosen.budget * share)
+    out = {
+        "env": {"id": chosen.env, "num_envs": chosen.batch},
+        "oracle": {"kind": "ppo", "batch": chosen.batch},
+        "generations": -(-budget // (2 * chosen.task)),
+        "response": {"episodes": chosen.task},
+        "stop": {"episodes": budget},
+        "share": "never",
+        "seed": seed,
+        **keys,
+    }
+    if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro"):
+        out["warm_start"] = "last"
+    return out
