@@ -54,7 +54,7 @@ class ProjectedReplicatorDynamics:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
-        """Raises SolverError for holes or NaN, and for steps so large that the dynamics overflow.
+        """Raises SolverError for holes or NaN.
 
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
         """
