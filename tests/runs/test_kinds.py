@@ -1,0 +1,96 @@
+"""Every kind of scenario: a small run of it, the same again, and after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import run_tools as tools
+
+from ludus.config import to_yaml
+from ludus.errors import ConfigError
+from ludus.observe.reader import Reader
+from ludus.scenario_files import parse_scenario
+from ludus.scenarios.registry import SCENARIOS
+
+COMMON = """
+env: {id: openspiel/kuhn_poker, num_envs: 8}
+oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
+response: {episodes: 96}
+generations: 3
+checkpoints: {iterations: 2}
+"""
+KINDS: dict[str, dict[str, object]] = {
+    "anytime_psro": {},
+    "fictitious_self_play": {},
+    "fixed_opponents": {"learners": [0, 1]},
+    "league": {
+        "main_exploiters": 1,
+        "league_exploiters": 1,
+        "rules": {"kind": "alphastar", "least": 1, "most": 2},
+        "decay": 0.5,
+    },
+    "pbt": {"learners": 3, "ranges": {"learning_rate": {"low": 1e-3, "high": 1e-1}}},
+    "pfsp": {"weighting": "linear"},
+    "pipeline_psro": {"levels": 2, "most": 2},
+    "psro": {"order": "sequential"},
+    "self_play": {"latest": 0.5, "past": "prioritised"},
+    "self_play_psro": {},
+}
+GAINED = {"league": 9, "pbt": 9, "self_play_psro": 6}
+"""Policies that each population gains in three generations; 3 by default."""
+
+
+def text(kind: str) -> str:
+    return f"scenario: {kind}\n{COMMON}{to_yaml(KINDS[kind]) if KINDS[kind] else ''}"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools find these scenarios by their kinds."""
+    monkeypatch.setattr(tools, "SCENARIOS", {kind: text(kind) for kind in KINDS})
+
+
+def test_every_kind_is_here() -> None:
+    assert KINDS.keys() == SCENARIOS.keys()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
+    scenario = tools.scenario(kind)
+    assert parse_scenario(scenario.to_yaml()) == scenario
+    tools.train(kind, tmp_path / "run")
+    with Reader(tmp_path / "run") as reader:
+        records, policies = reader.generations(), reader.policies()
+    for marginals in (record.marginals for record in records):
+        assert all(np.isclose(sum(m), 1.0) for m in marginals)
+    assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
+    if kind == "pipeline_psro":  # levels end when they no longer improve
+        assert len(policies) > 2 * 3
+        return
+    assert records[-1].number == 3
+    assert len(policies) == 2 * (1 + GAINED.get(kind, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    tools.train(kind, whole)
+    last = tools.dies(lambda: tools.train(kind, tmp_path / "count"), tmp_path / "count", at=-1)
+    assert last is not None
+    for at in (last // 3, 2 * last // 3):
+        run_dir = tmp_path / str(at)
+        assert tools.dies(lambda d=run_dir: tools.train(kind, d), run_dir, at=at) is None
+        tools.goes_on(run_dir, kind)
+        tools.assert_same_run(whole, run_dir)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no option 'learningrate'"):
+        tools.scenario("pbt", "ranges={learningrate: {low: 1.0, high: 2.0}}").scheduler((0, 1))
+    with pytest.raises(ConfigError, match="unknown key 'lates'"):
+        parse_scenario(text("self_play") + "lates: 0.5\n")
+    with pytest.raises(ConfigError, match="is no class of scenarios"):
+        parse_scenario(COMMON + "scenario: ludus.types:Mixture\n")
