@@ -1,0 +1,175 @@
+"""Properties of matchmaking, pairings and parts of meta-games, on random input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of
+from ludus.schedulers.past import PrioritisedPast, QualityPast, UniformPast, grown
+from ludus.schedulers.responses import conditional, opponents, rectified, supported, values_of
+from ludus.schedulers.subgame import lifted, profiles, restricted
+from ludus.schedulers.tuning import Range, TuningRules, copies, explored
+from ludus.schedulers.win_rates import Member, pairing
+from ludus.testing.meta_solver import exact_view
+from ludus.types import PolicyRef, Solution
+
+POPULATIONS = st.sampled_from([(0, 0), (0, 1), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 0, 1, 1)])
+SEEDS = st.integers(0, 2**32 - 1)
+patient = settings(deadline=None)  # on a busy machine an example may take long
+
+
+@st.composite
+def leagues(draw: st.DrawFn) -> tuple[Player, list[Player], list[Checkpoint], dict[Opponent, float]]:
+    mains = [Player(0, "main", number) for number in range(draw(st.integers(1, 3)))]
+    parents = [None, *mains, *(Player(0, role, 0) for role in ROLES[1:])]
+    made_by = draw(st.lists(st.sampled_from(parents), max_size=8))
+    past = [Checkpoint(Member(0, k), parent) for k, parent in enumerate([None, *made_by])]
+    rates = {o: draw(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])) for o in [*mains, *past]}
+    role = draw(st.sampled_from(ROLES))
+    player = mains[0] if role == "main" else Player(0, role, 0)
+    return player, mains, past, rates
+
+
+@patient
+@given(leagues())
+def test_matchmaking_is_a_distribution_over_who_is_there(
+    league: tuple[Player, list[Player], list[Checkpoint], dict[Opponent, float]],
+) -> None:
+    player, mains, past, rates = league
+    rules = LeagueRules()
+    met = opponents_of(player, mains, past, lambda _, other: rates[other], rules)
+    assert sum(met.values()) == pytest.approx(1.0)
+    assert min(met.values()) > 0
+    assert set(met) <= {*mains, *past}
+    if player.role == "league_exploiter":
+        assert set(met) <= set(past)
+    if player.role == "main":
+        of_past = sum(share for other, share in met.items() if isinstance(other, Checkpoint))
+        assert of_past >= rules.past - 1e-9
+
+
+@patient
+@given(POPULATIONS, st.integers(0, 3), st.integers(0, 3))
+def test_pairings_seat_everybody_once(population: tuple[int, ...], mine: int, other: int) -> None:
+    reference = dict.fromkeys(population, 7)
+    for k in set(population):
+        for q in set(population):
+            pairs = pairing(population, Member(k, mine), Member(q, other), reference)
+            assert len(pairs) == (0 if k == q and population.count(k) == 1 else population.count(k))
+            for seat, profile in pairs:
+                assert (population[seat], profile[seat]) == (k, mine)
+                rest = [(p, place) for p, place in enumerate(profile) if p != seat]
+                assert all(place == (other if population[p] == q else 7) for p, place in rest)
+
+
+@patient
+@given(POPULATIONS, SEEDS)
+def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(population: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = {k: int(rng.integers(1, 5)) for k in set(population)}
+    places = {k: sorted(rng.choice(n, int(rng.integers(1, n + 1)), replace=False).tolist()) for k, n in size.items()}
+    shape = tuple(size[k] for k in population)
+    payoffs = exact_view(rng.normal(size=(len(shape), *shape)), zero_sum=False, population=population)
+    part = restricted(payoffs, places)
+    assert len(profiles(population, places)) == part.exact.size
+    marginals = tuple(rng.dirichlet(np.ones(len(places[k]))) for k in population)
+    joint = rng.dirichlet(np.ones(part.exact.size)).reshape(part.sizes)
+    for solution in (Solution(marginals, 0.0), Solution(None, 0.0, joint=joint)):
+        whole = lifted(solution, payoffs, places)
+        for player, k in enumerate(population):
+            np.testing.assert_allclose(
+                values_of(payoffs.mean, whole, player)[places[k]], values_of(part.mean, solution, player)
+            )
+
+
+@patient
+@given(SEEDS)
+def test_conditionals_make_up_the_joint(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 4, size=3).tolist())
+    joint = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
+    for player in range(3):
+        marginal = Solution(None, 0.0, joint=joint).strategies[player]
+        told = sum(p * conditional(joint, player, i) for i, p in enumerate(marginal))
+        np.testing.assert_allclose(told, joint, atol=1e-12)
+
+
+@patient
+@given(SEEDS, st.integers(1, 6))
+def test_rectified_weights_are_on_what_is_beaten(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(size, size))
+    mean = np.stack([matrix, -matrix])
+    strategies = tuple(rng.dirichlet(np.ones(size)) for _ in range(2))
+    for player in range(2):
+        own = np.moveaxis(mean[player], player, 0)
+        value = strategies[player] @ own @ strategies[1 - player]
+        for strategy in range(size):
+            weights = rectified(mean, strategies, player=player, strategy=strategy)
+            assert weights.sum() == pytest.approx(1.0)
+            beats = own[strategy] >= value - 1e-8
+            assert not beats.any() or (weights[~beats] == 0).all()
+
+
+@patient
+@given(SEEDS, st.integers(1, 8), st.integers(1, 8))
+def test_the_supported_are_the_likeliest(seed: int, size: int, most: int) -> None:
+    probs = np.random.default_rng(seed).dirichlet(np.full(size, 0.3))
+    kept = supported(probs, least=0.05, most=most)
+    assert kept == sorted(set(kept))
+    assert 1 <= len(kept) <= most
+    left = np.delete(probs, kept)
+    assert left.size == 0 or left.max() <= probs[kept].min()
+
+
+@patient
+@given(SEEDS, st.integers(1, 6))
+def test_opponents_of_marginals_and_of_their_product_are_alike(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    marginals = (rng.dirichlet(np.ones(size)), rng.dirichlet(np.ones(2)))
+    refs = tuple(tuple(PolicyRef(p, str(i)) for i in range(len(m))) for p, m in enumerate(marginals))
+    apart = opponents(Solution(marginals, 0.0), refs)
+    (joint,) = opponents(Solution(None, 0.0, joint=np.outer(*marginals)), refs).factors
+    for seat, factor in enumerate(apart.factors):
+        total: dict[PolicyRef, float] = {}
+        for entry, share in zip(joint.entries, joint.probs, strict=True):
+            total[entry[seat]] = total.get(entry[seat], 0.0) + share
+        assert {entry[0]: pytest.approx(p) for entry, p in zip(factor.entries, factor.probs, strict=True)} == total
+
+
+@patient
+@given(
+    SEEDS, st.integers(1, 8), st.sampled_from([UniformPast(), UniformPast(last=2), QualityPast(), PrioritisedPast()])
+)
+def test_the_past_is_met_by_a_distribution(
+    seed: int, size: int, rule: UniformPast | QualityPast | PrioritisedPast
+) -> None:
+    rng = np.random.default_rng(seed)
+    scores, rates = rng.normal(size=size) * 100, rng.random(size)
+    probs = rule.probabilities(scores, rates)
+    assert probs.shape == (size,)
+    assert (probs >= 0).all()
+    assert probs.sum() == pytest.approx(1.0)
+    after = grown(rule.updated(scores, rates, 100.0), size + 1)
+    assert after[-1] == after[:-1].max()
+    assert (after[:-1] <= scores).all()
+
+
+@patient
+@given(SEEDS, st.integers(2, 12), st.floats(0, 0.5))
+def test_losers_and_winners_are_apart(seed: int, size: int, fraction: float) -> None:
+    rng = np.random.default_rng(seed)
+    ratings = rng.integers(0, 4, size).astype(float)
+    rules = TuningRules(fraction=fraction)
+    pairs = copies(ratings, rules, rng)
+    assert len(pairs) == int(fraction * size + 1e-9)
+    assert not set(pairs) & set(pairs.values())
+    assert all(ratings[loser] <= ratings[winner] for loser, winner in pairs.items())
+    ranges = {"rate": Range(1e-5, 1e-1), "share": Range(-1, 1, log=False)}
+    hyper = {"rate": 3e-3, "share": 0.5}
+    out = explored(hyper, ranges, rules, rng)
+    assert set(out) == set(hyper)
+    assert all(ranges[name].low <= value <= ranges[name].high for name, value in out.items())
