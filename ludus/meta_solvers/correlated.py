@@ -39,7 +39,7 @@ class CoarseCorrelated:
 
     select: Selection = "max_gini"
     epsilon: float = 0.0
-    tolerance: float = 1e-10
+    tolerance: float = 1e-9
 
     def __post_init__(self) -> None:
         if self.select not in ("max_gini", "max_welfare", "min_epsilon"):
@@ -52,9 +52,9 @@ class CoarseCorrelated:
             raise ConfigError(
                 f"{self.kind}: epsilon is {self.epsilon}, but select is 'min_epsilon', which finds it itself."
             )
-        if not 1e-11 <= self.tolerance <= 1e-2:
+        if not 1e-10 <= self.tolerance <= 1e-2:
             raise ConfigError(
-                f"{self.kind}: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-11 and 1e-2."
+                f"{self.kind}: tolerance is {self.tolerance}, expected a fraction of the payoffs' range between 1e-10 and 1e-2."
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
@@ -76,7 +76,9 @@ class CoarseCorrelated:
             welfare = (mean / scale).mean(axis=0).ravel()
             welfare = welfare - welfare.min()
             rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
-        found = minimise(Program(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+        found = minimise(Program(rows, limits), tolerance=0.1 * self.tolerance)
+        if found.error > self.tolerance:  # where the limits leave no room rounding may stop it; a little room helps
+            found = minimise(Program(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
         if found.error > 10.0 * self.tolerance:
             raise SolverError(
                 f"{self.kind}: stopped {found.error:.1e} of the payoffs' range from an equilibrium, after {found.iterations} iterations, "

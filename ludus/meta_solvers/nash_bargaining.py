@@ -78,7 +78,7 @@ class NashBargaining:
         product = Program(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
         agreed = minimise(product, tolerance=0.1 * self.tolerance, start=start)
         earned = surplus @ agreed.x
-        found = minimise(Program(-surplus, self.tolerance - earned), tolerance=0.1 * self.tolerance)
+        found = minimise(Program(-surplus, -earned), tolerance=0.1 * self.tolerance)
         error = max(agreed.error, found.error)
         if error > 10.0 * self.tolerance:
             raise SolverError(

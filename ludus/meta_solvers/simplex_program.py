@@ -7,9 +7,10 @@ rows, z of the bounds and v of the sum, the optimum solves
 
     f'(x) + A'l - z + v e = 0,   A x + w = h,   e'x = 1,   x z = 0,   w l = target,   x, z, w, l >= 0.
 
-`target` is 0 for constraints. With the target 1 the rows are not constraints but an objective: l = 1 / w is the gradient of -sum log w, which is Nash's product (`nash_bargaining`). Mehrotra's predictor-corrector (Mehrotra 1992; Nocedal and
-Wright, Numerical Optimization, 2006, ch. 16.6) from an infeasible start. The Newton system is factored on the smaller of its two
-sides: as many unknowns as rows, or as many as variables.
+`target` is 0 for constraints. With the target 1 the rows are not constraints but an objective: l = 1 / w is the gradient of
+-sum log w, which is Nash's product (`nash_bargaining`). Mehrotra's predictor-corrector (Mehrotra 1992; Nocedal and Wright, Numerical
+Optimization, 2006, ch. 16.6) from an infeasible start. The Newton system is factored on the smaller of its two sides: as many unknowns
+as rows, or as many as variables.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ Solve = Callable[[Vector, Vector], tuple[Vector, Vector]]
 
 STEP = 0.995  # fraction of the way to the boundary
 MAX_ITERATIONS = 200
+NEAR, PATIENCE = (
+    1e-6,
+    15,
+)  # with a smaller error, so many iterations without progress mean that rounding has the last word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +102,8 @@ def minimise(program: Program, *, tolerance: float = 1e-9, start: Vector | None 
                 break
             if error < best.error:
                 best = Optimum(point.x, point.l, error, iteration)
-            if error <= tolerance:
+            stuck = iteration > best.iterations + PATIENCE and best.error < NEAR
+            if error <= tolerance or stuck:
                 break
             stepped = _step(program, point, left)
             if stepped is None:
@@ -112,10 +118,10 @@ def _residuals(program: Program, p: _Point) -> _Residuals:
 
 
 def _error(program: Program, p: _Point, left: _Residuals) -> float:
-    """Complementarity is counted as the whole duality gap."""
+    """The equation for x counts by how far it moves x, complementarity as the whole duality gap."""
     rows = np.abs(left.rows).max(initial=0.0)
     products = np.abs(p.w * p.l - program.target).sum()
-    dual = np.abs(left.dual).max() / max(1.0, float(p.l.max(initial=0.0)))
+    dual = np.abs(left.dual).max() / max(program.size if program.even else 1.0, float(p.l.max(initial=0.0)))
     return float(max(rows, abs(left.total), dual, p.x @ p.z, products if program.target else p.w @ p.l))
 
 
