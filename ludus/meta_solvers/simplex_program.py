@@ -150,7 +150,7 @@ def _direction(system: Solve, p: _Point, left: _Residuals, products: tuple[Vecto
     r2 = -products[1] / p.l - left.rows
     dx, dl = system(r1, r2)
     ex, el = system(np.ones_like(p.x), np.zeros_like(p.w))
-    dv = (float(dx.sum()) + left.total) / float(ex.sum())
+    dv = float((dx.sum() + left.total) / ex.sum())
     dx, dl = dx - dv * ex, dl - dv * el
     return _Point(dx, (products[0] - p.z * dx) / p.x, (products[1] - p.w * dl) / p.l, dl, dv)
 
