@@ -19,7 +19,7 @@ from ludus.pacing import Pace
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.scenario import Scenario
-from ludus.training.tasks import train
+from ludus.training.tasks import plays_others, train
 from ludus.training.training import Parts, Training
 from ludus.types import (
     Evaluated,
@@ -76,16 +76,22 @@ class Work:
                 yield self._evaluate(task, proceed)
         if self._computed is not None:
             yield from (self._compute(task, self._computed) for task in training)
-        elif training:
+        for group in () if self._computed is not None else self._in_progress(training):
             yield from train(
-                training,
+                group,
                 make=self._training,
                 every=self.scenario.checkpoints.iterations,
                 proceed=proceed,
                 checkpoint=lambda last: checkpoint({**self.resumed, **last}),
-                states=self._resumed(training),
+                states=self._resumed(group),
                 keep=self._keep,
             )
+
+    def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
+        """Groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they meet."""
+        if self.scenario.runtime.lanes > 1 or any(plays_others(task) for task in tasks):
+            return [tasks] if tasks else []
+        return [[task] for task in tasks]
 
     def admit(self, ref: PolicyRef) -> None:
         """Tell the exact evaluator of a new member."""

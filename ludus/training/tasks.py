@@ -43,7 +43,7 @@ def train(
         training.meet(learners)
         if training.task.id in states:
             training.load_state_dict(states[training.task.id])
-    if any(_plays_others(task) for task in tasks):
+    if any(plays_others(task) for task in tasks):
         _in_step(trainings, every=every, proceed=proceed, checkpoint=checkpoint)
         for training in trainings:
             yield _result(training, keep)
@@ -51,7 +51,7 @@ def train(
         yield from _apart(trainings, every=every, proceed=proceed, checkpoint=checkpoint, states=states, keep=keep)
 
 
-def _plays_others(task: TrainingTask) -> bool:
+def plays_others(task: TrainingTask) -> bool:
     """Whether it depends on other tasks in progress."""
     return any((ref.population, ref.policy) != (task.population, task.policy) for ref in live_refs(task.opponents))
 
