@@ -37,7 +37,7 @@ def _contestant(kind: str, workers: int, wait: str) -> Contestant:
         module="benchmarks.inference_worker",
         arguments=arguments,
         quick_arguments=("--quick",),
-        seeds=(0, 1, 2) if wait == "still" else (0,),
+        seeds=(0,),
         quick_seeds=(0,) if workers in QUICK and wait == "still" else (),
         pinned=False,
     )
