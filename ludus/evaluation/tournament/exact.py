@@ -14,6 +14,8 @@ from ludus.evaluation.tournament.meetings import Meeting, meetings_of
 from ludus.evaluation.tournament.report import Result, TournamentReport, report_of
 from ludus.evaluation.tournament.store import Order
 
+_NOTHING = np.zeros(0)
+
 
 def exact_tournament(field: Field) -> TournamentReport:
     """Expected returns of all meetings. Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot,
@@ -33,8 +35,8 @@ def exact_tournament(field: Field) -> TournamentReport:
         here = [e for e in field.entrants if e.seats[p] is not None]
         place[p] = {e.name: k for k, e in enumerate(here)}
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
-    values = tree.payoffs(stacks)
-    results = [_result(meeting, values, place) for meeting in meetings]
+    by_profile = np.ascontiguousarray(np.moveaxis(tree.payoffs(stacks), 0, -1))
+    results = [_result(meeting, by_profile, place) for meeting in meetings]
     return report_of(results, folder=None, env=field.spec.id, players=tree.num_players, seats=able)
 
 
@@ -53,17 +55,15 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
     return plan
 
 
-def _result(meeting: Meeting, values: NDArray[np.float64], place: Sequence[dict[str, int]]) -> Result:
-    """values: float64[P, n_0, …]."""
-    by_profile, zeros = np.moveaxis(values, 0, -1), np.zeros(len(place))
+def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> Result:
+    """by_profile: float64[n_0, …, P]."""
     orders = []
+    total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
     for seats in meeting.orders:
-        profile = tuple(place[p][name] for p, name in enumerate(seats))
-        orders.append(Order(seats, 0, by_profile[profile], zeros, ()))
-    mean = np.array(
-        [
-            np.mean([order.mean[p] for order in orders for p, name in enumerate(order.seats) if name == who])
-            for who in meeting.entrants
-        ]
-    )
+        values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
+        orders.append(Order(seats, 0, values, _NOTHING, ()))
+        for name, value in zip(seats, values.tolist(), strict=True):
+            total[name] += value
+            count[name] += 1
+    mean = np.array([total[name] / count[name] for name in meeting.entrants])
     return Result(meeting, 0, mean, np.zeros_like(mean), tuple(orders), exact=True)

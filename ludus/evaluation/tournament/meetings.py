@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations, product
@@ -52,9 +53,12 @@ def meetings_of(able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[
     names = sorted(able)
     if players > 1 and len(names) < 2:
         raise ConfigError(f"only {names[0]!r} was given; a tournament needs two entrants or more.")
+    size = min(players, len(names))
+    seatings = _rotations(size, players) if _many(size, players) else _assignments(size, players)
+    alike = [sorted(group) for group in symmetry if len(group) > 1]
     found = []
-    for chosen in combinations(names, min(players, len(names))):
-        orders = _orders(chosen, able, symmetry, players)
+    for chosen in combinations(names, size):
+        orders = _orders(chosen, seatings, able, alike)
         if orders:
             found.append(Meeting(chosen, orders))
     met = {name for meeting in found for name in meeting.entrants}
@@ -68,33 +72,37 @@ def meetings_of(able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[
 
 
 def _orders(
-    chosen: tuple[str, ...], able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]], players: int
+    chosen: tuple[str, ...],
+    seatings: Sequence[tuple[int, ...]],
+    able: Mapping[str, Sequence[bool]],
+    alike: Sequence[Sequence[int]],
 ) -> tuple[tuple[str, ...], ...]:
-    every = _rotations(chosen, players) if _many(len(chosen), players) else _assignments(chosen, players)
+    every = [tuple(chosen[k] for k in seating) for seating in seatings]
     seated = [order for order in every if all(able[name][p] for p, name in enumerate(order))]
-    return tuple(dict.fromkeys(_canonical(order, symmetry) for order in seated))
+    return tuple(dict.fromkeys(_canonical(order, alike) for order in seated)) if alike else tuple(seated)
 
 
 def _many(chosen: int, players: int) -> bool:
-    return (int(np.prod(np.arange(1, players + 1))) if chosen == players else chosen**players) > _MOST_ORDERS
+    return (math.factorial(players) if chosen == players else chosen**players) > _MOST_ORDERS
 
 
-def _assignments(chosen: tuple[str, ...], players: int) -> list[tuple[str, ...]]:
-    if len(chosen) == players:
-        return list(permutations(chosen))
-    return [order for order in product(chosen, repeat=players) if len(set(order)) == len(chosen)]
+def _assignments(chosen: int, players: int) -> list[tuple[int, ...]]:
+    """Who of `chosen` entrants sits in each seat, so that each sits somewhere."""
+    if chosen == players:
+        return list(permutations(range(players)))
+    return [order for order in product(range(chosen), repeat=players) if len(set(order)) == chosen]
 
 
-def _rotations(chosen: tuple[str, ...], players: int) -> list[tuple[str, ...]]:
-    return [tuple(chosen[(p + r) % len(chosen)] for p in range(players)) for r in range(len(chosen))]
+def _rotations(chosen: int, players: int) -> list[tuple[int, ...]]:
+    return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
 
 
-def _canonical(order: tuple[str, ...], symmetry: Sequence[Sequence[int]]) -> tuple[str, ...]:
+def _canonical(order: tuple[str, ...], alike: Sequence[Sequence[int]]) -> tuple[str, ...]:
+    """The one among the orders that differ by interchangeable players alone."""
     out = list(order)
-    for group in symmetry:
-        if len(group) > 1:
-            for seat, name in zip(sorted(group), sorted(order[p] for p in group), strict=True):
-                out[seat] = name
+    for group in alike:
+        for seat, name in zip(group, sorted(order[p] for p in group), strict=True):
+            out[seat] = name
     return tuple(out)
 
 

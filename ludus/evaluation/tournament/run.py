@@ -60,10 +60,10 @@ def play_tournament(
 ) -> TournamentReport:
     """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
 
-    entrants: as `ludus.evaluation.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after a kill, and
-    counts nothing twice; with more entrants, or more episodes, it plays what is missing.
+    entrants: as `ludus.evaluation.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after
+    a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing.
     Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
-    move or does not answer in time. Nothing of the pieces that failed is stored.
+    move or does not answer in time. Nothing of the portion that failed is stored.
     """
     options = options or Options()
     field = read_field(entrants, env=env, find_run=find_run)
