@@ -27,7 +27,8 @@ class MaxEntropyNash:
     tolerance: an equilibrium strategy may lose this fraction of the payoffs' range to the best answer. Equilibria form a face of the
     simplex that any noise in the payoffs changes; strategies within a tolerance of them do not.
     share_copies: copies of a strategy (rows of equal payoffs) count as one in the entropy and share its weight, so that adding a copy
-    changes nothing else. False: plain Shannon entropy, as published. The two differ only where equilibria are many.
+    changes nothing else. Payoffs that were sampled apart are not equal. False: plain Shannon entropy, as published. The two differ only
+    where equilibria are many.
 
     Players that share a population get one and the same strategy.
     """
