@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # these imports take a second, which only a tournament should
 TOURNAMENTS = Path("tournaments")
 _QUIET = 1.0  # seconds before progress is worth a line
 _EVERY = 1.0
+_ENVS = 64  # of a game that no run plays, where stepping many together gains little
 _CROSS = 12  # more entrants make no table that fits a screen
 
 
@@ -70,7 +71,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.evaluation.tournament.run import Options, run_tournament
     from ludus.scenario import Environment
 
-    env = None if options.env is None else Environment(id=options.env)
+    env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run)
     if options.exact:
         from ludus.evaluation.tournament.exact import exact_tournament

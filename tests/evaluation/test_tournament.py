@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 from scipy import stats
 
 import ludus
+from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
 from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.exact import exact_tournament
@@ -18,7 +23,9 @@ from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import FILE, TournamentStore
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.specs import mlp_spec
+from ludus.policies.network import initial_weights
+from ludus.policies.recurrent import initial_weights as gru_weights
+from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 from ludus.scenario import Environment
 
 BOTS = Path(__file__).parents[1] / "bots"
@@ -72,9 +79,6 @@ def test_two_bots_by_hand(tmp_path: Path) -> None:
 def test_the_seats_of_a_deal_are_mirrored(tmp_path: Path) -> None:
     """Both bet always: a deal pays 2 to the higher card, in whichever seat it is, so over both seats every deal pays 0."""
     path = tmp_path / "bet.safetensors"
-    from ludus.envs.registry import make_env
-    from ludus.policies.specs import tabular_spec
-
     enumeration = make_env(KUHN.id, num_envs=1).spec.enumeration
     assert enumeration is not None
     save_policy(path, tabular_spec(enumeration, (0, 1)), {"probs": np.tile([0.0, 1.0], (12, 1))})
@@ -163,7 +167,10 @@ def test_a_mixture_is_drawn_as_often_as_it_says(runs: Path, tmp_path: Path) -> N
 
 def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
     """More entrants later, more episodes later, another number of environments: the same episodes."""
-    names = [f"{runs}/one:newest", f"{runs}/two", "bot:random", "own_bots:Drawn"]
+    memory = tmp_path / "memory.safetensors"
+    spec = gru_spec(inputs=11, actions=2, hidden=4)
+    save_policy(memory, spec, gru_weights(spec, np.random.default_rng(0)))
+    names = [f"{runs}/one:newest", f"{runs}/two", str(memory), "own_bots:Drawn"]
     whole = play(*names, to=tmp_path / "whole", num_envs=64)
     play(*names[:2], to=tmp_path / "parts", num_envs=7, episodes=10)
     play(*names[1:], to=tmp_path / "parts", num_envs=3, episodes=30)
@@ -319,8 +326,6 @@ def test_policies_of_another_game(runs: Path, tmp_path: Path) -> None:
         refused(file, env=Environment(id="openspiel/leduc_poker"))
     strange = tmp_path / "strange.safetensors"
     spec = mlp_spec(inputs=7, actions=2, hidden=[3])
-    from ludus.policies.network import initial_weights
-
     save_policy(strange, spec, initial_weights(spec, np.random.default_rng(0)))
     with pytest.raises(PolicyError, match=r"policy file '.*strange.safetensors' does not fit openspiel/kuhn_poker: "):
         refused(str(strange), env=KUHN)
@@ -363,3 +368,59 @@ def test_impossible_options(tmp_path: Path, options: dict[str, float], words: st
     with pytest.raises(ConfigError, match=words):
         play("bot:random", "own_bots:First", to=tmp_path, env=KUHN, **options)
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_goes_on(tmp_path: Path) -> None:
+    """Its processes end with it, and nothing is lost or counted twice."""
+    line = [
+        sys.executable,
+        "-c",
+        "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[1:]))",
+        "tournament",
+    ]
+    line += [
+        "bot:random",
+        "bot:mcts,simulations=300",
+        "--env",
+        "openspiel/connect_four",
+        "--episodes",
+        "150",
+        "--workers",
+        "2",
+    ]
+    killed = subprocess.Popen([*line, "--dir", str(tmp_path / "t")], cwd=tmp_path, process_group=0)
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not stored(tmp_path / "t" / FILE):
+        time.sleep(0.05)
+    children = [int(pid) for pid in Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()]
+    killed.kill()
+    killed.wait()
+    before = stored(tmp_path / "t" / FILE)
+    assert 0 < before < 150
+    assert len(children) == 2
+    while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in children):
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    for folder in ("t", "whole"):
+        subprocess.run([*line, "--dir", str(tmp_path / folder)], cwd=tmp_path, check=True)
+    found, expected = (play_again(tmp_path / folder) for folder in ("t", "whole"))
+    assert found.results[0].n == expected.results[0].n == 150
+    np.testing.assert_allclose(found.results[0].m2, expected.results[0].m2, atol=1e-12)
+    assert found.standings[0].won == expected.standings[0].won
+
+
+def stored(file: Path) -> int:
+    """Deals in a tournament's database."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        try:
+            return int(db.execute("SELECT COALESCE(SUM(n), 0) FROM pieces").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def play_again(folder: Path) -> TournamentReport:
+    env = Environment(id="openspiel/connect_four")
+    return play("bot:random", "bot:mcts,simulations=300", to=folder, env=env, episodes=150)

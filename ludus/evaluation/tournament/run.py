@@ -115,7 +115,8 @@ class _Play:
             self._by_bots(slow)
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
-        made = self._field.settings.make(num_envs=self._envs())
+        wanted = min(self._envs(), sum(piece.episodes for piece in pieces))
+        made = self._field.settings.make(num_envs=wanted)
         arena = Arena(made, self._sides.players)
         try:
             for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
