@@ -94,10 +94,12 @@ class SelfPlayPSRO(AnytimePSRO):
     def __init__(self, *, share: float = 0.5, new_mode: str = "explore", **options: Any) -> None:
         """share: of a response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played;
         the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`). Options:
-        those of `AnytimePSRO`. Raises ConfigError for other than two players."""
+        those of `AnytimePSRO`. Raises ConfigError for other than two players, and for a share that is none."""
         super().__init__(**options)
         if len(self.population) != 2:
             raise ConfigError(f"self-play PSRO is for two players; this game has {len(self.population)}.")
+        if not 0 <= share <= 1:
+            raise ConfigError(f"share is a share of the games, from 0 to 1; given {share}.")
         self.share, self.new_mode = share, new_mode
 
     def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:

@@ -14,14 +14,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from ludus import seeding
+from ludus.errors import ConfigError
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.population.base import View
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.win_rates import Profile, holes
-from ludus.types import EvaluationTask, State, Task, TaskResult, Trained, TrainingTask
+from ludus.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+
+Start = PolicyRef | str | None
+
+
+class Source(TypedDict):
+    """Two fields of a `TrainingTask`."""
+
+    continues: str | None
+    start: Start
 
 
 class Chunked(ABC):
@@ -49,6 +59,9 @@ class Chunked(ABC):
         self.chunk = 0  # chunks that are done
         self._announced = False  # their meta-strategies
         self._warm: Any = None
+        self._failed: dict[
+            str, tuple[int, str]
+        ] = {}  # tasks that ended early -> generation, and the policy that was saved
         self._queue = TaskQueue()
 
     @property
@@ -63,7 +76,7 @@ class Chunked(ABC):
     # ------------------------------------------------------------------------------------------ what subclasses say
 
     @abstractmethod
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """Training tasks of the next chunk, in groups that are given out together."""
 
     def needed(self, view: View) -> Iterable[Profile]:
@@ -88,6 +101,16 @@ class Chunked(ABC):
         """Whether there is nothing more to train."""
         return self.chunk >= self.chunks
 
+    # ------------------------------------------------------------------------------------------ what they share
+
+    def source(self, population: int, before: str | None, start: Start = None) -> Source:
+        """What a learner's next task goes on from: task `before`, or its last good weights if that ended early; without one, `start`."""
+        if before is None:
+            return {"continues": None, "start": start}
+        if before in self._failed:
+            return {"continues": None, "start": PolicyRef(population, self._failed[before][1], mode=self.mode)}
+        return {"continues": before, "start": None}
+
     # ------------------------------------------------------------------------------------------ the scheduler
 
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:
@@ -99,12 +122,18 @@ class Chunked(ABC):
         if not self._queue.answered(result.task):
             return  # given twice
         if isinstance(result, Trained):
+            now = result.task.generation
+            self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
+            if result.failure is not None:
+                self._failed[result.task.id] = (now, result.ref.policy)
             self.trained(result, view)
             if not self._queue.training:
                 self.chunk, self._announced = self.chunk + 1, False
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """Groups of what can be done now; nothing when the schedule is complete."""
+        """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
+        if empty := [k for k in self.populations if not view.populations[k]]:
+            raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []
         if not self._announced:
             if missing := self._holes(view):
@@ -114,7 +143,7 @@ class Chunked(ABC):
             self._announced = True
             groups += alone([announcement])
         if not self.over:
-            groups += self.group(view)
+            groups += self.groups(view)
         return groups
 
     def _holes(self, view: View) -> tuple[Profile, ...]:
@@ -128,10 +157,12 @@ class Chunked(ABC):
             "chunk": self.chunk,
             "announced": self._announced,
             "warm": self._warm,
+            "failed": {task: list(saved) for task, saved in self._failed.items()},
             "tasks": self._queue.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
         self.chunk, self._announced = int(state["chunk"]), bool(state["announced"])
         self._warm = state["warm"]
+        self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
         self._queue.load_state_dict(state["tasks"])

@@ -47,13 +47,14 @@ class FixedOpponents(Chunked):
             raise ConfigError(f"learners are populations; given {sorted(unknown)}, there are {list(self.populations)}.")
         self.learners, self.opponents, self.start = learners, opponents, start
 
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
         opponents = self._mixture(view)
         return alone([self._task(k, opponents) for k in self.learners])
 
     def _task(self, population: int, opponents: Mixture) -> TrainingTask:
         chunk = self.chunk + 1
+        before = f"chunk-{population}-{self.chunk}" if self.chunk else None
         return TrainingTask(
             id=f"chunk-{population}-{chunk}",
             generation=chunk,
@@ -61,11 +62,10 @@ class FixedOpponents(Chunked):
             seats=self.seats(population),
             policy=f"{population}-{chunk}",
             opponents=opponents,
-            start=self.start if chunk == 1 else None,
             mode=self.mode,
-            continues=None if chunk == 1 else f"chunk-{population}-{chunk - 1}",
             keep=True,
             length=self.chunks,
+            **self.source(population, before, self.start),
         )
 
     def _mixture(self, view: View) -> Mixture:

@@ -152,8 +152,6 @@ class League(Chunked):
         if self._past:
             return
         for population in self.populations:
-            if not view.populations[population]:
-                raise ConfigError(f"population {population} is empty; a league needs a policy to begin with.")
             count = len(view.populations[population])
             self._past += tuple(Checkpoint(Member(population, place)) for place in range(count))
 
@@ -203,7 +201,7 @@ class League(Chunked):
 
     # ------------------------------------------------------------------------------------------ tasks
 
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per player, all together."""
         rates = self._win_rates(view)
         return [[self._task(player, view, rates) for player in self._standings]]
@@ -212,7 +210,7 @@ class League(Chunked):
         return f"chunk-{player.population}-{player.name}-{chunk}"
 
     def _task(self, player: Player, view: View, rates: WinRates) -> TrainingTask:
-        chunk, before = self.chunk + 1, self._standings[player].task
+        chunk = self.chunk + 1
         return TrainingTask(
             id=self._task_id(player, chunk),
             generation=chunk,
@@ -220,11 +218,10 @@ class League(Chunked):
             seats=self.seats(player.population),
             policy=f"{player.name}-{chunk}",
             opponents=self._opponents(player, view, rates),
-            start=self.start if before is None else None,
             mode=self.mode,
-            continues=before,
             keep=True,
             length=self.chunks if player.role == "main" else 0,
+            **self.source(player.population, self._standings[player].task, self.start),
         )
 
     def _opponents(self, player: Player, view: View, rates: WinRates) -> Mixture:

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import ConfigError
 from ludus.opponents.priority import Weighting, pfsp
 from ludus.schedulers.win_rates import Member, without_monotonic_suffix
 
@@ -64,7 +65,8 @@ class LeagueRules:
     past: share of a main agent's games against anyone of the past. verification: share in which it looks for what it is bad at. strong: win
     rate above which an opponent is beaten. weak: a main agent that wins less often against another meets its checkpoints first; a
     checkpoint of an exploiter against which it wins less often is looked for. hopeless: the same for main exploiters.
-    reset: probability that a league exploiter starts anew after a checkpoint; main exploiters always do.
+    reset: probability that a league exploiter starts anew after a checkpoint; main exploiters always do. Raises ConfigError for
+    numbers that make no sense.
     """
 
     past: float = 0.5
@@ -78,6 +80,22 @@ class LeagueRules:
     main: Weighting = "squared"
     curriculum: Weighting = "variance"
     exploiter: Weighting = "linear_capped"
+
+    def __post_init__(self) -> None:
+        shares = (
+            self.past,
+            self.verification,
+            self.past + self.verification,
+            self.strong,
+            self.weak,
+            self.hopeless,
+            self.reset,
+        )
+        if not all(0 <= share <= 1 for share in shares) or not 1 <= self.least <= self.most:
+            raise ConfigError(
+                "a league's shares and rates are from 0 to 1, past and verification together too, and least is from 1 to most; "
+                f"given {self}."
+            )
 
 
 @dataclass(slots=True)

@@ -150,7 +150,7 @@ class PBT(Chunked):
 
     # ------------------------------------------------------------------------------------------ tasks
 
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner, all together."""
         rates = self._win_rates(view) if len(self.population) > 1 else None
         return [[self._task(learner, view, rates) for learner in self._learners]]
@@ -171,11 +171,10 @@ class PBT(Chunked):
             seats=self.seats(learner.population),
             policy=self._name(learner, chunk),
             opponents=self._opponents(learner, view, rates),
-            start=self.start if chunk == 1 else None,
             mode=self.mode,
-            continues=learner.task,
             keep=True,
             length=self.chunks,
+            **self.source(learner.population, learner.task, self.start),
             overrides=learner.hyper,
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ludus import seeding
+from ludus.errors import ConfigError
 from ludus.meta_solvers.base import MetaSolver
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
@@ -60,7 +61,8 @@ class PipelinePSRO(Chunked):
     ) -> None:
         """generations: levels that are frozen in the end. levels: of them train at once. The lowest is frozen when the levels below it have
         been frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than
-        `improvement`. start: of each level. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`."""
+        `improvement`. start: of each level. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`.
+        Raises ConfigError for numbers that make no sense."""
         super().__init__(
             population=population,
             chunks=generations * most,
@@ -69,6 +71,10 @@ class PipelinePSRO(Chunked):
             mode=mode,
             min_episodes=min_episodes,
         )
+        if levels < 1 or not 1 <= least <= most:
+            raise ConfigError(
+                f"a pipeline has a level that trains, and least is from 1 to most; given levels: {levels}, least: {least}, most: {most}."
+            )
         self.generations, self.levels = generations, levels
         self.least, self.most, self.improvement, self.start = least, most, improvement, start
         self.together = max(1, min(levels, generations)) * len(self.populations)
@@ -166,7 +172,7 @@ class PipelinePSRO(Chunked):
 
     # ------------------------------------------------------------------------------------------ tasks
 
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per level and population, all together."""
         refs, tasks = self._refs(view), list[TrainingTask]()
         for level in self._active:
@@ -192,11 +198,10 @@ class PipelinePSRO(Chunked):
             seats=self.seats(population),
             policy=self._policy(population, level, age + 1),
             opponents=opponents(against, refs),
-            start=None if age else self.start,
             mode=self.mode,
-            continues=self._task_id(population, level, age) if age else None,
             keep=True,
             length=0,
+            **self.source(population, self._task_id(population, level, age) if age else None, self.start),
         )
 
     @staticmethod

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import ConfigError
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.uniform import Uniform
@@ -44,7 +45,8 @@ class SelfPlay(Chunked):
         complete: bool = False,
     ) -> None:
         """latest: share of the games against the learners' newest weights. past: who the opponents of the others are, by default anyone.
-        start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`."""
+        start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`.
+        Raises ConfigError for a share that is none."""
         super().__init__(
             population=population,
             chunks=chunks,
@@ -54,6 +56,8 @@ class SelfPlay(Chunked):
             min_episodes=min_episodes,
             complete=complete,
         )
+        if not 0 <= latest <= 1:
+            raise ConfigError(f"latest is a share of the games, from 0 to 1; given {latest}.")
         self.latest, self.past, self.start, self.span = latest, past or UniformPast(), start, span
         self.together = len(self.populations) if latest > 0 else 1
         self._scores: dict[str, NDArray[np.float64]] = {}  # "learner/opponents' population"
@@ -102,13 +106,14 @@ class SelfPlay(Chunked):
 
     # ------------------------------------------------------------------------------------------ tasks
 
-    def group(self, view: View) -> Sequence[Sequence[TrainingTask]]:
+    def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per population; together where they meet each other's newest weights."""
         tasks = [self._task(k, view) for k in self.populations]
         return [tasks] if self.latest > 0 else alone(tasks)
 
     def _task(self, population: int, view: View) -> TrainingTask:
         chunk = self.chunk + 1
+        before = f"chunk-{population}-{self.chunk}" if self.chunk else None
         return TrainingTask(
             id=f"chunk-{population}-{chunk}",
             generation=chunk,
@@ -116,11 +121,10 @@ class SelfPlay(Chunked):
             seats=self.seats(population),
             policy=f"{population}-{chunk}",
             opponents=self._opponents(population, view),
-            start=self.start if chunk == 1 else None,
             mode=self.mode,
-            continues=None if chunk == 1 else f"chunk-{population}-{chunk - 1}",
             keep=True,
             length=self.chunks,
+            **self.source(population, before, self.start),
         )
 
     def _opponents(self, population: int, view: View) -> Mixture:

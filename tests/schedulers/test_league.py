@@ -17,7 +17,7 @@ from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained,
 
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 0, 1, 2)], ids=str)
 def test_contract(population: tuple[int, ...]) -> None:
-    check_scheduler(lambda: League(population=population, chunks=4, seed=0), population=population)
+    check_scheduler(lambda: League(population=population, chunks=3, seed=0), population=population)
 
 
 def test_contract_of_the_options() -> None:

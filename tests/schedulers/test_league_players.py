@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ludus.errors import ConfigError
 from ludus.schedulers.league_players import Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
 from ludus.schedulers.win_rates import Member
 
@@ -96,6 +97,12 @@ def test_league_exploiters_meet_the_past() -> None:
     # linear, at most 0.5: 0.5, 0.5, 0.25
     rates = {FIRST: 0.1, OLD: 0.5, OF_EXPLOITER: 0.75}
     assert meets(LEAGUE, [FIRST, OLD, OF_EXPLOITER], rates) == pytest.approx({FIRST: 0.4, OLD: 0.4, OF_EXPLOITER: 0.2})
+
+
+@pytest.mark.parametrize("wrong", [{"past": 0.9, "verification": 0.2}, {"strong": 1.5}, {"least": 0}, {"least": 5}])
+def test_rules_that_make_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="league"):
+        LeagueRules(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ludus.errors import ConfigError
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
@@ -20,9 +21,16 @@ def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> Pipelin
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1), (0, 1, 1)], ids=str)
-@pytest.mark.parametrize("levels", [1, 2, 5])
+@pytest.mark.parametrize("levels", [1, 3])
 def test_contract(population: tuple[int, ...], levels: int) -> None:
-    check_scheduler(lambda: pipeline(population, levels=levels, most=3), population=population)
+    check_scheduler(lambda: pipeline(population, generations=2, levels=levels, most=2), population=population)
+
+
+def test_numbers_that_make_no_sense() -> None:
+    with pytest.raises(ConfigError, match="pipeline"):
+        pipeline(levels=0)
+    with pytest.raises(ConfigError, match="pipeline"):
+        pipeline(least=3, most=2)
 
 
 def test_contract_with_several_initial_policies() -> None:

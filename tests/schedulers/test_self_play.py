@@ -170,3 +170,28 @@ def test_fixed_opponents_must_be_members() -> None:
         FixedOpponents(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
     with pytest.raises(ConfigError, match="populations"):
         FixedOpponents(population=(0, 0), learners=(1,))
+
+
+def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights() -> None:
+    scheduler = SelfPlay(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    view = View((refs("0-0"),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
+    announcement, task = scheduler.next_tasks(view, free=2)
+    saved = PolicyRef(0, "0-1", mode="greedy")
+    view = View((refs("0-0", "0-1"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
+    scheduler.on_result(Trained(task, saved, PolicySpec("random"), {}, {}, {}, failure="the loss is NaN"), view)
+    again = SelfPlay(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    again.load_state_dict(scheduler.state_dict())
+    answered(again, [announcement], view)
+    answered(again, again.next_tasks(view, free=1), view)
+    announcement, task = again.next_tasks(view, free=2)
+    assert (task.continues, task.start) == (None, saved)
+    answered(again, [announcement, task], view)
+    assert again.next_tasks(view, free=2)[1].continues == "chunk-0-2"
+
+
+def test_an_empty_population_and_a_share_that_is_none() -> None:
+    view = View((refs("0-0"), ()), exact_view(np.zeros((2, 1, 1)), zero_sum=True))
+    with pytest.raises(ConfigError, match="population 1 is empty"):
+        SelfPlay(population=(0, 1), chunks=1, seed=0).next_tasks(view, free=2)
+    with pytest.raises(ConfigError, match="latest"):
+        SelfPlay(population=(0, 1), chunks=1, seed=0, latest=1.5)
