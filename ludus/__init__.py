@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
-    from ludus.evaluation.exploit import exploit_run
+    from ludus.exploit import exploit_run
     from ludus.report import write_report
     from ludus.result import Result
     from ludus.runner import resume, run
@@ -67,7 +67,7 @@ _HOMES = {
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_run": "ludus.evaluation.evaluate",
-    "exploit_run": "ludus.evaluation.exploit",
+    "exploit_run": "ludus.exploit",
     "list_presets": "ludus.scenario_files",
     "load_scenario": "ludus.scenario_files",
     "resume": "ludus.runner",

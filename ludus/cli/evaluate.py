@@ -15,7 +15,7 @@ from ludus.errors import ConfigError
 
 if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
-    from ludus.evaluation.exploit import Exploiters
+    from ludus.exploit import Exploiters
 
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
 
@@ -47,7 +47,7 @@ def _execute(options: argparse.Namespace) -> int:
             raise ConfigError(
                 "--policies was given with --exploit, which is about the last meta-strategies; leave one out."
             )
-        from ludus.evaluation.exploit import exploit_run
+        from ludus.exploit import exploit_run
 
         tell = _Progress()
         _show_exploiters(
