@@ -107,19 +107,22 @@ class _Progress:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._begun = clock()
-        self._next = self._begun + _QUIET
+        self._next = clock() + _QUIET
+        self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
         self._open = False
 
     def __call__(self, done: int, total: int) -> None:
         from ludus.observe.progress import duration
 
         now = self._clock()
+        if self._first is None:
+            self._first = done, now
         if now < self._next:
             return
         self._next = now + _EVERY
-        left = (now - self._begun) * (total - done) / done
-        self._say(f"{done:,} of {total:,} episodes, about {duration(left)} left")
+        before, since = self._first
+        left = f", about {duration((now - since) * (total - done) / (done - before))} left" if done > before else ""
+        self._say(f"{done:,} of {total:,} episodes{left}")
 
     def close(self) -> None:
         """End the line."""

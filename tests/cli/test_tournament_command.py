@@ -107,13 +107,14 @@ def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFi
 def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     progress = tournament._Progress(clock=lambda: now)
+    now = 100.0  # that starting took
     progress(5, 100)
-    now = 10.0
+    now = 110.0
     progress(25, 100)
-    now = 10.5
+    now = 110.5
     progress(50, 100)
     progress.close()
-    assert capsys.readouterr().err == "25 of 100 episodes, about 30.0s left\n"
+    assert capsys.readouterr().err == "5 of 100 episodes\n25 of 100 episodes, about 37.5s left\n"
 
 
 @pytest.mark.parametrize(

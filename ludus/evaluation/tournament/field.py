@@ -47,8 +47,9 @@ class Field:
 
     @property
     def game(self) -> str:
-        """What makes two games the same, as JSON."""
-        return identity(self.settings)
+        """What makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which seats."""
+        alike = [list(group) for group in self.spec.symmetry if len(group) > 1]
+        return json.dumps({**json.loads(identity(self.settings)), **({"interchangeable": alike} if alike else {})})
 
 
 def told(settings: Environment, other: Environment) -> str:

@@ -117,7 +117,12 @@ class BotProcess:
         os.close(lifeline)
         self.connection = Connection(ours.detach())
         self._names = [player.name for player in setup.players]
-        self.connection.send(setup)
+        try:
+            self.connection.send(setup)
+        except OSError as error:
+            died = self._died()
+            self.close()
+            raise died from error
 
     def play(self, seats: NDArray[np.int32], luck: NDArray[np.uint64], own: NDArray[np.uint64]) -> None:
         """Begin to play, as `Arena.play`."""
