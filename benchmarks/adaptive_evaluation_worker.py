@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks.adaptive_games import EPISODES, GAMES, Game
 from benchmarks.lines import Lines
 from ludus import seeding
-from ludus.evaluation.adaptive import Cells, next_cells
-from ludus.evaluation.adaptive_goals import MetaStrategy
+from ludus.evaluation.adaptive import Cells, first_cells
 from ludus.evaluation.adaptive_loop import AdaptiveEvaluation
 from ludus.evaluation.confidence import mean_bounds
+from ludus.evaluation.filling import filled
 from ludus.evaluation.payoff_bounds import payoff_bounds
 from ludus.meta_solvers.nash import Nash
 from ludus.types import Solution
@@ -29,7 +29,7 @@ from ludus.types import Solution
 PACKAGES = ("ludus", "numpy", "numba", "scipy")
 TARGETS = (0.1, 0.05, 0.02)
 GROWTH = 0.25
-MOST = 4 * 10**8
+MOST = 10**10
 """Matches at which uniform sampling is given up."""
 
 
@@ -47,18 +47,17 @@ def adaptive(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
 
 def uniform(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
     """The same, every pair as often."""
-    holes = next_cells(game.view(), None, goal=MetaStrategy(), units=1)
-    game.play(holes)
-    pairs = holes.profiles[holes.profiles[:, 0] != holes.profiles[:, 1]]
+    pairs = first_cells(game.view(), profiles=None, rng=seeding.generator(0, "unused"))
+    game.play(pairs)
     rounds, warm = 1, None
     while True:
-        solution = Nash().solve(game.view(), warm=warm, rng=seeding.generator(0, "unused"))
+        solution = Nash().solve(filled(game.view()), warm=warm, rng=seeding.generator(0, "unused"))
         warm = solution.warm
         yield game.blocks * EPISODES, solution
         if game.blocks * EPISODES >= most:
             return
         more = max(1, round(GROWTH * rounds))
-        game.play(Cells(pairs, np.full(len(pairs), more)))
+        game.play(Cells(pairs.profiles, more * pairs.units))
         rounds += more
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
 from ludus.evaluation.blocks import firsts, over_orders
+from ludus.evaluation.filling import filled
+from ludus.evaluation.payoff_bounds import self_play_known
 from ludus.population.payoffs import Payoffs
 from ludus.types import Solution
 
@@ -32,30 +34,48 @@ class Goal(Protocol):
     """What the matches are for."""
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> NDArray[np.float64]:
-        """float64[n_0, …]: more units for each cell, some `units` in all, at most one of each block's cells counted; zeros where the goal
-        is reached. The view has no holes."""
+        """float64[n_0, …]: more units for each cell, at most some `units` in all, one of each block's cells counted; zeros where the goal
+        is reached. The view has no holes (they are `filled`)."""
         ...
 
 
-def next_cells(payoffs: Payoffs, solution: Solution | None, *, goal: Goal, units: int, at_least: int = 1) -> Cells:
+def next_cells(payoffs: Payoffs, solution: Solution, *, goal: Goal, units: int, at_least: int = 1) -> Cells:
     """The cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
 
-    Holes come first, each once, whatever `units` is (solvers need complete tables); only then is `solution` looked at, which must be given.
-    Largest remainders are rounded up. Raises ConfigError for amounts below 1.
+    solution: of the same view, with holes `filled`. Largest remainders are rounded up. Raises ConfigError for amounts below 1.
     """
     if units < 1 or at_least < 1:
         raise ConfigError(f"adaptive evaluation: {units} units in portions of {at_least}; expected at least 1 of each.")
-    first = firsts(payoffs.sizes, payoffs.population)
-    holes = over_orders(np.maximum, ~payoffs.exact & (payoffs.count < 1), payoffs.population)
-    if holes.any():
-        profiles = np.argwhere(holes & first)
-        return Cells(profiles, np.full(len(profiles), at_least))
-    assert solution is not None, "a complete table is solved before its cells are chosen"
-    demand = np.where(first & ~payoffs.exact, goal.demand(payoffs, solution, units), 0.0).ravel()
+    first = firsts(payoffs.sizes, payoffs.population) & ~payoffs.exact
+    demand = np.where(first, goal.demand(filled(payoffs), solution, units), 0.0).ravel()
     portions = np.minimum(demand.sum(), units) / max(demand.sum(), 1e-300) * demand / at_least
     given = np.floor(portions)
     left = min(round(float(portions.sum() - given.sum())), int((portions > given).sum()))
     given[np.argsort(given - portions, kind="stable")[:left]] += 1
-    chosen = np.flatnonzero(given)
-    profiles = np.stack(np.unravel_index(chosen, payoffs.sizes), axis=1).astype(np.int64)
-    return Cells(profiles, given[chosen].astype(np.int64) * at_least)
+    return _cells(given.reshape(payoffs.sizes), at_least)
+
+
+def first_cells(payoffs: Payoffs, *, profiles: int | None, rng: np.random.Generator, at_least: int = 1) -> Cells:
+    """Random holes, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in all).
+
+    Solvers need a payoff in every cell and `filled` guesses the others, for which each policy must have met some.
+    """
+    known = over_orders(np.minimum, payoffs.exact | (payoffs.count > 0), payoffs.population)
+    if self_play_known(payoffs):
+        known |= np.eye(len(known), dtype=np.bool_)
+    chosen = ~known if profiles is None else np.zeros(payoffs.sizes, dtype=np.bool_)
+    for p in range(payoffs.num_players) if profiles is not None else ():
+        score = np.moveaxis(np.where(known, np.inf, rng.random(payoffs.sizes)), p, 0)
+        rows = score.reshape(len(score), -1)
+        lacking = np.maximum(profiles - np.isinf(rows).sum(axis=1), 0)
+        place = np.argsort(np.argsort(rows, axis=1), axis=1)
+        wanted = (place < lacking[:, None]) & np.isfinite(rows)
+        chosen |= np.moveaxis(wanted.reshape(score.shape), 0, p)
+        known = known | chosen
+    chosen = over_orders(np.maximum, chosen, payoffs.population) & firsts(payoffs.sizes, payoffs.population)
+    return _cells(chosen.astype(np.float64), at_least)
+
+
+def _cells(portions: NDArray[np.float64], at_least: int) -> Cells:
+    profiles = np.argwhere(portions > 0)
+    return Cells(profiles, portions[tuple(profiles.T)].astype(np.int64) * at_least)

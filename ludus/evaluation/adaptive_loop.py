@@ -9,9 +9,10 @@ import numpy as np
 
 from ludus import seeding
 from ludus.errors import ConfigError
-from ludus.evaluation.adaptive import Cells, Goal, next_cells
+from ludus.evaluation.adaptive import Cells, Goal, first_cells, next_cells
 from ludus.evaluation.adaptive_goals import Certainty, MetaStrategy
 from ludus.evaluation.blocks import mirrored
+from ludus.evaluation.filling import filled
 from ludus.evaluation.payoff_bounds import MIN_UNITS, nash_conv_bounds, payoff_bounds
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.games import nash_conv
@@ -24,8 +25,8 @@ Reason = Literal["confident", "budget", "nothing to learn"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
     """What is known after a step. units: blocks that were ordered so far. estimate: NashConv of the solution in the estimated meta-game.
-    least, most: what it can be, with the stated confidence at all steps together; NaN where the utility range is infinite. These matches
-    steered: figures that are published come from fresh ones."""
+    least, most: what it can be, with the stated confidence at all steps together; NaN where no tolerance is asked for (`nash_conv_bounds`
+    says it at any time). These matches steered: figures that are published come from fresh ones."""
 
     step: int
     units: int
@@ -40,7 +41,8 @@ class AdaptiveEvaluation:
     budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
 
     In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch`, at most what `budget` leaves, each
-    cell in portions of `portion`. The first step plays every hole once, also beyond the budget: solvers need complete tables.
+    cell in portions of `portion`. At first every policy is played in `start` random profiles (None: in all), also beyond the budget; what
+    is never played is guessed from these (`filled`), so a new policy does not cost a whole row.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class AdaptiveEvaluation:
         solver: MetaSolver,
         budget: int,
         goal: Goal | None = None,
+        start: int | None = 10,
         tolerance: float = 0.0,
         confidence: float = 0.95,
         batch: int = 1000,
@@ -67,7 +70,7 @@ class AdaptiveEvaluation:
         certain = Certainty(tolerance=tolerance, confidence=confidence, steer=steer) if tolerance > 0.0 else None
         self.solver, self.budget, self.goal = solver, budget, goal or certain or steer
         self.tolerance, self.confidence, self.min_units, self.seed = tolerance, confidence, min_units, seed
-        self._batch, self._growth, self._portion = batch, growth, portion
+        self._start, self._batch, self._growth, self._portion = start, batch, growth, portion
         self.step, self.units = 0, 0
         self.standing: Standing | None = None
         self.reason: Reason | None = None
@@ -77,8 +80,10 @@ class AdaptiveEvaluation:
         """What to play next, given the results of everything that was ordered before; None when it has ended."""
         if self.reason is not None:
             return None
-        if len(payoffs.holes()):
-            return self._ordered(next_cells(payoffs, None, goal=self.goal, units=1, at_least=self._portion))
+        rng = seeding.generator(self.seed, "adaptive start", self.step)
+        cells = first_cells(payoffs, profiles=self._start, at_least=self._portion, rng=rng)
+        if len(cells.units):
+            return self._ordered(cells)
         self.standing = self._look(payoffs)
         left = self.budget - self.units
         if self.tolerance > 0.0 and self.standing.most <= self.tolerance:
@@ -114,13 +119,14 @@ class AdaptiveEvaluation:
 
     def _look(self, payoffs: Payoffs) -> Standing:
         rng = seeding.generator(self.seed, "adaptive", self.step)
-        solution = self.solver.solve(payoffs, warm=self._warm, rng=rng)
+        complete = filled(payoffs)
+        solution = self.solver.solve(complete, warm=self._warm, rng=rng)
         self._warm = solution.warm
         least = most = np.nan
-        if np.isfinite(payoffs.utility_range).all():
+        if self.tolerance > 0.0:
             bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.min_units)
             least, most = nash_conv_bounds(bounds, payoffs, solution)
-        estimate = solution.gap if solution.marginals is None else nash_conv(payoffs, solution.marginals)
+        estimate = solution.gap if solution.marginals is None else nash_conv(complete, solution.marginals)
         return Standing(self.step, self.units, solution, float(estimate), least, most)
 
     def state_dict(self) -> State:
