@@ -63,17 +63,16 @@ def first_cells(payoffs: Payoffs, *, profiles: int | None, rng: np.random.Genera
     known = over_orders(np.minimum, payoffs.exact | (payoffs.count > 0), payoffs.population)
     if self_play_known(payoffs):
         known |= np.eye(len(known), dtype=np.bool_)
-    chosen = ~known if profiles is None else np.zeros(payoffs.sizes, dtype=np.bool_)
+    chosen = ~known if profiles is None else np.zeros_like(known)
     for p in range(payoffs.num_players) if profiles is not None else ():
         score = np.moveaxis(np.where(known, np.inf, rng.random(payoffs.sizes)), p, 0)
         rows = score.reshape(len(score), -1)
         lacking = np.maximum(profiles - np.isinf(rows).sum(axis=1), 0)
         place = np.argsort(np.argsort(rows, axis=1), axis=1)
         wanted = (place < lacking[:, None]) & np.isfinite(rows)
-        chosen |= np.moveaxis(wanted.reshape(score.shape), 0, p)
+        chosen = over_orders(np.maximum, chosen | np.moveaxis(wanted.reshape(score.shape), 0, p), payoffs.population)
         known = known | chosen
-    chosen = over_orders(np.maximum, chosen, payoffs.population) & firsts(payoffs.sizes, payoffs.population)
-    return _cells(chosen.astype(np.float64), at_least)
+    return _cells((chosen & firsts(payoffs.sizes, payoffs.population)).astype(np.float64), at_least)
 
 
 def _cells(portions: NDArray[np.float64], at_least: int) -> Cells:

@@ -77,7 +77,7 @@ def test_first_cells_give_every_policy_its_profiles():
     assert met.min() >= 6
     assert len(cells.profiles) <= 40 * 6
     known = np.zeros((40, 40), bool)
-    known[tuple(cells.profiles.T)] = True
+    known[tuple(cells.profiles.T)] = known[tuple(cells.profiles[:, ::-1].T)] = True
     assert (
         len(
             first_cells(view(np.zeros((2, 40, 40)), known, population=(0, 0), zero_sum=True), profiles=6, rng=rng).units
