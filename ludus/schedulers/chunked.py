@@ -57,6 +57,7 @@ class Chunked(ABC):
         self.solver, self.mode = solver, mode
         self.min_episodes, self.complete = min_episodes, complete
         self.chunk = 0  # chunks that are done
+        self._evaluated = False  # cells of their snapshots were asked for, once
         self._announced = False  # their meta-strategies
         self._warm: Any = None
         self._failed: dict[
@@ -128,7 +129,7 @@ class Chunked(ABC):
                 self._failed[result.task.id] = (now, result.ref.policy)
             self.trained(result, view)
             if not self._queue.training:
-                self.chunk, self._announced = self.chunk + 1, False
+                self.chunk, self._evaluated, self._announced = self.chunk + 1, False, False
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -136,7 +137,8 @@ class Chunked(ABC):
             raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []
         if not self._announced:
-            if missing := self._holes(view):
+            if not self._evaluated and (missing := self._holes(view)):
+                self._evaluated = True
                 return alone([EvaluationTask(f"payoffs-{self.chunk}", self.chunk, missing)])
             self.review(view)
             announcement = EvaluationTask(f"exploitability-{self.chunk}", self.chunk, solution=self.solution(view))
@@ -155,6 +157,7 @@ class Chunked(ABC):
         """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
             "chunk": self.chunk,
+            "evaluated": self._evaluated,
             "announced": self._announced,
             "warm": self._warm,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
@@ -162,7 +165,8 @@ class Chunked(ABC):
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.chunk, self._announced = int(state["chunk"]), bool(state["announced"])
+        self.chunk = int(state["chunk"])
+        self._evaluated, self._announced = bool(state["evaluated"]), bool(state["announced"])
         self._warm = state["warm"]
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
         self._queue.load_state_dict(state["tasks"])

@@ -50,6 +50,7 @@ class PSROScheduler:
         self.generation = 0
         self.solution: Solution | None = None  # of this generation and turn, once solved
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
+        self._evaluated = False  # holes were asked for, once
         self._asked = False  # for this turn's responses
         self._warm: Any = None
         self._queue = TaskQueue()
@@ -73,14 +74,15 @@ class PSROScheduler:
         if not self._queue.training:
             self._turn = 0 if self.order == "simultaneous" else (self._turn + 1) % len(self.populations)
             self.generation += self._turn == 0
-            self.solution, self._asked = None, False
+            self.solution, self._evaluated, self._asked = None, False, False
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
             holes = view.payoffs.holes(self.min_episodes)
-            if len(holes):
+            if len(holes) and not self._evaluated:
+                self._evaluated = True
                 sizes = "x".join(map(str, view.payoffs.sizes))
                 return alone([EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))])
             self.solution = self.solve(view)
@@ -162,6 +164,7 @@ class PSROScheduler:
             "turn": self._turn,
             "tasks": self._queue.state_dict(),
             "solution": None if self.solution is None else pack_solution(self.solution),
+            "evaluated": self._evaluated,
             "asked": self._asked,
             "warm": self._warm,
         }
@@ -169,6 +172,6 @@ class PSROScheduler:
     def load_state_dict(self, state: State) -> None:
         self.generation, self._turn = int(state["generation"]), int(state["turn"])
         self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
-        self._asked = bool(state["asked"])
+        self._evaluated, self._asked = bool(state["evaluated"]), bool(state["asked"])
         self._warm = state["warm"]
         self._queue.load_state_dict(state["tasks"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.config import Config
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, SolverError
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
@@ -125,6 +125,15 @@ def test_rectified_responses_start_from_the_strategy_they_improve() -> None:
     rock = tasks[0].opponents
     assert rock.factors[0].entries == ((names[0],), (names[2],))  # it ties with itself and beats scissors
     np.testing.assert_allclose(rock.factors[1].probs, [0.5, 0.5], atol=1e-6)
+
+
+def test_holes_are_asked_for_once() -> None:
+    psro = scheduler()
+    view = _view((2, 2), None)
+    (holes,) = psro.next_tasks(view, free=8)
+    psro.on_result(Evaluated(holes), view)  # an evaluator that has found nothing out
+    with pytest.raises(SolverError, match=r"\(0, 0\) has no payoff yet"):
+        psro.next_tasks(view, free=8)
 
 
 def test_policies_without_weight_are_no_opponents() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,17 @@ def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
     assert first.opponents.factors[1].entries == (refs("1-0"), refs("1-b"))
     np.testing.assert_allclose(first.opponents.factors[1].probs, [0.2, 0.8])
     np.testing.assert_allclose(second.opponents.factors[0].probs, [1.0])  # 1-b beats 0-a: only 0-0 is left
+
+
+def test_what_nobody_has_found_out_counts_as_even() -> None:
+    scheduler = PFSP(population=(0, 1), chunks=9, seed=0)
+    payoffs = exact_view(np.zeros((2, 1, 2)), zero_sum=True)
+    payoffs = replace(payoffs, mean=np.full((2, 1, 2), np.nan), exact=np.zeros((1, 2), bool))
+    view = View((refs("0-0"), refs("1-0", "1-a")), payoffs)
+    (needed,) = scheduler.next_tasks(view, free=3)
+    answered(scheduler, [needed], view)
+    _, first, _ = scheduler.next_tasks(view, free=3)
+    assert first.opponents.factors[1].probs == (0.5, 0.5)
 
 
 def test_prioritised_past_is_pfsp() -> None:
