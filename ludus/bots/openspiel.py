@@ -69,6 +69,7 @@ class ISMCTS:
     play: Literal["most_visited", "visits"] = "visits"
     _bot: Any = field(default=None, init=False, repr=False)
     _seed: int = field(default=0, init=False, repr=False)
+    _rng: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         _at_least_one("ismcts", simulations=self.simulations, rollouts=self.rollouts)
@@ -93,13 +94,13 @@ class ISMCTS:
     def act_on(self, state: Any) -> int:
         if self._bot is None:
             rollouts = pyspiel.RandomRolloutEvaluator(self.rollouts, self._seed)
-            policy = (
-                pyspiel.ISMCTSFinalPolicyType.MAX_VISIT_COUNT
-                if self.play == "most_visited"
-                else pyspiel.ISMCTSFinalPolicyType.NORMALIZED_VISIT_COUNT
-            )
-            self._bot = pyspiel.ISMCTSBot(self._seed, rollouts, self.uct_c, self.simulations, -1, policy)
-        return int(self._bot.step(state))
+            self._bot = pyspiel.ISMCTSBot(self._seed, rollouts, self.uct_c, self.simulations)
+            self._rng = random.Random(self._seed)
+        # OpenSpiel lists the actions in an order that changes from run to run, and draws by it: drawn here, from a sorted list.
+        actions, shares = zip(*sorted(self._bot.get_policy(state)), strict=True)
+        if self.play == "most_visited":
+            return int(actions[shares.index(max(shares))])
+        return int(self._rng.choices(actions, shares)[0])
 
 
 @dataclass(slots=True)

@@ -103,7 +103,7 @@ def sees_states(bot: Bot | StateBot) -> bool:
     return isinstance(bot, StateBot)
 
 
-def check_bot(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
+def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
     """Raises ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its player may.
 
     wrapped: whether wrappers stand between the game and its players, so that its states are not what is played.

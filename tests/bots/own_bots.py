@@ -96,3 +96,25 @@ class Pole(First):
 
     def act(self, observation, mask):
         return int(observation[2] > 0)
+
+
+class GlobalChance(First):
+    def act(self, observation, mask):
+        return int(np.random.choice(np.flatnonzero(mask)))  # noqa: NPY002
+
+
+class OwnChance(First):
+    def act(self, observation, mask):
+        return np.random.default_rng().choice(np.flatnonzero(mask))
+
+
+class Remembers(First):
+    """Another action in every second episode."""
+
+    episodes = 0
+
+    def restart(self, player, seed):
+        self.episodes += 1
+
+    def act(self, observation, mask):
+        return np.flatnonzero(mask)[-(self.episodes % 2)]

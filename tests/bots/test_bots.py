@@ -11,7 +11,7 @@ import pytest
 from ludus.bots import openspiel
 from ludus.bots.cast import Cast, Named
 from ludus.bots.openspiel import ISMCTS, MCTS, Registered, RestrictedActions
-from ludus.bots.registry import BotSpec, check_bot, parse_bot
+from ludus.bots.registry import BotSpec, parse_bot, require_fit
 from ludus.bots.states import States
 from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, EnvError, PolicyError, ScenarioError, UnknownName
@@ -159,7 +159,7 @@ def test_wrong_names_and_options(text: str, error: type[Exception], words: str) 
 
 def checked(text: str, game: str, **options: bool) -> None:
     env = make_env(game, num_envs=1)
-    check_bot(repr(text), parse_bot(text).make(), env.spec, **options)
+    require_fit(repr(text), parse_bot(text).make(), env.spec, **options)
 
 
 def test_nobody_sees_more_than_its_player_may() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ludus.bots.cast import Named
-from ludus.bots.registry import check_bot, parse_bot
+from ludus.bots.registry import parse_bot, require_fit
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, nearest
 from ludus.evaluation.stored import META, StoredRun
@@ -139,7 +139,7 @@ class _Reader:
             return self._random(given.text)
         spec = parse_bot(given.bot)
         bot = spec.make()
-        check_bot(f"{given.text!r}", bot, self._spec, wrapped=bool(self._settings.wrappers))
+        require_fit(f"{given.text!r}", bot, self._spec, wrapped=bool(self._settings.wrappers))
         seat = Seat((Player(given.text, bot=Named(given.text, spec)),), (1.0,))
         found = json.dumps(spec.identity(), sort_keys=True)
         return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)

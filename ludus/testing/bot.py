@@ -1,0 +1,91 @@
+"""The contract of `Bot` and `StateBot`, as a check that any bot, ours or a user's, must pass."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.bots.cast import Named
+from ludus.bots.registry import parse_bot, require_fit
+from ludus.envs.registry import make_env
+from ludus.envs.wrappers.base import Wrapper
+from ludus.evaluation.tournament.arena import Arena, Player
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import random_spec
+from ludus.types import Array, EnvSpec
+
+_ENVS = 4
+
+
+def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options: Any) -> None:
+    """Raises AssertionError, in a sentence, for the first part of the contract that a bot breaks in a game.
+
+    bot: its name with its options, such as "players:Cautious,daring=0.5". env, options: of the game, as `make_env` takes them. It plays
+    `episodes` episodes in each seat against chance. Raises ScenarioError if it may not play the game; PolicyError if it raises or makes an
+    illegal move.
+    """
+    vector = make_env(env, num_envs=_ENVS, **options)
+    found = parse_bot(bot)
+    require_fit(repr(bot), found.make(), vector.spec)
+    player = Player(bot, bot=Named(bot, found))
+    spec = vector.spec
+    for seat in range(spec.num_players):
+        others, keys = _others(spec), seeding.keys(seed, "check bot", seat, count=episodes)
+        before = _streams()
+        first = _moves(env, options, [*others, player], seat, keys)
+        same = _streams() == before
+        assert same, (
+            f"{bot} draws from the global streams of random or NumPy; draw from a generator of your own, made from `seed`."
+        )
+        again = _moves(env, options, [*others, player], seat, keys)
+        assert first == again, (
+            f"{bot} plays other moves in the same episodes as player {seat}; all of its chance must come from the `seed` of `restart`, and "
+            "`restart` must forget the episode before."
+        )
+        backwards = _moves(env, options, [*others, player], seat, keys[::-1])
+        assert first == backwards[::-1], (
+            f"{bot} plays an episode otherwise after others, as player {seat}; `restart` must forget the episode before."
+        )
+    vector.close()
+
+
+def _others(spec: EnvSpec) -> list[Player]:
+    """Chance in every seat, the bot's too, so that places are seats."""
+    return [
+        Player("chance", build_policy(random_spec(spec.agents_of(p)[0].action), {})) for p in range(spec.num_players)
+    ]
+
+
+def _moves(env: str, options: dict[str, Any], players: list[Player], seat: int, keys: NDArray[np.uint64]) -> list[Any]:
+    """Per episode, what was played in it."""
+    out = []
+    filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))
+    arena = Arena(filmed, players)
+    seats = np.arange(len(players) - 1, dtype=np.int32)
+    seats[seat] = len(players) - 1
+    for key in keys.reshape(-1, 1):
+        filmed.moves = []
+        returns = arena.play(seats[None, :], key, key)
+        out.append([returns.tolist(), filmed.moves])
+    arena.close()
+    return out
+
+
+class _Filmed(Wrapper):
+    """A vector that keeps the moves that are made in it."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, env.spec)
+        self.moves: list[list[Any]] = []
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        self.moves.append([np.asarray(action).tolist() for action in actions])
+        return actions
+
+
+def _streams() -> str:
+    return repr((random.getstate(), np.random.get_state()))  # noqa: NPY002  the global stream is what is watched
