@@ -1,0 +1,183 @@
+"""The worker of `benchmarks.population_scale`: a league that grows to 1,000 policies, step by step.
+
+python -m benchmarks.population_scale_worker [--policies 1000] --seed 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.lines import Lines
+from ludus import seeding
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.ppo.config import PPO
+from ludus.envs.game_tree import GameTree
+from ludus.envs.registry import make_env
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.matches import outcomes
+from ludus.evaluation.tournament.arena import Arena, Player
+from ludus.meta_solvers.nash import Nash
+from ludus.observe.base import RunInfo
+from ludus.observe.policy_files import PolicyFiles
+from ludus.observe.reader import Reader
+from ludus.observe.store import Store
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.population.agent_manager import AgentManager
+from ludus.population.ratings.bradley_terry import BradleyTerry
+from ludus.population.ratings.results import duels, pairs
+from ludus.population.statistics import moments
+from ludus.types import Match, PolicyRef, Weights
+
+PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
+GAME = "openspiel/leduc_poker"
+OPPONENTS, EPISODES = 20, 100  # of each new policy
+_ENVS = 2000
+
+
+class League:
+    """Two populations of small networks on Leduc poker, with their database and files."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.env = make_env(GAME, num_envs=_ENVS)
+        tree = getattr(self.env, "tree", None)
+        assert isinstance(tree, GameTree)
+        spec = self.env.spec
+        info = RunInfo("league", folder, "league", GAME, "PPO", seed, "", (0, 1), spec.utility_range, zero_sum=True)
+        self.folder, self.store, self.files = folder, Store.create(folder, info), PolicyFiles(folder)
+        self.manager = AgentManager(
+            utility_range=spec.utility_range,
+            population=(0, 1),
+            zero_sum=True,
+            recorder=self.store,
+            store=self.files,
+        )
+        self.exact = ExactEvaluator(tree, (0, 1))
+        self.policies: list[list[Policy]] = [[], []]
+        self.rng = np.random.default_rng(seed)
+        self.specs = [PPO(hidden=(64, 64)).policy(spec, (player,)) for player in (0, 1)]
+        self.matches = 0
+        self._warm = None
+        self._solver = Nash(tolerance=1e-4)
+
+    def grow(self, count: int) -> dict[str, float]:
+        """Add so many policies to each population, and do with the league what a league needs; seconds of each part."""
+        seconds: dict[str, float] = {}
+        for name, part in (
+            ("add", lambda: [self._add(player) for _ in range(count) for player in (0, 1)]),
+            ("play", lambda: self._play(count)),
+            ("commit", self._commit),
+            ("exact payoffs", self._payoffs),
+            ("rate", self._rate),
+            ("solve", self._solve),
+            ("list", self._list),
+        ):
+            begun = time.perf_counter()
+            part()
+            seconds[name] = time.perf_counter() - begun
+        return seconds
+
+    def _add(self, player: int) -> None:
+        """A perturbed one of those that are there."""
+        name = f"{player}-{len(self.policies[player])}"
+        ref = self.manager.add(player, name, self.specs[player], self._weights(player))
+        policy = build_policy(*self.manager.weights_of(ref))
+        self.policies[player].append(policy)
+        self.exact.add(ref, policy)
+
+    def _weights(self, player: int) -> Weights:
+        if not self.policies[player]:
+            context = LearnerContext(env=self.env.spec, seats=(player,), seed=0)
+            return PPO(hidden=(64, 64)).learner(context, None).weights()
+        parent = self.policies[player][self.rng.integers(len(self.policies[player]))].weights()
+        return {
+            name: array + self.rng.normal(0, 0.1, array.shape).astype(array.dtype) for name, array in parent.items()
+        }
+
+    def _play(self, count: int) -> None:
+        """Matches of each new policy with opponents drawn from the whole other population: all episodes in one batch."""
+        sizes = [len(some) for some in self.policies]
+        profiles = []
+        for player in (0, 1):
+            for k in range(sizes[player] - count, sizes[player]):
+                some = self.rng.choice(sizes[1 - player], min(OPPONENTS, sizes[1 - player]), replace=False)
+                profiles += [(k, int(o)) if player == 0 else (int(o), k) for o in some]
+        profiles = list(dict.fromkeys(profiles))
+        players = [Player(f"{p}-{k}", policy) for p in (0, 1) for k, policy in enumerate(self.policies[p])]
+        arena = Arena(self.env, players)
+        seats = np.repeat(np.array(profiles, np.int32) + np.array([0, sizes[0]], np.int32), EPISODES, axis=0)
+        luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))
+        returns = arena.play(seats, luck, own).reshape(len(profiles), EPISODES, 2)
+        self.manager.record_matches(_match(profile, played) for profile, played in zip(profiles, returns, strict=True))
+        self.matches = len(profiles)
+
+    def _commit(self) -> None:
+        self.files.sync()
+        self.store.commit(f"barrier-{len(self.policies[0])}")
+
+    def _payoffs(self) -> None:
+        """Exact ones of the new profiles: they replace the sampled ones in the table that is solved."""
+        self.table = self.exact.payoffs()
+
+    def _rate(self) -> None:
+        sizes = self.manager.table.population_sizes
+        found = pairs(duels(self.manager.table.log, sizes, (0, 1)), sum(sizes))
+        self.ratings = BradleyTerry(ties="half").fit(found, sizes=sizes)
+
+    def _solve(self) -> None:
+        self.manager.record_exact(self.table)
+        rng = seeding.generator(0, "solve", len(self.policies[0]))
+        self._warm = self._solver.solve(self.manager.view().payoffs, warm=self._warm, rng=rng).warm
+
+    def _list(self) -> None:
+        with Reader(self.folder) as reader:
+            assert len(reader.policies()) == sum(len(some) for some in self.policies)
+
+
+def _match(profile: tuple[int, int], returns: np.ndarray) -> Match:
+    found = moments(returns)
+    seats = tuple(PolicyRef(p, f"{p}-{k}") for p, k in enumerate(profile))
+    name = "-".join(map(str, profile))
+    return Match(f"match-{name}", profile, seats, len(returns), found.mean, found.m2, wins=outcomes(returns))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    step = 50  # of each population
+    with tempfile.TemporaryDirectory() as folder:
+        warm = League(Path(folder) / "warm", args.seed)
+        with closing(warm.store):
+            warm.grow(2)
+            warm.grow(1)
+        league = League(Path(folder) / "league", args.seed)
+        lines = Lines(PACKAGES)
+        with closing(league.store):
+            for size in range(step, args.policies // 2 + 1, step):
+                seconds = league.grow(step)
+                used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                lines.point(policies=2.0 * size, matches=league.matches, megabytes=used, **seconds)
+                if 2 * size in (100, args.policies):
+                    one = league.grow(1)  # the next one of each population
+                    whole = sum(one.values())
+                    lines.figures(
+                        {
+                            f"policies {2 * size + 1} and {2 * size + 2}, seconds": whole,
+                            f"policies {2 * size + 1} and {2 * size + 2}, seconds per match": whole / league.matches,
+                            **{f"policy {2 * size + 1}, {name}": value for name, value in one.items()},
+                        }
+                    )
+
+
+if __name__ == "__main__":
+    main()
