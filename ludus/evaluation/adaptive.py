@@ -61,13 +61,15 @@ def first_cells(payoffs: Payoffs, *, profiles: int | None, rng: np.random.Genera
     Solvers need a payoff in every cell and `filled` guesses the others, for which each policy must have met some.
     """
     known = over_orders(np.minimum, payoffs.exact | (payoffs.count > 0), payoffs.population)
-    if self_play_known(payoffs):
+    itself = self_play_known(payoffs)
+    if itself:
         known |= np.eye(len(known), dtype=np.bool_)
-    chosen = ~known if profiles is None else np.zeros_like(known)
-    for p in range(payoffs.num_players) if profiles is not None else ():
+    chosen = np.zeros_like(known)
+    wanted_each = known.size if profiles is None else profiles + itself
+    for p in range(payoffs.num_players):
         score = np.moveaxis(np.where(known, np.inf, rng.random(payoffs.sizes)), p, 0)
         rows = score.reshape(len(score), -1)
-        lacking = np.maximum(profiles - np.isinf(rows).sum(axis=1), 0)
+        lacking = np.maximum(wanted_each - np.isinf(rows).sum(axis=1), 0)
         place = np.argsort(np.argsort(rows, axis=1), axis=1)
         wanted = (place < lacking[:, None]) & np.isfinite(rows)
         chosen = over_orders(np.maximum, chosen | np.moveaxis(wanted.reshape(score.shape), 0, p), payoffs.population)

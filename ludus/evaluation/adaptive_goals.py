@@ -23,7 +23,9 @@ from ludus.meta_solvers import games
 from ludus.population.payoffs import Payoffs
 from ludus.types import Solution
 
-HALVINGS = 30
+HALVINGS = 20
+NEGLIGIBLE = 1e-3
+"""Profiles of the others that are less probable than this part of the most probable one get no units for the sake of estimates."""
 Array = NDArray[np.float64]
 
 
@@ -60,10 +62,11 @@ class MetaStrategy:
         mean, spread = games.symmetrised(payoffs), spreads(payoffs, self.min_units)
         found = []
         for p in range(payoffs.num_players):
-            count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
-            weighted = _rows(spread[p], p) * weight
+            weight = others(solution, p).ravel()
+            seen = np.flatnonzero(weight > NEGLIGIBLE * weight.max())
+            count, weighted = _rows(_units(payoffs), p)[:, seen], _rows(spread[p], p)[:, seen] * weight[seen]
             width = optimism * np.sqrt((weighted**2 / count).sum(axis=1))
-            found.append(_Side(against(mean[p], solution, p), width, count, _Neyman(weighted, optimism)))
+            found.append(_Side(against(mean[p], solution, p), width, seen, count, _Neyman(weighted, optimism)))
         return found
 
 
@@ -92,12 +95,10 @@ class Certainty:
         mean, found = games.symmetrised(payoffs), []
         for p in range(payoffs.num_players):
             count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
-            weighted = _rows(bounds.high[p] - mean[p], p) * weight * np.sqrt(count)
-            found.append(
-                _Side(
-                    against(mean[p], solution, p), against(bounds.high[p] - mean[p], solution, p), count, _Sum(weighted)
-                )
-            )
+            widths = bounds.high[p] - mean[p]
+            side = _Sum(_rows(widths, p) * weight * np.sqrt(count))
+            everything = np.arange(count.shape[1])
+            found.append(_Side(against(mean[p], solution, p), against(widths, solution, p), everything, count, side))
         return _within(units, payoffs, found, least=0.9 * self.tolerance / payoffs.num_players)
 
 
@@ -162,11 +163,12 @@ def overlapping(low: NDArray[np.float64], high: NDArray[np.float64], *, axis: in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """Of one player, for each policy against the others' mixture: gain, width float64[n_p]; and float64[n_p, rest]: count, and by `wanted`
-    of widths float64[n_p] the counts that bring them about."""
+    """Of one player, for each policy against the others' mixture: gain, width float64[n_p]. seen: int64[m], the others' profiles that are
+    looked at; count float64[n_p, m], and by `wanted` of widths float64[n_p] the counts that bring them about."""
 
     gain: Array
     width: Array
+    seen: NDArray[np.int64]
     count: Array
     wanted: Callable[[Array], Array]
 
@@ -214,8 +216,10 @@ def _needed(sides: list[_Side], excess: float, payoffs: Payoffs) -> Array:
     for p, side in enumerate(sides):
         allowed = np.maximum(side.gain.max() + excess - side.gain, 1e-12)
         more = np.where((side.width > allowed)[:, None], np.maximum(side.wanted(allowed) - side.count, 0.0), 0.0)
-        rows = (payoffs.sizes[p], *(n for q, n in enumerate(payoffs.sizes) if q != p))
-        np.maximum(needed, np.moveaxis(more.reshape(rows), 0, p), out=needed)
+        rows = np.zeros((payoffs.sizes[p], needed.size // payoffs.sizes[p]))
+        rows[:, side.seen] = more
+        shape = (payoffs.sizes[p], *(n for q, n in enumerate(payoffs.sizes) if q != p))
+        np.maximum(needed, np.moveaxis(rows.reshape(shape), 0, p), out=needed)
     return over_orders(np.maximum, needed, payoffs.population)
 
 
