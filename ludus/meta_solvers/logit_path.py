@@ -23,6 +23,10 @@ from ludus.errors import SolverError
 Vector = NDArray[np.float64]
 
 FIRST, LARGEST, SMALLEST = 0.05, 0.5, 1e-9  # step lengths: change of strategies and of log(1 + λ)
+STRAIGHT, SMALLEST_TURN = (
+    0.9,
+    1e-6,
+)  # the least cosine between one tangent and the next, for steps longer than the second
 CORRECTIONS = 8  # Newton steps before a step along the curve counts as too long
 MAX_STEPS = 20_000
 HIGHEST = 3.0  # of a logarithm of a probability on the way
@@ -111,13 +115,19 @@ def follow(game: QuantalResponse, rationality: float) -> list[Vector]:
 
 
 def _advance(game: QuantalResponse, place: _Place, step: float) -> _Place | None:
-    """The point `step` further along the curve; None if Newton's method does not find it."""
+    """The point `step` further along the curve; None if Newton's method does not find it, or the curve turns much on the way."""
     dy, dr = place.tangent
     y, rationality = place.y + step * dy, place.rationality + step * dr
     if y.max() > HIGHEST or rationality < 0.0:
         return None
     found = _correct(game, y, rationality, place)
-    return None if found is None else _Place(*found, _tangent(game, *found, place))
+    if found is None:
+        return None
+    ahead = _Place(*found, _tangent(game, *found, place))
+    over_y, over_r = _weights(*found)
+    turned = [np.append(np.sqrt(over_y) * t[0], np.sqrt(over_r) * t[1]) for t in (place.tangent, ahead.tangent)]
+    straight = float(turned[0] @ turned[1]) >= STRAIGHT * float(np.linalg.norm(turned[0]))
+    return ahead if straight or step < SMALLEST_TURN else None
 
 
 def _between(place: _Place, ahead: _Place, rationality: float) -> tuple[Vector, float]:

@@ -66,13 +66,18 @@ def test_the_branch_leads_to_the_safe_convention():
         np.testing.assert_allclose(marginal, [0, 1], atol=1e-6)
 
 
-def test_a_fold_on_the_way():
-    """A bimatrix game whose branch turns back: rationality falls from one fold to the next before it rises again."""
-    row = np.array([[0.0, 10.0], [1.0, 0.0]])
-    column = np.array([[10.0, 0.0], [0.0, 0.1]])
-    view = exact_view([row, column], zero_sum=False)
-    for rationality in (0.5, 1.0, 2.0, 4.0, 8.0):
-        assert distance(view, rationality) < 1e-8
+def test_a_fold_on_the_way(monkeypatch):
+    """In this game the branch turns back at a rationality of 4.2 as far as 0.8, before it rises for good."""
+    row, column = [[7, 0, 6], [7, 8, 3], [5, 9, 3]], [[1, 1, 6], [7, 8, 1], [6, 7, 9]]
+    places, tangent = [], logit_path._tangent
+
+    def recorded(game, y, rationality, last):
+        places.append(rationality / 9.0)
+        return tangent(game, y, rationality, last)
+
+    monkeypatch.setattr(logit_path, "_tangent", recorded)
+    assert distance(exact_view([row, column], zero_sum=False), 20.0) < 1e-8
+    assert (np.maximum.accumulate(places) - places).max() == pytest.approx(4.2 - 0.8, abs=0.1)
 
 
 def test_symmetric_players_stay_symmetric():
