@@ -117,7 +117,7 @@ class _Progress:
         now = self._clock()
         if self._first is None:
             self._first = done, now
-        if now < self._next:
+        if now < self._next or done == total:
             return
         self._next = now + _EVERY
         before, since = self._first

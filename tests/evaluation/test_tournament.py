@@ -270,6 +270,24 @@ def test_a_search_beats_chance(tmp_path: Path) -> None:
     assert numbers(again) == numbers(report)
 
 
+def test_a_table_against_a_search(tmp_path: Path) -> None:
+    """Policies by ids and bots by states, in one vector. Whoever begins Nim with piles 1 and 3 can win; chance seldom does."""
+    env = Environment(id="openspiel/nim(pile_sizes=1;3)")
+    enumeration = env.make(num_envs=1).spec.enumeration
+    assert enumeration is not None
+    mask = enumeration.mask
+    save_policy(
+        tmp_path / "p.safetensors", tabular_spec(enumeration, (0, 1)), {"probs": mask / mask.sum(axis=1, keepdims=True)}
+    )
+    report = play(str(tmp_path / "p.safetensors"), "bot:mcts,simulations=50", to=tmp_path / "t", env=env)
+    best, worst = report.standings
+    assert best.name == "bot:mcts,simulations=50"
+    (result,) = report.results
+    first = next(order for order in result.orders if order.seats[0] == best.name)
+    assert first.wins[0] == (40, 0, 0)
+    assert worst.won > 0
+
+
 # ---------------------------------------------------------------------------------------------- bots that do wrong
 
 

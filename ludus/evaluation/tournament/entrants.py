@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(,.*)?")
 
 FindRun = Callable[[str], Path]
 """The directory of a run by its name or path; raises RunError."""
+
+
+_Drawn: TypeAlias = list[tuple[PolicyRef, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,35 +185,26 @@ class _Reader:
             raise ScenarioError(
                 f"{given.text!r} has {len(run.population)} players; {self._spec.id} has {self._spec.num_players}."
             )
-        wanted = self._choose(given, run)
+        chosen = self._choose(given, run)
         seats: list[Seat | None] = []
-        for p in range(len(run.population)):
-            drawn = wanted(p)
+        parts: list[Any] = []
+        for drawn in chosen:
             if drawn is None:
                 seats.append(None)
+                parts.append(None)
                 continue
             players = tuple(Player(f"{given.text} {ref.policy}", run.policy(ref), ref.mode) for ref, _ in drawn)
             seats.append(Seat(players, tuple(prob for _, prob in drawn)))
-        parts = [
-            None
-            if drawn is None
-            else [[self._digest(run.policy(ref), (run.folder, ref)), ref.mode, prob] for ref, prob in drawn]
-            for drawn in (wanted(p) for p in range(len(run.population)))
-        ]
-        digest = sha256(json.dumps(parts).encode())
+            parts.append([[self._digest(run.policy(ref), (run.folder, ref)), ref.mode, prob] for ref, prob in drawn])
         what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
-        return Entrant(given.text, tuple(seats), digest, what)
+        return Entrant(given.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
-    def _choose(self, given: _Given, run: StoredRun) -> Callable[[int], list[tuple[PolicyRef, float]] | None]:
+    def _choose(self, given: _Given, run: StoredRun) -> list[_Drawn | None]:
         """Per player, who may play and how often; None where this entrant cannot."""
         if given.policy == META:
-            mixture = run.mixture([META] * len(run.population))
-            return lambda p: [
-                (entry[0], prob)
-                for entry, prob in zip(mixture.factors[p].entries, mixture.factors[p].probs, strict=True)
-            ]
+            return [self._meta(given, run, p) for p in range(len(run.population))]
         if given.policy == NEWEST:
-            return lambda p: [(run.members[run.population[p]][-1].ref, 1.0)]
+            return [[(run.members[population][-1].ref, 1.0)] for population in run.population]
         population, slash, name = given.policy.rpartition("/")
         found = [ref for ref in run.records if ref.policy == name and (not slash or str(ref.population) == population)]
         if not found:
@@ -220,7 +214,16 @@ class _Reader:
             raise ConfigError(
                 f"{given.text!r}: {len(found)} populations have a policy {name!r}; say which, such as {found[0].population}/{name}."
             )
-        return lambda p: [(found[0], 1.0)] if run.population[p] == found[0].population else None
+        return [[(found[0], 1.0)] if found[0].population == mine else None for mine in run.population]
+
+    def _meta(self, given: _Given, run: StoredRun, player: int) -> _Drawn:
+        strategies = run.solution.strategies
+        if player >= len(strategies) or not (strategies[player] > 0).any():
+            raise ConfigError(
+                f"{given.text!r}: the run's last generation has no meta-strategy of player {player}; name a policy, or RUN:{NEWEST}."
+            )
+        members = run.members[run.population[player]]
+        return [(members[int(i)].ref, float(strategies[player][i])) for i in np.flatnonzero(strategies[player] > 0)]
 
     def _digest(self, policy: Policy, key: tuple[Any, ...]) -> str:
         if key not in self._digests:
