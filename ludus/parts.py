@@ -67,6 +67,21 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
     return next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
 
 
+def with_options(part: Any, options: Mapping[str, Any]) -> Any:
+    """The same part with other values of these options. Raises ConfigError for one that it does not have."""
+    if not options:
+        return part
+    if isinstance(part, BaseModel):
+        return type(part)(**{**{name: getattr(part, name) for name in type(part).model_fields}, **options})
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        raise ConfigError(f"{type(part).__name__} has no options that could be changed; given {', '.join(options)}.")
+    known = [f.name for f in dataclasses.fields(part) if f.init]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{type(part).__name__} has no option {name!r}{nearest(name, known)}")
+    return dataclasses.replace(part, **options)
+
+
 def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
     """The mapping that `build_part` makes an equal part from."""
     kind = kind_of(part, table)

@@ -12,6 +12,8 @@ from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
+from ludus.schedulers.registry import RESPONSES
+from ludus.schedulers.responses import ResponseRule
 from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
 from ludus.types import EnvSpec
 
@@ -28,6 +30,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     if solver := getattr(scenario, "meta_solver", None):
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
         _check_solver(scenario, solver, env)
+    _check_responses(scenario, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
     _check_warm_start(scenario, env)
@@ -51,6 +54,17 @@ def _check_solver(scenario: Scenario, solver: MetaSolver, env: EnvSpec) -> None:
     if "symmetric" in needs and len(set(scenario.population(env))) > 1:
         raise ScenarioError(
             f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {_SOLVERS}"
+        )
+
+
+def _check_responses(scenario: Scenario, env: EnvSpec) -> None:
+    rule = getattr(scenario, "responses", None)
+    if rule is None:
+        return
+    _protocol("response rule", rule, (ResponseRule,), RESPONSES)
+    if "two_player" in rule.needs and env.num_players != 2:
+        raise ScenarioError(
+            f"responses {kind_of(rule, RESPONSES)!r} are for two players; {env.id} has {env.num_players}. Use best or recommended."
         )
 
 

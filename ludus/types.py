@@ -252,6 +252,7 @@ class TrainingTask:
 
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
+    overrides: values of its own for options of the algorithm.
     """
 
     id: str
@@ -265,6 +266,7 @@ class TrainingTask:
     continues: str | None = None
     keep: bool = False
     length: int = 1
+    overrides: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, Profile
 from ludus.opponents.moving import live_refs
 from ludus.pacing import Pace
+from ludus.parts import with_options
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.scenario import Scenario
@@ -121,7 +122,7 @@ class Work:
             )
         return Training(
             task,
-            algorithm=self.scenario.oracle,
+            algorithm=with_options(self.scenario.oracle, task.overrides),
             parts=self.parts,
             stop=self.scenario.response,
             start=start,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ludus.parts import build_part, dump_part
+from ludus.scenarios.parts import Solver
 from ludus.scenarios.self_play import OwnPast
 from ludus.schedulers.registry import LEAGUE_RULES
 
@@ -26,7 +27,8 @@ class League(OwnPast):
 
     main, main_exploiters, league_exploiters: how many there are of each in every population. rules: whom they meet and when they are
     frozen, by default with the paper's numbers ({kind: alphastar, strong: 0.7} say). decay: what the results of a snapshot count beside
-    those of the next newer one.
+    those of the next newer one. meta_solver: of the game among main agents and their checkpoints; none: the newest main agents are
+    announced, all alike.
     """
 
     main: int = Field(1, ge=1)
@@ -34,6 +36,7 @@ class League(OwnPast):
     league_exploiters: int = Field(2, ge=0)
     rules: Rules = "alphastar"
     decay: float = Field(0.0, ge=0, lt=1)
+    meta_solver: Solver | None = None
 
     def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
         from ludus.schedulers.league import League as Scheduler  # a scenario can be read without loading it
@@ -48,6 +51,8 @@ class League(OwnPast):
             rules=self.rules,
             decay=self.decay,
             start=self.start,
+            span=self.span,
+            solver=self.meta_solver,
             mode=self.mode,
             complete=self.cells == "all",
         )

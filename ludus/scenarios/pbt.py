@@ -58,6 +58,7 @@ class PBT(OwnPast):
             learners=self.learners,
             rules=self.rules,
             start=self.start,
+            span=self.span,
             mode=self.mode,
             complete=self.cells == "all",
         )

@@ -21,12 +21,14 @@ class OwnPast(Scenario):
     population.
 
     mode: in which snapshots are played. start: the file of a policy that each learner starts from. cells: which payoffs are found out,
-    those that the schedule reads (needed), or all.
+    those that the schedule reads (needed), or all. span: returns that count as a clear defeat and a clear victory, where win rates are
+    read; by default the least and the largest return of the game, which in poker are so rare that all rates are near one half.
     """
 
     mode: Literal["explore", "greedy"] = "explore"
     start: str | None = None
     cells: Literal["needed", "all"] = "needed"
+    span: tuple[float, float] | None = None
 
 
 class SelfPlay(OwnPast):
@@ -48,6 +50,7 @@ class SelfPlay(OwnPast):
             latest=self.latest,
             past=self.past,
             start=self.start,
+            span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
             complete=self.cells == "all",
@@ -70,6 +73,7 @@ class FictitiousSelfPlay(OwnPast):
             chunks=self.generations,
             seed=self.seed,
             start=self.start,
+            span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
             complete=self.cells == "all",
@@ -94,6 +98,7 @@ class PFSP(OwnPast):
             weighting=self.weighting,
             latest=self.latest,
             start=self.start,
+            span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
             complete=self.cells == "all",

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ludus.schedulers.tuning import TunedTask
 from ludus.types import EvaluationTask, Solution, State, Task, TrainingTask
 
-_TRAINING, _TUNED = TypeAdapter(TrainingTask), TypeAdapter(TunedTask)
+_TRAINING = TypeAdapter(TrainingTask)
 
 
 def pack_solution(solution: Solution) -> State:
@@ -28,9 +27,7 @@ def unpack_solution(state: Mapping[str, Any]) -> Solution:
 
 
 def pack_task(task: Task) -> State:
-    """Under "training", "tuned" or "evaluation"."""
-    if isinstance(task, TunedTask):
-        return {"tuned": _TUNED.dump_python(task, mode="json")}
+    """Under "training" or "evaluation"."""
     if isinstance(task, TrainingTask):
         return {"training": _TRAINING.dump_python(task, mode="json")}
     solution = None if task.solution is None else pack_solution(task.solution)
@@ -46,8 +43,6 @@ def pack_task(task: Task) -> State:
 
 def unpack_task(state: State) -> Task:
     """What `pack_task` packed."""
-    if "tuned" in state:
-        return _TUNED.validate_python(state["tuned"])
     if "training" in state:
         return _TRAINING.validate_python(state["training"])
     fields = state["evaluation"]

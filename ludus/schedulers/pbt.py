@@ -20,7 +20,7 @@ from ludus.meta_solvers.last import Last
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.subgame import spread
-from ludus.schedulers.tuning import Range, TunedTask, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
 from ludus.schedulers.win_rates import Member, Profile, WinRates
 from ludus.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 
@@ -164,7 +164,7 @@ class PBT(Chunked):
 
     def _task(self, learner: Tuned, view: View, rates: WinRates | None) -> TrainingTask:
         chunk = self.chunk + 1
-        return TunedTask(
+        return TrainingTask(
             id=self._task_id(learner, chunk),
             generation=chunk,
             population=learner.population,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
-from ludus.types import TrainingTask
 
 Array = NDArray[np.float64]
 Hyper = Mapping[str, float]
@@ -35,13 +34,6 @@ class Range:
         if self.log:
             return float(np.exp(rng.uniform(np.log(self.low), np.log(self.high))))
         return float(rng.uniform(self.low, self.high))
-
-
-@dataclass(frozen=True, slots=True)
-class TunedTask(TrainingTask):
-    """A training task with values of its own for some of the algorithm's options; a learner that goes on takes them over."""
-
-    overrides: Hyper = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import run_tools as tools
 
 from ludus.config import to_yaml
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, ScenarioError
 from ludus.observe.reader import Reader
+from ludus.parts import with_options
 from ludus.scenario_files import parse_scenario
 from ludus.scenarios.registry import SCENARIOS
+from ludus.training.training import Training
+from ludus.types import TrainingTask
 
 COMMON = """
 env: {id: openspiel/kuhn_poker, num_envs: 8}
@@ -94,3 +98,25 @@ def test_what_is_refused() -> None:
         parse_scenario(text("self_play") + "lates: 0.5\n")
     with pytest.raises(ConfigError, match="is no class of scenarios"):
         parse_scenario(COMMON + "scenario: ludus.types:Mixture\n")
+    three = parse_scenario(
+        COMMON.replace("kuhn_poker", "kuhn_poker(players=3)"), ["responses=rectified", "meta_solver=uniform"]
+    )
+    with pytest.raises(ScenarioError, match="'rectified' are for two players"):
+        three.check(three.env.make(num_envs=3).spec)
+
+
+def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = []
+    init = Training.__init__
+
+    def spy(self: Training, task: TrainingTask, **options: Any) -> None:
+        rates.append((task.overrides["learning_rate"], options["algorithm"].learning_rate.at(0.0)))
+        init(self, task, **options)
+
+    monkeypatch.setattr(Training, "__init__", spy)
+    tools.train("pbt", tmp_path / "run", "generations=2")
+    assert len(rates) == 2 * 2 * 3
+    assert all(given == used for given, used in rates)
+    assert len({given for given, _ in rates}) > 3
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        with_options(tools.scenario("psro").oracle, {"learningrate": 0.1})

@@ -9,10 +9,10 @@ from ludus.errors import ConfigError
 from ludus.population.base import View
 from ludus.schedulers.pack import pack_task, unpack_task
 from ludus.schedulers.pbt import PBT
-from ludus.schedulers.tuning import Range, TunedTask, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained
+from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 RANGES = {"learning_rate": Range(1e-4, 1e-2), "entropy": Range(0.0, 0.1, log=False)}
 RULES = TuningRules(fraction=0.5, spread=None)
@@ -82,7 +82,7 @@ def test_even_games_are_looked_for() -> None:
 
 def answered(scheduler: PBT, tasks: list[Task], now: View) -> None:
     for task in tasks:
-        if isinstance(task, TunedTask):
+        if isinstance(task, TrainingTask):
             scheduler.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
         else:
             scheduler.on_result(Evaluated(task), now)
