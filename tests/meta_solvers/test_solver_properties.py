@@ -1,5 +1,7 @@
 """Properties that solvers share: names of strategies and units of payoffs do not matter, one strategy is no choice."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from ludus.meta_solvers.max_entropy_nash import MaxEntropyNash
 from ludus.meta_solvers.nash_bargaining import NashBargaining
 from ludus.meta_solvers.pfsp import PFSP
 from ludus.meta_solvers.rating_softmax import RatingSoftmax
+from ludus.meta_solvers.registry import META_SOLVERS
+from ludus.parts import build_part, dump_part
 from ludus.testing.meta_solver import exact_view
 
 RNG = np.random.default_rng(0)
@@ -88,3 +92,28 @@ def test_one_strategy_is_no_choice(solver, players, most, which, seed):
     assert found.sum() == pytest.approx(1)
     if solver in DECIDED:
         assert found.ravel()[int(np.argmax(mean[which % players]))] == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "alpha_rank", "alpha": 2.5, "sweep": True, "population_size": 20},
+        {"kind": "alpha_rank", "alpha": "infinite", "answer": "joint"},
+        {"kind": "ce", "select": "max_welfare"},
+        {"kind": "cce", "epsilon": 0.25},
+        {"kind": "nash_bargaining", "disagreement": [0.5, 1]},
+        {"kind": "nash_bargaining", "disagreement": "maximin"},
+        {"kind": "pfsp", "weighting": "variance", "span": [-1, 1]},
+        {"kind": "max_entropy_nash", "share_copies": False},
+        {"kind": "rectified_nash", "slack": 0.5},
+        {"kind": "rating_softmax", "rating": "elo", "temperature": 1},
+        {"kind": "last_k", "k": 3},
+        {"kind": "logit", "rationality": 4},
+    ],
+    ids=lambda options: options["kind"],
+)
+def test_solvers_from_json_and_back(options):
+    solver = build_part("meta-solver", options, META_SOLVERS)
+    again = json.loads(json.dumps(dump_part(solver, META_SOLVERS)))
+    assert again.items() >= options.items()
+    assert build_part("meta-solver", again, META_SOLVERS) == solver
