@@ -31,13 +31,13 @@ def padded_uniform(sizes: Sequence[int]) -> NDArray[np.float64]:
 
 
 @njit(cache=True, fastmath=SUMS)
-def mixed_rows(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[k]: weights[n] @ rows[n, k]. Rows of weight 0 cost nothing; four at a time, since the store is the bottleneck."""
-    out = np.zeros(rows.shape[1])
+def mix_rows(rows: NDArray[np.float64], weights: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """out[k] = weights[n] @ rows[n, k]. Rows of weight 0 cost nothing; four at a time, since the store is the bottleneck."""
     played, count = np.empty(len(weights), dtype=np.int64), 0
     for i in range(len(weights)):
         played[count] = i
         count += weights[i] != 0.0
+    out[:] = 0.0
     many = count - count % 4
     for q in range(0, many, 4):
         i, j, k, m = played[q], played[q + 1], played[q + 2], played[q + 3]
@@ -48,17 +48,24 @@ def mixed_rows(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArr
         i = played[q]
         for n in range(len(out)):
             out[n] += weights[i] * rows[i, n]
-    return out
 
 
 @njit(cache=True)
 def contract(
-    table: NDArray[np.float64], strategies: NDArray[np.float64], sizes: NDArray[np.int64], player: int
-) -> NDArray[np.float64]:
-    """float64[n_player]: the player's payoff of each strategy against the others' mixtures; one product per other player."""
-    left = table
-    for other in range(len(sizes)):
+    table: NDArray[np.float64],
+    strategies: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    player: int,
+    out: NDArray[np.float64],
+) -> None:
+    """out[n_player]: the player's payoff of each strategy against the others' mixtures; one product per other player."""
+    players, left = len(sizes), table
+    last = players - 1 if player < players - 1 else players - 2
+    for other in range(players):
         if other != player:
             size = sizes[other]
-            left = mixed_rows(left.reshape(size, len(left) // size), strategies[other, :size])
-    return left
+            mixed = out if other == last else np.empty(len(left) // size)
+            mix_rows(left.reshape(size, len(left) // size), strategies[other, :size], mixed)
+            left = mixed
+    if players == 1:
+        out[:] = table

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.errors import ConfigError
 from ludus.meta_solvers import games
 from ludus.meta_solvers.base import Solution
-from ludus.meta_solvers.dynamics import SUMS, contract, mixed_rows, own_axis_last, padded_uniform
+from ludus.meta_solvers.dynamics import SUMS, contract, mix_rows, own_axis_last, padded_uniform
 from ludus.population.payoffs import Payoffs
 
 TIE = 1e-12
@@ -61,13 +61,15 @@ def gained(
         blocks = table.reshape(before, size, after)
         left = np.empty(before * after)
         for b in range(before):
-            left[b * after : (b + 1) * after] = mixed_rows(blocks[b], responses[turn, :size])
+            mix_rows(blocks[b], responses[turn, :size], left[b * after : (b + 1) * after])
         for other in range(len(sizes)):
             if other not in (player, turn):
                 weights = counts[other, : sizes[other]]
                 if other < turn:
                     weights = weights + responses[other, : sizes[other]]
-                left = mixed_rows(left.reshape(len(weights), len(left) // len(weights)), weights)
+                mixed = np.empty(len(left) // len(weights))
+                mix_rows(left.reshape(len(weights), len(mixed)), weights, mixed)
+                left = mixed
         out += left
     return out
 
@@ -89,7 +91,7 @@ def fictitious_play(
         for player in range(players):
             size = sizes[player]
             if iteration % REFRESH == 0:
-                values[player, :size] = contract(tables[player], counts, sizes, player)
+                contract(tables[player], counts, sizes, player, values[player, :size])
             respond(values[player, :size], scale, responses[player])
         for player in range(players):
             values[player, : sizes[player]] += gained(tables[player], counts, responses, sizes, player)

@@ -18,37 +18,35 @@ from ludus.population.payoffs import Payoffs
 
 @njit(cache=True, fastmath=SUMS)
 def match(
-    strategy: NDArray[np.float64], regrets: NDArray[np.float64], values: NDArray[np.float64], gamma: float, plus: bool
+    strategy: NDArray[np.float64],
+    regrets: NDArray[np.float64],
+    values: NDArray[np.float64],
+    total: NDArray[np.float64],
+    weight: float,
+    gamma: float,
+    plus: bool,
 ) -> None:
     """One player's step, in place: regrets grow by values - mean; the strategy is proportional to their positive parts.
 
     All float64[n]. It is uniform where no regret is positive, and mixed with gamma of uniform otherwise. plus: negative regrets are
-    forgotten.
+    forgotten. The new strategy joins `total` with `weight`.
     """
     mean = 0.0
     for i in range(len(strategy)):
         mean += values[i] * strategy[i]
-    total = 0.0
+    positive = 0.0
     for i in range(len(strategy)):
         regret = regrets[i] + (values[i] - mean)
-        positive = max(regret, 0.0)
-        regrets[i] = positive if plus else regret
-        strategy[i] = positive
-        total += positive
-    if total > 0.0:
-        share, least = (1.0 - gamma) / total, gamma / len(strategy)
-        for i in range(len(strategy)):
-            strategy[i] = strategy[i] * share + least
+        strategy[i] = max(regret, 0.0)
+        regrets[i] = strategy[i] if plus else regret
+        positive += strategy[i]
+    if positive > 0.0:
+        share, least = (1.0 - gamma) / positive, gamma / len(strategy)
     else:
-        strategy[:] = 1.0 / len(strategy)
-
-
-@njit(cache=True, fastmath=SUMS)
-def accumulate(total: NDArray[np.float64], strategies: NDArray[np.float64], weight: float) -> None:
-    """total += weight * strategies."""
-    a, b = total.ravel(), strategies.ravel()
-    for i in range(len(a)):
-        a[i] += weight * b[i]
+        share, least = 0.0, 1.0 / len(strategy)
+    for i in range(len(strategy)):
+        strategy[i] = strategy[i] * share + least
+        total[i] += weight * strategy[i]
 
 
 @njit(cache=True)
@@ -61,23 +59,22 @@ def regret_matching(
     plus: bool,
     in_turn: bool,
 ) -> NDArray[np.float64]:
-    """The average float64[P, max n_p] of the start and all iterates, equally weighted; with `plus`, iterate t has the weight t + 1.
+    """The sum float64[P, max n_p] of the start and all iterates; with `plus`, iterate t (the start is 0) has the weight t + 1.
 
     `strategies` is the start and is changed in place to the last iterate. in_turn: each player already sees the new strategies of the
     players before it.
     """
+    players = len(sizes)
     total, regrets, values = strategies.copy(), np.zeros_like(strategies), np.zeros_like(strategies)
     for iteration in range(iterations):
-        for player in range(len(sizes)):
-            size = sizes[player]
-            values[player, :size] = contract(tables[player], strategies, sizes, player)
-            if in_turn:
-                match(strategies[player, :size], regrets[player, :size], values[player, :size], gamma, plus)
-        if not in_turn:
-            for player in range(len(sizes)):
-                size = sizes[player]
-                match(strategies[player, :size], regrets[player, :size], values[player, :size], gamma, plus)
-        accumulate(total, strategies, iteration + 2.0 if plus else 1.0)
+        weight = iteration + 2.0 if plus else 1.0
+        for turn in range(players if in_turn else 1):
+            movers = range(turn, turn + 1) if in_turn else range(players)
+            for p in movers:
+                contract(tables[p], strategies, sizes, p, values[p, : sizes[p]])
+            for p in movers:
+                n = sizes[p]
+                match(strategies[p, :n], regrets[p, :n], values[p, :n], total[p, :n], weight, gamma, plus)
     return total
 
 

@@ -80,7 +80,7 @@ def products(
 ) -> None:
     """out float64[P, max n_p]: every strategy's payoff against the others' mixtures."""
     for player in range(len(sizes)):
-        out[player, : sizes[player]] = contract(tables[player], strategies, sizes, player)
+        contract(tables[player], strategies, sizes, player, out[player, : sizes[player]])
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from open_spiel.python.algorithms import projected_replicator_dynamics as opensp
 
 from ludus.errors import ConfigError, SolverError
 from ludus.meta_solvers import games
-from ludus.meta_solvers.dynamics import contract, mixed_rows, own_axis_last, padded_uniform
+from ludus.meta_solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
 from ludus.meta_solvers.fictitious_play import FictitiousPlay
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
@@ -235,13 +235,15 @@ def test_own_axis_last_by_hand():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_mixed_rows_skip_what_is_not_played(rows, width, seed):
+def test_mix_rows_skips_what_is_not_played(rows, width, seed):
     """A row of weight 0 is not even read: NaN in it does not matter."""
     rng = np.random.default_rng(seed)
     table, weights = rng.normal(size=(rows, width)), rng.random(rows) * rng.integers(0, 2, rows)
     expected = weights @ table
     table[weights == 0.0] = np.nan
-    np.testing.assert_allclose(mixed_rows(table, weights), expected, atol=1e-13)
+    out = np.full(width, 7.0)
+    mix_rows(table, weights, out)
+    np.testing.assert_allclose(out, expected, atol=1e-13)
 
 
 @settings(max_examples=60, deadline=None)
@@ -253,7 +255,8 @@ def test_contract_is_the_payoff_against_the_others(sizes, seed):
         strategies[player, :size] = rng.dirichlet(np.ones(size))
     marginals = [strategies[player, :size] for player, size in enumerate(sizes)]
     for player in range(len(sizes)):
-        values = contract(own_axis_last(mean)[player], strategies, np.array(sizes), player)
+        values = np.empty(sizes[player])
+        contract(own_axis_last(mean)[player], strategies, np.array(sizes), player, values)
         np.testing.assert_allclose(values, games.values_against(mean, marginals, player), atol=1e-13)
 
 
