@@ -26,6 +26,7 @@ from ludus.types import Solution
 HALVINGS = 20
 NEGLIGIBLE = 1e-3
 """Profiles of the others that are less probable than this part of the most probable one get no units for the sake of estimates."""
+ENOUGH = 100
 Array = NDArray[np.float64]
 
 
@@ -36,7 +37,7 @@ class MetaStrategy:
     Policy i of player p gains g_i = sum over a of w(a) u(i, a) - value, w(a) being how probable the others' profile a is; its variance is
     the sum of w(a)^2 s(i, a)^2 / n(i, a). To bring it to t^2 takes n(i, a) = w(a) s(i, a) sum(w s) / t^2 (Neyman 1934). One level of
     optimistic gain, found by bisection, uses the batch up. Where that takes less than half of it, optimism is doubled, up to 16 times.
-    min_units: before a cell has so many, s is half of the utility range.
+    min_units: before a cell has so many, its own M2 is not looked at (see `spreads`).
     """
 
     optimism: float = 2.0
@@ -128,19 +129,22 @@ class ResponseGraph:
 def spreads(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
     """float64[P, n_0, …]: standard deviation of one unit; 0 where nothing is uncertain.
 
-    Half of the utility range (or of what payoffs were seen) until a cell has `min_units` units; then M2 with one more unit at that
-    distance, so a cell whose few units agree is not yet certain. Pooled over seat orders as if they were perfectly correlated.
+    The prior is half of the utility range; once the table has `ENOUGH` units beyond the first of each cell, twice its typical deviation if
+    that is smaller (a poker hand can cost 13, and rarely does), but at least a tenth. It stands until a cell has `min_units` units; then M2
+    with one more unit at that distance, so a cell whose few units agree is not yet certain. Pooled over seat orders as if they were
+    perfectly correlated.
     """
     out = np.empty_like(payoffs.mean)
     count = np.maximum(payoffs.count, 1)
+    free = int((count - 1).sum())
     for p, (least, most) in enumerate(payoffs.utility_range):
-        half = (most - least) / 2
-        if not np.isfinite(half):
-            half = max(
-                float(np.nanmax(payoffs.mean[p]) - np.nanmin(payoffs.mean[p])) / 2,
-                float(np.sqrt((payoffs.m2[p] / count).max())),
-            )
-        out[p] = np.where(payoffs.count < min_units, half, np.sqrt((payoffs.m2[p] + half**2) / count))
+        typical = 2.0 * float(np.sqrt(payoffs.m2[p].sum() / max(free, 1)))
+        prior = (most - least) / 2
+        if not np.isfinite(prior):
+            prior = max(float(payoffs.mean[p].max() - payoffs.mean[p].min()) / 2, typical)
+        if free >= ENOUGH:
+            prior = min(prior, max(typical, prior / 10))
+        out[p] = np.where(payoffs.count < min_units, prior, np.sqrt((payoffs.m2[p] + prior**2) / count))
     out[:, payoffs.exact] = 0.0
     if games.shared(payoffs):
         out = games.symmetrised(dataclasses.replace(payoffs, mean=out))

@@ -90,10 +90,19 @@ def test_units_go_by_weight_and_spread():
 
 
 def test_few_units_are_not_believed():
-    made = payoffs(np.zeros((2, 1, 3)), [[1, 7, 400]], m2=np.zeros((2, 1, 3)))
+    made = payoffs(np.zeros((2, 1, 3)), [[1, 7, 90]], m2=np.zeros((2, 1, 3)))
     found = spreads(made, 8)
     assert found[0, 0, :2].tolist() == [1, 1], "half of the utility range"
-    assert found[0, 0, 2] == pytest.approx(1 / 20), "one more unit at that distance among 400 that agree"
+    assert found[0, 0, 2] == pytest.approx(1 / np.sqrt(90)), "one more unit at that distance among 90 that agree"
+
+
+def test_a_table_s_typical_spread_is_believed_later():
+    """Returns from -1 to 1 that deviate by 0.1: 200 units say so, and twice as much is the prior of a new cell; at least a tenth is."""
+    m2 = np.zeros((2, 1, 2))
+    m2[0, 0, 1] = 200 * 0.01
+    found = spreads(payoffs(np.zeros((2, 1, 2)), [[1, 201]], m2=m2), 8)
+    assert found[0, 0].tolist() == pytest.approx([0.2, np.sqrt((2 + 0.04) / 201)])
+    assert found[1, 0].tolist() == pytest.approx([0.1, np.sqrt(0.01 / 201)])
 
 
 def test_exact_cells_and_self_play_get_nothing():
