@@ -14,7 +14,7 @@ from ludus import seeding
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.base import Scheduler
-from ludus.testing.scheduler_tasks import check_tasks
+from ludus.testing.scheduler_tasks import require_tasks
 from ludus.types import (
     Adaptive,
     Evaluated,
@@ -131,7 +131,7 @@ class _Drive:
             assert task.id not in self.answered, f"task {task.id!r} was given out again after it was answered"
             assert task.id not in {t.id for t in self.out}, f"task {task.id!r} was given out twice"
             self.out.append(task)
-        check_tasks(tasks, view, self.done)
+        require_tasks(tasks, view, self.done)
         return bool(self.out)
 
     def _maybe_restart(self, when: Literal["asked", "answered"]) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 from ludus.population.base import View
 from ludus.types import Adaptive, EvaluationTask, Mixture, PolicyRef, Solution, Task, TrainingTask
 
-__all__ = ["check_tasks"]
+__all__ = ["require_tasks"]
 
 Name = tuple[int, str]
 
 
-def check_tasks(tasks: Sequence[Task], view: View, answered: Mapping[str, Task]) -> None:
+def require_tasks(tasks: Sequence[Task], view: View, answered: Mapping[str, Task]) -> None:
     """Raises AssertionError unless each of `tasks`, which were given out together, can be done. answered: earlier tasks by id."""
     training = [task for task in tasks if isinstance(task, TrainingTask)]
     members = {(ref.population, ref.policy) for refs in view.populations for ref in refs}
