@@ -41,7 +41,7 @@ def stationary(
     members = np.flatnonzero(of == recurrent[0])
     if len(members) > MAX_STATES:
         raise SolverError(
-            f"a Markov chain of {len(members)} states is too large to solve, at most {MAX_STATES} are; use fewer policies per player."
+            f"alpha_rank: a Markov chain of {len(members)} states is too large to solve, at most {MAX_STATES} are; use fewer policies."
         )
     weights = eliminate(graph[members][:, members].toarray())
     if weights is None:
