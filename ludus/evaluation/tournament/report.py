@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,11 @@ from scipy.stats import t as student
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.ratings import rate
 from ludus.evaluation.tournament.store import Order, Played
+from ludus.population.ratings.bradley_terry import Z95
 from ludus.population.statistics import Moments, merge
 from ludus.types import Match, PolicyRef
 
+Vector: TypeAlias = NDArray[np.float64]
 _SOME_SEATS = "some entrants can play some of the seats only; their means are over those whom they can meet"
 
 
@@ -38,7 +41,7 @@ class Result:
     def variance(self) -> NDArray[np.float64]:
         """float64[entrants]: of the mean."""
         if self.exact:
-            return np.zeros_like(self.mean)
+            return self.m2
         return self.m2 / (self.n - 1) / self.n if self.n > 1 else np.full_like(self.mean, np.nan)
 
     @property
@@ -126,68 +129,71 @@ def report_of(
     """seats: per entrant [P], whether it can play that seat."""
     names = list(seats)
     place = {name: k for k, name in enumerate(names)}
-    n = len(names)
-    count, total, variance, spread = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    wins = np.zeros((n, 3), np.int64)
-    cross, cross_variance, cross_count = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    for result in results:
-        index = np.array([place[name] for name in result.meeting.entrants])
-        error = result.variance
-        count[index] += 1
-        total[index] += result.mean
-        variance[index] += error
-        spread[index] += error**2 / max(result.n - 1, 1)
-        block = np.ix_(index, index)
-        cross[block] += result.mean[:, None]
-        cross_variance[block] += error[:, None]
-        cross_count[block] += 1
-        for order in result.orders:
-            if order.wins:
-                np.add.at(wins, [place[name] for name in order.seats], np.array(order.wins))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / count
-        half = _quantile(variance, spread) * np.sqrt(variance) / count
-        shown = np.where((cross_count > 0) & ~np.eye(n, dtype=bool), cross / cross_count, np.nan)
-        shown_half = 1.96 * np.sqrt(cross_variance) / np.where(cross_count > 0, cross_count, np.nan)
-    if players == 2:  # one meeting each: its own interval
-        for result in results:
-            a, b = (place[name] for name in result.meeting.entrants)
-            shown_half[a, b], shown_half[b, a] = result.half_width
-    notes = [] if all(map(all, seats.values())) else [_SOME_SEATS]
+    sums = _Sums(results, place)
+    mean, half = sums.means()
+    cross, cross_half = sums.cross(pairs=players == 2)
+    wins = _wins(results, place)
     rated = rate(_matches(results, place), names=names, players=players)
-    by = np.where(np.isnan(rated.rating), -np.inf, rated.rating) if rated.kind else np.zeros(n)
-    best = np.lexsort((np.arange(n), -np.nan_to_num(mean, nan=-np.inf), -by))
-    standings = tuple(
-        Standing(
-            names[k],
-            float(mean[k]),
-            float(half[k]),
-            float(rated.rating[k]),
-            float(rated.low[k]),
-            float(rated.high[k]),
-            *(int(c) for c in wins[k]),
-        )
-        for k in best.tolist()
-    )
+    by = np.where(np.isnan(rated.rating), -np.inf, rated.rating) if rated.kind else np.zeros(len(names))
+    best = np.lexsort((np.arange(len(names)), -np.nan_to_num(mean, nan=-np.inf), -by))
+    columns = (mean, half, rated.rating, rated.low, rated.high)
+    standings = []
+    for k in best.tolist():
+        m, h, rating, low, high = (float(column[k]) for column in columns)
+        won, drawn, lost = (int(c) for c in wins[k])
+        standings.append(Standing(names[k], m, h, rating, low, high, won, drawn, lost))
+    notes = rated.notes if all(map(all, seats.values())) else (*rated.notes, _SOME_SEATS)
     grid = np.ix_(best, best)
     return TournamentReport(
-        folder,
-        env,
-        players,
-        standings,
-        shown[grid],
-        shown_half[grid],
-        tuple(results),
-        rated.kind,
-        (*rated.notes, *notes),
+        folder, env, players, tuple(standings), cross[grid], cross_half[grid], tuple(results), rated.kind, notes
     )
 
 
-def _quantile(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Student's 97.5% point with the degrees of freedom of a sum of variances (Welch 1947)."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
-    return np.asarray(student.ppf(0.975, np.maximum(freedom, 1.0)))
+class _Sums:
+    """Sums over the meetings of n entrants. All meetings have as many entrants, k."""
+
+    def __init__(self, results: Sequence[Result], place: Mapping[str, int]) -> None:
+        self._n = len(place)
+        self._who = np.array([[place[name] for name in result.meeting.entrants] for result in results])  # [meetings, k]
+        self._mean = np.array([result.mean for result in results])
+        self._variance = np.array([result.variance for result in results])
+        self._half = np.array([result.half_width for result in results])
+        self._freedom = np.array([max(result.n - 1, 1) for result in results])[:, None]
+
+    def means(self) -> tuple[Vector, Vector]:
+        """Of each entrant over its meetings, and half width of the 95% interval: Student's, with Welch's (1947) degrees of freedom."""
+        count, total, variance = self._sum(np.ones_like(self._mean)), self._sum(self._mean), self._sum(self._variance)
+        spread = self._sum(self._variance**2 / self._freedom)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            freedom = np.where(spread > 0, variance**2 / spread, np.inf)
+            return total / count, student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance) / count
+
+    def cross(self, *, pairs: bool) -> tuple[Vector, Vector]:
+        """float64[n, n]: mean of the row's entrant over its meetings with the column's, and half width. pairs: two meet only once, so that
+        the interval is that meeting's."""
+        count, total, variance, half = (np.zeros((self._n, self._n)) for _ in range(4))
+        k = self._who.shape[1]
+        for a, b in ((a, b) for a in range(k) for b in range(k) if a != b):
+            where = self._who[:, a], self._who[:, b]
+            np.add.at(count, where, 1)
+            np.add.at(total, where, self._mean[:, a])
+            np.add.at(variance, where, self._variance[:, a])
+            half[where] = self._half[:, a]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return total / count, np.where(count > 0, half, np.nan) if pairs else Z95 * np.sqrt(variance) / count
+
+    def _sum(self, values: Vector) -> Vector:
+        return np.bincount(self._who.ravel(), values.ravel(), self._n).astype(np.float64)
+
+
+def _wins(results: Sequence[Result], place: Mapping[str, int]) -> NDArray[np.int64]:
+    """int64[n, 3]: episodes won, drawn and lost."""
+    out = np.zeros((len(place), 3), np.int64)
+    played = [order for result in results for order in result.orders if order.wins]
+    if played:
+        who = np.array([[place[name] for name in order.seats] for order in played])
+        np.add.at(out, who, np.array([order.wins for order in played]))
+    return out
 
 
 def _matches(results: Sequence[Result], place: Mapping[str, int]) -> list[Match]:
