@@ -332,12 +332,14 @@ def test_who_is_no_entrant(runs: Path, tmp_path: Path) -> None:
         refused("bot:random", "bot:random")
     with pytest.raises(ConfigError, match="the game is not known; say which with --env"):
         refused("bot:random", "own_bots:First")
+    with pytest.raises(ConfigError, match="bot:random has no options"):
+        refused("bot:random,seed=1", env=KUHN)
     with pytest.raises(PolicyError, match=r"missing.safetensors' cannot be read"):
         refused(str(tmp_path / "missing.safetensors"), env=KUHN)
 
 
 def test_policies_of_another_game(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--env plays openspiel/leduc_poker, and '.*one' plays openspiel/kuhn_poker"):
+    with pytest.raises(ConfigError, match=r"one' plays openspiel/kuhn_poker, and --env plays openspiel/leduc_poker"):
         refused(f"{runs}/one", env=Environment(id="openspiel/leduc_poker"))
     file = f"{runs}/one/policies/0/0-1.safetensors"
     with pytest.raises(ConfigError, match=r"0-1.safetensors' plays openspiel/kuhn_poker"):

@@ -32,6 +32,7 @@ from ludus.policies.base import Policy
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
+from ludus.population.base import PolicyRecord
 from ludus.scenario import Environment
 from ludus.types import EnvSpec, PolicyRef
 
@@ -80,7 +81,8 @@ def read_field(texts: Sequence[str], *, env: Environment | None, find_run: FindR
     settings = _common_game(given, env)
     made = settings.make(num_envs=1)
     try:
-        entrants = tuple(_Reader(made, settings).entrant(one) for one in given)
+        reader = _Reader(made, settings)
+        entrants = tuple(reader.entrant(one) for one in given)
     finally:
         made.close()
     return Field(settings, made.spec, entrants)
@@ -107,8 +109,9 @@ def _take_apart(text: str, find_run: FindRun, open_run: Callable[[Path], StoredR
 
 
 def _common_game(given: Sequence[_Given], env: Environment | None) -> Environment:
-    found = [("--env", env)] if env is not None else []
-    found += [(repr(one.text), one.run.scenario.env) for one in given if one.run is not None]
+    """A run's, where there is one: it says more than an id."""
+    found = [(repr(one.text), one.run.scenario.env) for one in given if one.run is not None]
+    found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
             "nobody given belongs to a run, so the game is not known; say which with --env, such as --env openspiel/connect_four."
@@ -119,7 +122,7 @@ def _common_game(given: Sequence[_Given], env: Environment | None) -> Environmen
             raise ConfigError(
                 f"a tournament is of one game: {first} plays {told(settings, other)}, and {name} plays {told(other, settings)}."
             )
-    return next((other for name, other in others if first == "--env"), settings)
+    return settings
 
 
 class _Reader:
@@ -138,7 +141,10 @@ class _Reader:
         return self._of_run(given, given.run)
 
     def _bot(self, given: _Given) -> Entrant:
-        if given.bot == _RANDOM:
+        name, options, _ = given.bot.partition(",")
+        if name == _RANDOM and options:
+            raise ConfigError(f"{given.text!r}: bot:random has no options.")
+        if name == _RANDOM:
             return self._random(given.text)
         spec = parse_bot(given.bot)
         bot = spec.make()
@@ -155,24 +161,15 @@ class _Reader:
         return Entrant(name, tuple(seats), sha256(b"random"), "uniform over the legal actions")
 
     def _file(self, given: _Given, file: Path) -> Entrant:
-        policy = load_policy(file)
-        mode, owned, why = "explore", None, []
-        if given.run is not None:
-            record = next(
-                (
-                    r
-                    for ref, r in given.run.records.items()
-                    if ref.policy == file.stem and str(ref.population) == file.parent.name
-                ),
-                None,
-            )
-            if record is not None:
-                mode, owned = record.ref.mode, record.ref.population
+        policy, mode, plays = load_policy(file), "explore", list(range(self._spec.num_players))
+        record = _recorded(given.run, file)
+        if given.run is not None and record is not None:
+            mode = record.ref.mode
+            plays = [p for p, population in enumerate(given.run.population) if population == record.ref.population]
+        why = []
         seats: list[Seat | None] = []
         for p in range(self._spec.num_players):
-            wrong = _misfit(policy, self._spec, p, mode)
-            if owned is not None and given.run is not None and given.run.population[p] != owned:
-                wrong = f"it is of population {owned}"
+            wrong = _misfit(policy, self._spec, p, mode) if p in plays else "its run had it play another player."
             why.append(wrong)
             seats.append(None if wrong else Seat((Player(given.text, policy, mode),), (1.0,)))
         if not any(seats):
@@ -229,6 +226,14 @@ class _Reader:
         if key not in self._digests:
             self._digests[key] = digest_of(policy)
         return self._digests[key]
+
+
+def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
+    """What a run knows of a file in its folder."""
+    if run is None:
+        return None
+    place = (file.parent.name, file.stem)
+    return next((record for ref, record in run.records.items() if (str(ref.population), ref.policy) == place), None)
 
 
 def _misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:

@@ -192,7 +192,7 @@ class _Sides:
     def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
         self._count = spec.num_players
         players: list[Player] = []
-        known: dict[int, int] = {}
+        known: dict[tuple[int, str], int] = {}
         self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
         for entrant in entrants:
             for p, seat in enumerate(entrant.seats):
@@ -200,7 +200,7 @@ class _Sides:
                     continue
                 places = []
                 for player in seat.players:
-                    key = id(player.bot or player.policy)
+                    key = id(player.bot or player.policy), player.mode
                     if key not in known:
                         known[key] = len(players)
                         players.append(player)
