@@ -28,7 +28,7 @@ NEAR, CENTRED = (
     1e-3,
 )  # a centre is reached when a Newton step would gain less than this times its weight: on the way, at the end
 MAX_STEPS = 100  # per centre
-FAR = 100.0  # no step changes the logarithms of x against each other by more than this
+ROUNDING = 1e-16  # gains below this part of the barrier function cannot be seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +84,11 @@ def _centre(
         if change is None:
             return at, step
         decrease = -float(gradient @ change)
-        if decrease <= enough * weight:
+        value = log_sum + float(limits @ at) - weight * float(np.log(at).sum())
+        if decrease <= max(enough * weight, ROUNDING * abs(value)):
             return at, step
         moved = change @ rows
-        size = min(1.0, FAR / max(float(np.ptp(moved)), 1e-300), 0.99 / max(float((-change / at).max()), 1e-300))
-        value = log_sum + float(limits @ at) - weight * float(np.log(at).sum())
+        size = min(1.0, 0.99 / max(float((-change / at).max()), 1e-300))
         while size > 1e-10:
             new = at + size * change
             there = _softmax(logits - size * moved)[1] + float(limits @ new) - weight * float(np.log(new).sum())

@@ -119,6 +119,13 @@ def test_noise_in_the_payoffs_moves_it_little(n, seed):
     assert np.abs(a - b).max() < 1e-3
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_payoffs_of_very_different_sizes(seed):
+    """A few huge payoffs, and decisions that turn on a millionth of them."""
+    game = np.random.default_rng(seed).normal(size=(4 + seed % 8, 7)) ** 9
+    assert solved(game).gap <= 4e-8 * np.ptp(game)
+
+
 def test_large_games():
     game = np.random.default_rng(2).normal(size=(120, 120))
     assert solved(game - game.T, shared=True).gap < 1e-6
