@@ -13,8 +13,8 @@ from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
+from ludus.scenario_registry import name_of
 from ludus.scenario_runtime import RuntimeChoice
-from ludus.scenarios.registry import name_of
 from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
 

@@ -10,7 +10,7 @@ from ludus.config import from_yaml, override
 from ludus.errors import ConfigError, UnknownName
 from ludus.registry import load
 from ludus.scenario import Scenario
-from ludus.scenarios.registry import SCENARIOS
+from ludus.scenario_registry import SCENARIOS
 
 
 def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:

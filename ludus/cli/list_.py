@@ -67,7 +67,7 @@ def _meta_solvers() -> None:
 
 
 def _scenarios() -> None:
-    from ludus.scenarios.registry import SCENARIOS
+    from ludus.scenario_registry import SCENARIOS
 
     _parts("scenario", SCENARIOS)
 

@@ -21,7 +21,7 @@ from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
 from ludus.scenario_files import list_presets, load_scenario
-from ludus.scenarios.registry import SCENARIOS
+from ludus.scenario_registry import SCENARIOS
 from ludus.stopping.stoppers import STOPPERS
 
 OWN = "module:Class"

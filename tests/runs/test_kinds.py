@@ -14,7 +14,7 @@ from ludus.errors import ConfigError, ScenarioError
 from ludus.observe.reader import Reader
 from ludus.parts import with_options
 from ludus.scenario_files import parse_scenario
-from ludus.scenarios.registry import SCENARIOS
+from ludus.scenario_registry import SCENARIOS
 from ludus.training.training import Training
 from ludus.types import TrainingTask
 
