@@ -9,6 +9,8 @@ few such repetitions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -83,43 +85,73 @@ def products(
         contract(tables[player], strategies, sizes, player, out[player, : sizes[player]])
 
 
-@njit(cache=True)
-def remember(
-    history: NDArray[np.float64], nodes: NDArray[np.float64], slopes: NDArray[np.float64], values: NDArray[np.float64]
-) -> None:
-    """`values`, of the step that `nodes` ends with, become the last of `history` [NODES, P, max n_p]; `slopes` are made for them.
+class Curve(NamedTuple):
+    """The polynomial through the last products.
 
-    slopes[a] = 1 / prod_{b != a} (nodes[a] - nodes[b]), the constant part of Lagrange's weights; infinite until all nodes are there.
+    history: float64[NODES, P, max n_p], the latest last; nodes: float64[NODES], the steps that they belong to; slopes: float64[NODES],
+    1 / prod_{b != a} (nodes[a] - nodes[b]), the constant part of Lagrange's weights, infinite until all nodes are there.
     """
+
+    history: NDArray[np.float64]
+    nodes: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+
+
+@njit(cache=True)
+def remember(curve: Curve, time: float, values: NDArray[np.float64]) -> None:
+    """`values` [P, max n_p] at `time` join the curve, the earliest leave it."""
     for a in range(NODES - 1):
-        history[a] = history[a + 1]
-    history[NODES - 1] = values
+        curve.history[a] = curve.history[a + 1]
+        curve.nodes[a] = curve.nodes[a + 1]
+    curve.history[NODES - 1] = values
+    curve.nodes[NODES - 1] = time
     for a in range(NODES):
         product = 1.0
         for b in range(NODES):
             if b != a:
-                product *= nodes[a] - nodes[b]
-        slopes[a] = 1.0 / product if product != 0.0 else np.inf
+                product *= curve.nodes[a] - curve.nodes[b]
+        curve.slopes[a] = 1.0 / product if product != 0.0 else np.inf
 
 
 @njit(cache=True, fastmath=SUMS)
-def extrapolate(
-    history: NDArray[np.float64],
-    nodes: NDArray[np.float64],
-    slopes: NDArray[np.float64],
-    time: float,
-    out: NDArray[np.float64],
-) -> None:
-    """The polynomial through `history` at `nodes`, at `time` (Lagrange's form), into `out` [P, max n_p]."""
-    weights = slopes.copy()
+def extrapolate(curve: Curve, time: float, out: NDArray[np.float64]) -> None:
+    """The curve at `time` (Lagrange's form), into `out` [P, max n_p]."""
+    weights = curve.slopes.copy()
     for a in range(NODES):
         for b in range(NODES):
             if b != a:
-                weights[a] *= time - nodes[b]
+                weights[a] *= time - curve.nodes[b]
     p, q, r, s, t = weights
-    flat, to = history.reshape(NODES, out.size), out.ravel()
+    flat, to = curve.history.reshape(NODES, out.size), out.ravel()
     for i in range(len(to)):
         to[i] = p * flat[0, i] + q * flat[1, i] + r * flat[2, i] + s * flat[3, i] + t * flat[4, i]
+
+
+@njit(cache=True)
+def block(
+    strategies: NDArray[np.float64],
+    total: NDArray[np.float64],
+    values: NDArray[np.float64],
+    curve: Curve,
+    sizes: NDArray[np.int64],
+    time: int,
+    length: int,
+    first: int,
+    dt: float,
+    gamma: float,
+) -> NDArray[np.float64]:
+    """`length` steps from `time`, the first by `values`, the others by the curve; returns the curve at the end.
+
+    Changes `strategies`, and from iterate `first` on `total`.
+    """
+    guess = values.copy()
+    for ahead in range(1, length + 1):
+        step(strategies, guess, sizes, dt, gamma)
+        if time + ahead >= first:
+            add(total, strategies)
+        if length > 1:
+            extrapolate(curve, float(time + ahead), guess)
+    return guess
 
 
 @njit(cache=True)
@@ -138,42 +170,31 @@ def replicator(
     `strategies` is the start and is changed in place to the last iterate. allowed: how far extrapolated payoffs may be off; 0: none is
     extrapolated.
     """
-    first = iterations + 1 - window  # the first iterate that counts
+    first = iterations + 1 - window
     total = strategies.copy() if first <= 0 else np.zeros_like(strategies)
-    values, guess = np.zeros_like(strategies), np.zeros_like(strategies)
-    history, nodes, slopes = np.zeros((NODES, *strategies.shape)), np.zeros(NODES), np.zeros(NODES)
+    values, exact = np.zeros_like(strategies), np.zeros_like(strategies)
+    curve = Curve(np.zeros((NODES, *strategies.shape)), np.zeros(NODES), np.zeros(NODES))
     products(tables, strategies, sizes, values)
-    remember(history, nodes, slopes, values)
-    saved, saved_total = strategies.copy(), total.copy()
+    remember(curve, 0.0, values)
     time, known, length, made = 0, 1, 1, 1
     while time < iterations:
         length = min(length, iterations - time)
-        saved[:], saved_total[:] = strategies, total
-        for ahead in range(length):
-            if ahead == 0:
-                step(strategies, values, sizes, dt, gamma)
-            else:
-                extrapolate(history, nodes, slopes, float(time + ahead), guess)
-                step(strategies, guess, sizes, dt, gamma)
-            if time + ahead + 1 >= first:
-                add(total, strategies)
+        before, total_before = strategies.copy(), total.copy()
+        guess = block(strategies, total, values, curve, sizes, time, length, first, dt, gamma)
+        products(tables, strategies, sizes, exact)
         made += 1
+        error = np.abs(exact - guess).max() if length > 1 else 0.0
+        if not error <= allowed:  # NaN included
+            strategies[:], total[:] = before, total_before
+            length = max(length // 4, 1)
+            known = 1 if length == 1 else known
+            continue
+        time += length
+        values[:] = exact
+        remember(curve, float(time), values)
         if length > 1:
-            extrapolate(history, nodes, slopes, float(time + length), guess)
-            products(tables, strategies, sizes, values)
-            error = np.abs(values - guess).max()
-            if not error <= allowed:
-                strategies[:], total[:], values[:] = saved, saved_total, history[NODES - 1]
-                length = max(length // 4, 1)
-                known = 1 if length == 1 else known
-                continue
-            time += length
             length = min(2 * length, LONGEST) if error <= EASY * allowed else length
         else:
-            products(tables, strategies, sizes, values)
-            time, known = time + 1, known + 1
+            known += 1
             length = 2 if known >= NODES and allowed > 0.0 else 1
-        nodes[:-1] = nodes[1:].copy()
-        nodes[-1] = time
-        remember(history, nodes, slopes, values)
     return total / min(window, iterations + 1), made

@@ -10,7 +10,7 @@ from ludus.errors import ConfigError
 from ludus.meta_solvers.dynamics import own_axis_last, padded_uniform
 from ludus.meta_solvers.games import deviation_gains
 from ludus.meta_solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
-from ludus.meta_solvers.replicator import extrapolate, remember, replicator
+from ludus.meta_solvers.replicator import Curve, extrapolate, remember, replicator
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
@@ -124,11 +124,10 @@ def test_plain_replicator_dynamics_conserve_the_product_in_rock_paper_scissors()
 def test_extrapolation_is_exact_for_polynomials():
     times = np.array([1.0, 2.0, 4.0, 5.0, 9.0])
     curve = np.polynomial.Polynomial([1.0, -2.0, 0.5, 0.25, -0.125])
-    history, nodes, slopes, out = np.zeros((5, 1, 2)), np.zeros(5), np.zeros(5), np.zeros((1, 2))
+    fitted, out = Curve(np.zeros((5, 1, 2)), np.zeros(5), np.zeros(5)), np.zeros((1, 2))
     for time in times:
-        nodes[:-1], nodes[-1] = nodes[1:].copy(), time
-        remember(history, nodes, slopes, np.array([[curve(time), 3.0]]))
-    extrapolate(history, nodes, slopes, 11.0, out)
+        remember(fitted, time, np.array([[curve(time), 3.0]]))
+    extrapolate(fitted, 11.0, out)
     np.testing.assert_allclose(out, [[curve(11.0), 3.0]], rtol=1e-12)
 
 
