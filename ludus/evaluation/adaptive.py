@@ -34,8 +34,8 @@ class Goal(Protocol):
     """What the matches are for."""
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> NDArray[np.float64]:
-        """float64[n_0, …]: more units for each cell, at most some `units` in all, one of each block's cells counted; zeros where the goal
-        is reached. The view has no holes (they are `filled`)."""
+        """float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down); zeros
+        where the goal is reached. The view has no holes (they are `filled`)."""
         ...
 
 

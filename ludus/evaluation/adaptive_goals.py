@@ -197,21 +197,26 @@ class _Sum:
 
 
 def _within(units: int, payoffs: Payoffs, sides: list[_Side], *, least: float = 0.0) -> Array:
-    """The demand of the smallest excess, but `least`, that takes at most so many units."""
+    """The demand of the smallest excess, but `least`, that takes at most so many units.
+
+    More where a little less excess jumps from less than half of them to more than all: a policy whose units are not where they are wanted
+    now needs many before its width falls at all.
+    """
     first = firsts(payoffs.sizes, payoffs.population)
+    if least > 0.0:
+        all_of_it = _needed(sides, least, payoffs)
+        if all_of_it[first].sum() <= units:
+            return all_of_it
     low, high = least, max(float(side.width.max()) for side in sides)
-    best = _needed(sides, low, payoffs) if low > 0.0 else None
-    if best is not None and best[first].sum() <= units:
-        return best
-    best = np.zeros(payoffs.sizes)
+    best, beyond = np.zeros(payoffs.sizes), None
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         needed = _needed(sides, middle, payoffs)
         if needed[first].sum() > units:
-            low = middle
+            low, beyond = middle, needed
         else:
             high, best = middle, needed
-    return best
+    return best if beyond is None or best[first].sum() > 0.5 * units else beyond
 
 
 def _needed(sides: list[_Side], excess: float, payoffs: Payoffs) -> Array:

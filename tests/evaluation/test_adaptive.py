@@ -89,6 +89,16 @@ def test_units_go_by_weight_and_spread():
     assert total[2] / total[1] == pytest.approx(2, rel=0.01)
 
 
+def test_units_at_the_wrong_opponents_do_not_end_it():
+    """A policy whose thousands of units are against the opponent that hardly counts needs many against the other: it gets what there is."""
+    made = payoffs(np.zeros((2, 1, 2)), [[20, 10**6]])
+    solution = Solution((np.ones(1), np.array([0.9, 0.1])), 0.0)
+    for units in (1, 10, 100):
+        cells = next_cells(made, solution, goal=MetaStrategy(), units=units)
+        assert cells.units.sum() == units
+        assert cells.units[0] >= 0.9 * units
+
+
 def test_few_units_are_not_believed():
     made = payoffs(np.zeros((2, 1, 3)), [[1, 7, 90]], m2=np.zeros((2, 1, 3)))
     found = spreads(made, 8)
