@@ -7,7 +7,7 @@ of every pair, each in both orders of the seats, SQLite and the report included.
 networks` steps OpenSpiel's states and evaluates the networks at every decision. `exact` is `--exact`: every pair's expected return from the
 tree. `openspiel play` steps OpenSpiel's states one at a time and looks each decision up in a table; `openspiel exact` is its
 `expected_game_score.policy_value`. Both do a part of the pairs, which is counted up to 4,950. Figures are medians over a process's
-repetitions after a first one that is not counted.
+repetitions after a first one that is not counted: by the wall clock, and of the processor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from benchmarks.lines import Lines
 PACKAGES = ("ludus", "numpy", "numba", "open-spiel")
 KINDS = ("play", "play networks", "exact", "openspiel play", "openspiel exact")
 POLICIES, DEALS, PAIRS = 100, 50, 4950
-SECONDS = "seconds"
+SECONDS, CORE = "seconds", "core seconds"
+Times = tuple[float, float]
+"""Seconds by the wall clock, and of the processor."""
 _MODULE = "benchmarks.tournament"
 _GAME = "openspiel/leduc_poker"
 
@@ -74,8 +76,8 @@ def _policies(seed: int) -> list[Any]:
     ]
 
 
-def _ludus(kind: str, seed: int) -> Callable[[], float]:
-    """A function that holds the tournament and returns the seconds that it took."""
+def _ludus(kind: str, seed: int) -> Callable[[], Times]:
+    """A function that holds the tournament and returns what it took."""
     from ludus.evaluation.tournament.arena import Player
     from ludus.evaluation.tournament.exact import exact_tournament
     from ludus.evaluation.tournament.field import Entrant, Field, Seat, digest_of
@@ -96,14 +98,14 @@ def _ludus(kind: str, seed: int) -> Callable[[], float]:
         report = run_tournament(field, folder / str(next(number)), options)
         assert report.episodes == 2 * DEALS * PAIRS
 
-    def timed() -> float:
+    def timed() -> Times:
         with tempfile.TemporaryDirectory() as folder:
-            begun = time.perf_counter()
+            begun = _now()
             if kind == "exact":
                 exact_tournament(field)
             else:
                 play(Path(folder))
-            return time.perf_counter() - begun
+            return _since(begun)
 
     return timed
 
@@ -123,15 +125,15 @@ def _tables(seed: int) -> list[list[dict[str, list[float]]]]:
     return tables
 
 
-def _openspiel_play(seed: int) -> Callable[[], float]:
+def _openspiel_play(seed: int) -> Callable[[], Times]:
     import pyspiel
 
     game, tables, rng = pyspiel.load_game("leduc_poker"), _tables(seed), random.Random(seed)
     pairs = list(combinations(range(POLICIES), 2))
     episodes = 5000
 
-    def timed() -> float:
-        begun = time.perf_counter()
+    def timed() -> Times:
+        begun = _now()
         for k in range(episodes):
             pair = pairs[k % PAIRS]
             state = game.new_initial_state()
@@ -144,12 +146,12 @@ def _openspiel_play(seed: int) -> Callable[[], float]:
                 probs = tables[pair[p]][p][state.information_state_string(p)]
                 state.apply_action(rng.choices((0, 1, 2), probs)[0])
             state.returns()
-        return (time.perf_counter() - begun) * 2 * DEALS * PAIRS / episodes
+        return _since(begun, parts=2 * DEALS * PAIRS / episodes)
 
     return timed
 
 
-def _openspiel_exact(seed: int) -> Callable[[], float]:
+def _openspiel_exact(seed: int) -> Callable[[], Times]:
     import pyspiel
     from open_spiel.python import policy
     from open_spiel.python.algorithms import expected_game_score
@@ -168,15 +170,25 @@ def _openspiel_exact(seed: int) -> Callable[[], float]:
 
     players = [Tabled(k) for k in range(4)]
 
-    def timed() -> float:
+    def timed() -> Times:
         pairs = list(combinations(players, 2))[:3]
-        begun = time.perf_counter()
+        begun = _now()
         for a, b in pairs:
             for order in ((a, b), (b, a)):
                 expected_game_score.policy_value(game.new_initial_state(), list(order))
-        return (time.perf_counter() - begun) * PAIRS / len(pairs)
+        return _since(begun, parts=PAIRS / len(pairs))
 
     return timed
+
+
+def _now() -> Times:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(begun: Times, *, parts: float = 1.0) -> Times:
+    """What a whole takes, of which one part took the time since `begun`."""
+    wall, core = _now()
+    return (wall - begun[0]) * parts, (core - begun[1]) * parts
 
 
 def _work(argv: Sequence[str]) -> int:
@@ -193,7 +205,8 @@ def _work(argv: Sequence[str]) -> int:
         timed = _ludus(args.worker, args.seed)
     timed()  # compiles
     lines = Lines(PACKAGES)
-    lines.figures({SECONDS: median(timed() for _ in range(args.repetitions))})
+    wall, core = zip(*(timed() for _ in range(args.repetitions)), strict=True)
+    lines.figures({SECONDS: median(wall), CORE: median(core)})
     return 0
 
 
