@@ -32,42 +32,48 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class MetaStrategy:
-    """Units go where they bring down the largest of the policies' optimistic gains: estimated gain plus `optimism` standard errors.
+    """Units go where they bring down the largest of the policies' optimistic gains: estimated gain plus z standard errors, where z is
+    `optimism` times sqrt(2 log(1 + t)), t the table's units per policy (as in UCB1, Auer et al. 2002): who was unlucky gets another chance.
 
     Policy i of player p gains g_i = sum over a of w(a) u(i, a) - value, w(a) being how probable the others' profile a is; its variance is
     the sum of w(a)^2 s(i, a)^2 / n(i, a). To bring it to t^2 takes n(i, a) = w(a) s(i, a) sum(w s) / t^2 (Neyman 1934). One level of
-    optimistic gain, found by bisection, uses the batch up. Where that takes less than half of it, optimism is doubled, up to 16 times.
+    optimistic gain, found by bisection, uses the batch up. Where that takes less than half of it, z is doubled, up to 16 times.
     min_units: before a cell has so many, its own M2 is not looked at (see `spreads`).
     """
 
-    optimism: float = 2.0
+    optimism: float = 1.0
     min_units: int = MIN_UNITS
 
     def __post_init__(self) -> None:
         if not self.optimism > 0.0:
             raise ConfigError(
-                f"adaptive evaluation: optimism is {self.optimism}, expected standard errors above 0, such as 2."
+                f"adaptive evaluation: optimism is {self.optimism}, expected a factor above 0, such as 1."
             )
+
+    def errors(self, payoffs: Payoffs) -> float:
+        """z: how many standard errors gains are taken to be larger than estimated."""
+        units = payoffs.count[firsts(payoffs.sizes, payoffs.population)].sum() / max(payoffs.sizes)
+        return float(self.optimism * np.sqrt(2.0 * np.log1p(units)))
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
         first = firsts(payoffs.sizes, payoffs.population)
         for doubled in range(5):
-            found = _within(units, payoffs, self.sides(payoffs, solution, self.optimism * 2**doubled))
+            found = _within(units, payoffs, self.sides(payoffs, solution, self.errors(payoffs) * 2**doubled))
             if found[first].sum() > 0.5 * units:
                 break
         return found
 
-    def sides(self, payoffs: Payoffs, solution: Solution, optimism: float) -> list[_Side]:
-        """Each player's policies, their widths being `optimism` standard errors."""
+    def sides(self, payoffs: Payoffs, solution: Solution, errors: float) -> list[_Side]:
+        """Each player's policies, their widths being so many standard errors."""
         mean, spread = games.symmetrised(payoffs), spreads(payoffs, self.min_units)
         found = []
         for p in range(payoffs.num_players):
             weight = others(solution, p).ravel()
             seen = np.flatnonzero(weight > NEGLIGIBLE * weight.max())
             count, weighted = _rows(_units(payoffs), p)[:, seen], _rows(spread[p], p)[:, seen] * weight[seen]
-            width = optimism * np.sqrt((weighted**2 / count).sum(axis=1))
-            found.append(_Side(against(mean[p], solution, p), width, seen, count, _Neyman(weighted, optimism)))
+            width = errors * np.sqrt((weighted**2 / count).sum(axis=1))
+            found.append(_Side(against(mean[p], solution, p), width, seen, count, _Neyman(weighted, errors)))
         return found
 
 
@@ -89,7 +95,7 @@ class Certainty:
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
-        estimated = self.steer.sides(payoffs, solution, self.steer.optimism)
+        estimated = self.steer.sides(payoffs, solution, self.steer.errors(payoffs))
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.steer.min_units)
@@ -180,10 +186,10 @@ class _Side:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Neyman:
     weighted: Array
-    optimism: float
+    errors: float
 
     def __call__(self, width: Array) -> Array:
-        scale = self.weighted.sum(axis=1) * (self.optimism / width) ** 2
+        scale = self.weighted.sum(axis=1) * (self.errors / width) ** 2
         return np.asarray(scale[:, None] * self.weighted)
 
 

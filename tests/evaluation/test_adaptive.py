@@ -77,6 +77,15 @@ def test_a_policy_that_cannot_be_a_best_response_gets_nothing():
     assert found[:, 0].tolist() == [30, 30, 0]
 
 
+def test_who_was_unlucky_gets_another_chance():
+    """0.9 behind with a standard error of 0.25: out while the other has 100 units, and in again when it has 100,000."""
+    mean, solution = np.zeros((2, 2, 1)), pure(0, 0, sizes=(2, 1))
+    mean[0, 1] = -0.9
+    for units, again in ((100, False), (100_000, True)):
+        cells = next_cells(payoffs(mean, [[units], [16]]), solution, goal=MetaStrategy(), units=60)
+        assert (given_units(cells, (2, 1))[1, 0] >= 10) == again
+
+
 def test_units_go_by_weight_and_spread():
     """Neyman: three quarters of the weight and the same spread take three times the units; twice the spread twice as many."""
     mean, rows = np.zeros((2, 1, 3)), Solution((np.ones(1), np.array([0.6, 0.2, 0.2])), 0.0)
