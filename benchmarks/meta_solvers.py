@@ -1,4 +1,4 @@
-"""Meta-solvers beside OpenSpiel's, one core: seconds per solve, and the gap of each answer.
+"""Meta-solvers beside OpenSpiel's, one core: seconds of the processor per solve, and the gap of each answer.
 
     python -m benchmarks.meta_solvers [--quick]
 

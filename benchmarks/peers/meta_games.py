@@ -28,7 +28,6 @@ REPEATS, SHORT = (
 CASES: Mapping[str, tuple[int, bool]] = {
     "alpha-Rank, epsilon 0.01": (50, False),
     "alpha-Rank, alpha 1": (50, False),
-    "alpha-Rank, swept": (50, False),
     "PRD, zero-sum": (200, True),
     "PRD, general-sum": (200, False),
     "regret matching": (200, True),
@@ -36,6 +35,7 @@ CASES: Mapping[str, tuple[int, bool]] = {
     "Gini CCE": (20, False),
     "Nash": (1000, True),
     "Nash, re-solved": (1000, True),
+    "alpha-Rank, swept": (50, False),
 }
 """name -> (strategies per player, zero-sum)."""
 
@@ -78,12 +78,12 @@ def judged(mean: Game, answer: Any, *, coarse: bool) -> dict[str, float]:
 
 
 def timed(solve: Solve, mean: Game) -> tuple[float, Any]:
-    """Seconds, and the last answer."""
+    """Seconds of the processor (of one thread, so that a busy machine does not matter), and the last answer."""
     seconds: list[float] = []
     while not seconds or (len(seconds) < REPEATS and sum(seconds) < SHORT):
-        start = time.perf_counter()
+        start = time.process_time()
         answer = solve(mean)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return statistics.median(seconds), answer
 
 
