@@ -21,6 +21,7 @@ WARM_MIX = (
     0.5  # how much of a warm start is uniform: keeps it away from the boundary, where interior-point steps are short
 )
 LARGE = 200  # from this many strategies per player on, the last answer is worth pivoting from
+TIGHT = 1e-5  # up to this tolerance, where interior answers are nearly vertices, too
 MARGIN = 0.9  # the part of the allowed gap that the solve may use; the rest covers the weights dropped afterwards
 
 
@@ -39,8 +40,8 @@ class Nash:
     that share a population get one and the same strategy.
 
     `warm` is the last (x, y). The interior point starts from it, mixed with uniform, which saves a third of its steps. From 200
-    strategies per player on, with `slack` 0 and a last answer that tells which strategies belong to the equilibrium (a tight
-    tolerance), a few simplex pivots make an exact answer of it instead (`ludus.meta_solvers.nash_pivots`), in a fraction of the time.
+    strategies per player on, with `slack` 0 and a tolerance of at most 1e-5, where the last answer tells which strategies belong to
+    the equilibrium, simplex pivots make an exact answer of it instead (`ludus.meta_solvers.nash_pivots`), in a fraction of the time.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
@@ -87,7 +88,8 @@ class Nash:
     ) -> MatrixSolution:
         if self.method == "highs":
             return solve_highs(matrix, gap=allowed)
-        if last is not None and self.slack == 0.0 and min(matrix.shape) >= LARGE:
+        exact = self.slack == 0.0 and self.tolerance <= TIGHT
+        if last is not None and exact and min(matrix.shape) >= LARGE:
             grown = solve_by_pivots(matrix, last, gap=allowed, max_pivots=max(matrix.shape))
             if grown is not None:
                 return grown
@@ -95,8 +97,8 @@ class Nash:
         found = solve_interior_point(matrix, gap=MARGIN * allowed, start=start)
         if found.converged:
             return found
-        exact = solve_highs(matrix, gap=allowed)
-        return exact if exact.gap < found.gap else found
+        vertex = solve_highs(matrix, gap=allowed)
+        return vertex if vertex.gap < found.gap else found
 
 
 def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

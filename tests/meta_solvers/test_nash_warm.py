@@ -129,7 +129,7 @@ def test_large_games_are_solved_again_without_the_interior_point(monkeypatch, sh
         np.testing.assert_allclose(ours, theirs, atol=1e-4)  # a random game's only equilibrium
 
 
-@pytest.mark.parametrize("options", [{"slack": 0.5}, {"tolerance": 1e-2}])
+@pytest.mark.parametrize("options", [{"slack": 0.5, "tolerance": 1e-6}, {"tolerance": 1e-4}])
 def test_loose_answers_stay_interior(options):
     smaller, larger = views(LARGE, 8)
     solver = Nash(**options)
