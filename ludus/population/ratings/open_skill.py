@@ -33,8 +33,8 @@ class OpenSkill:
 
     teams: seats that play together, such as ((0, 1), (2, 3)); default: each player alone. Two-player matches with win counts are played
     episode by episode, wins, draws and losses spread evenly; any other match counts as one game, ranked by the mean returns (of teams:
-    summed). A policy that plays in several seats of a match is rated by other matches only. Some 60 microseconds per game. The interval
-    is the model's belief and narrows with every game, also where the policies' results have cycles.
+    summed). A policy that plays in several seats of a match is rated by other matches only. Each game is one call of the library. The
+    interval is the model's belief and narrows with every game, also where the policies' results have cycles.
     """
 
     model: str = "plackett_luce"
