@@ -93,6 +93,6 @@ def test_bars() -> None:
     assert outcomes["Gini CCE, times OpenSpiel"].verdict == "met"
     relative = outcomes["Gini CCE, gap relative to OpenSpiel's"]
     assert relative.value is not None
-    assert math.isclose(relative.value, 2.0)
+    assert math.isclose(relative.value, 2.0, rel_tol=1e-6)
     assert relative.verdict == "short"
     assert outcomes["Nash 1000 x 1000"].verdict == "unjudged"
