@@ -68,9 +68,12 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
 
 
 def with_options(part: Any, options: Mapping[str, Any]) -> Any:
-    """The same part with other values of these options. Raises ConfigError for one that it does not have."""
+    """The same part with other values of these options, rounded where whole ones are expected. Raises ConfigError for an option that it
+    does not have, or a value that it refuses."""
     if not options:
         return part
+    whole = {name for name in options if type(getattr(part, name, None)) is int}
+    options = {name: round(value) if name in whole else value for name, value in options.items()}
     if isinstance(part, BaseModel):
         return type(part)(**{**{name: getattr(part, name) for name in type(part).model_fields}, **options})
     if not dataclasses.is_dataclass(part) or isinstance(part, type):

@@ -155,8 +155,14 @@ class Scenario(Config):
 
     model_config = ConfigDict(validate_default=True)
 
+    @property
+    def needs_learner(self) -> bool:
+        """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
+        return False
+
     def scheduler(self, population: tuple[int, ...]) -> Scheduler:
-        """What decides which tasks come next. population: [P] index of each player's population."""
+        """What decides which tasks come next. population: [P] index of each player's population. Raises ConfigError for options that do
+        not fit these populations."""
         raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
 
     @property

@@ -30,6 +30,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     if solver := getattr(scenario, "meta_solver", None):
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
         _check_solver(scenario, solver, env)
+    _check_schedule(scenario, env)
     _check_responses(scenario, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
@@ -55,6 +56,20 @@ def _check_solver(scenario: Scenario, solver: MetaSolver, env: EnvSpec) -> None:
         raise ScenarioError(
             f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {_SOLVERS}"
         )
+
+
+def _check_schedule(scenario: Scenario, env: EnvSpec) -> None:
+    """That there is a scheduler for it, and policies that it can start from."""
+    if scenario.needs_learner and isinstance(scenario.oracle, ComputedOracle):
+        raise ScenarioError(
+            f"in a {scenario.kind} scenario policies meet others that still learn, or go on learning; the oracle "
+            f"{kind_of(scenario.oracle, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
+        )
+    population = scenario.population(env)
+    scenario.scheduler(population)
+    start = getattr(scenario, "start", None)
+    if start is not None:
+        _check_file("start", start, scenario, env)
 
 
 def _check_responses(scenario: Scenario, env: EnvSpec) -> None:
@@ -98,19 +113,22 @@ def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
 
 
 def _check_warm_start(scenario: Scenario, env: EnvSpec) -> None:
-    population = scenario.population(env)
     for rule in getattr(scenario, "warm_start", ()):
-        if rule.path is None:
-            continue
-        found = load_policy(rule.path).spec
-        for which in sorted(set(population)):
-            seats = tuple(p for p, other in enumerate(population) if other == which)
-            wanted = scenario.oracle.policy(env, seats)
-            if (found.kind, dict(found.config)) != (wanted.kind, dict(wanted.config)):
-                raise ScenarioError(
-                    f"warm_start: {rule.path!r} holds a policy of kind {found.kind!r} with {dict(found.config)}; the oracle trains "
-                    f"{wanted.kind!r} with {dict(wanted.config)} for seats {seats}."
-                )
+        if rule.path is not None:
+            _check_file("warm_start", rule.path, scenario, env)
+
+
+def _check_file(key: str, path: str, scenario: Scenario, env: EnvSpec) -> None:
+    """That a file holds a policy which learners of every population can start from."""
+    found, population = load_policy(path).spec, scenario.population(env)
+    for which in sorted(set(population)):
+        seats = tuple(p for p, other in enumerate(population) if other == which)
+        wanted = scenario.oracle.policy(env, seats)
+        if (found.kind, dict(found.config)) != (wanted.kind, dict(wanted.config)):
+            raise ScenarioError(
+                f"{key}: {path!r} holds a policy of kind {found.kind!r} with {dict(found.config)}; the oracle trains "
+                f"{wanted.kind!r} with {dict(wanted.config)} for seats {seats}."
+            )
 
 
 def _check_seats(scenario: Scenario, env: EnvSpec) -> None:

@@ -33,6 +33,7 @@ def parse_scenario(
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    data = override(data, [change for change in changes if change.partition("=")[0].strip() == "scenario"])
     kind = _kind(str(data.get("scenario", "psro")))
     data = override({**_parts(kind), **data}, changes, names={"env": "id"})
     data.pop("scenario", None)
@@ -51,7 +52,9 @@ def _kind(name: str) -> type[Scenario]:
 def _parts(scenario: type[Scenario]) -> dict[str, Any]:
     """The parts that a scenario has by default, so that an override such as `oracle.batch=500` has something to change."""
     fields = scenario.model_fields
-    return {name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past", "rules") if name in fields}
+    return {
+        name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past", "rules") if name in fields
+    }
 
 
 def list_presets() -> dict[str, str]:

@@ -93,9 +93,10 @@ def _show_exploiters(found: Exploiters) -> None:
         for p, (value, gain, half) in enumerate(zip(found.value, found.gain, found.half_width, strict=True))
     ]
     table(["in the seat of", "meta-strategy earns", "exploiter gains, 95%"], rows, title=title, left=[0])
-    pairs = [("NashConv", f"{number(found.nash_conv)} (at least)")]
+    pairs = [("NashConv", f"{number(found.nash_conv)} (at least, 95%)")]
     if len(found.gain) == 2:
-        pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least)"))
+        pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
+    pairs += [("training stopped early", failure) for failure in found.failures]
     facts("Meta-strategies", pairs)
 
 

@@ -17,6 +17,7 @@ from ludus import seeding
 from ludus.errors import PartDied
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutOrder
+from ludus.rollout.draws import mixture_refs
 from ludus.rollout.host import RolloutHost
 from ludus.rollout.manager import Pending, Remote, RolloutManager
 from ludus.types import Mixture, PolicyRef, TrainingTask
@@ -87,8 +88,11 @@ class Beside:
         if len(self._asked) >= _MOST:
             self.skipped += 1
             return
-        (learner, newest), *others = policies
-        learner = learner._replace(mode=task.mode)
+        (explorer, newest), *others = policies
+        learner = explorer._replace(mode=task.mode)
+        playing = {learner: newest, **dict(others)}
+        if explorer in mixture_refs(task.opponents):  # it is among its own opponents
+            playing[explorer] = newest
         order = RolloutOrder(
             learner=learner,
             seats=task.seats,
@@ -97,7 +101,7 @@ class Beside:
             amount=self._episodes,
             seed=seeding.key(self._seed, "beside", task.id),
         )
-        pending = self._rollouts.start(order, [(learner, newest), *others])
+        pending = self._rollouts.start(order, list(playing.items()))
         self._asked.append(_Asked(task.id, version, pending))
         self.take()
 

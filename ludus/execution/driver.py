@@ -225,7 +225,7 @@ class Driver:
             self.work.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = History(**state["history"])
-        self.work.resumed, self.work.kept = state["trainings"], state.get("kept", {})
+        self.work.resumed, self.work.kept = state["trainings"], state["kept"]
         self.parts.profile.load_state_dict(state["profile"])
         self._covered = True
 

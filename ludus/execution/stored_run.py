@@ -203,6 +203,11 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
     meta-solver starts cold."""
     if "trainings" not in state:
         raise RunError("the checkpoint was written by another version of Ludus. Resume the run with that one.")
+    if scenario.oracle != stored.oracle and state["kept"]:
+        raise ScenarioError(
+            f"another oracle was given, and in this {stored.kind} run learners go on from task to task, which only the same oracle can do. "
+            "Start a new run with `ludus train`."
+        )
     if scenario.oracle != stored.oracle:
         state = {**state, "trainings": {}}
     if getattr(scenario, "meta_solver", None) != getattr(stored, "meta_solver", None):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from ludus.opponents.registry import RULES
+from ludus.parts import build_part
 from ludus.scenarios.psro import PSRO
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ class AnytimePSRO(PSRO):
     rule_options: dict[str, Any] = Field(default_factory=dict)
     begin: Literal["uniform", "last"] = "uniform"
 
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
         from ludus.schedulers.anytime import AnytimePSRO as Scheduler  # a scenario can be read without loading it
 
@@ -31,6 +37,7 @@ class AnytimePSRO(PSRO):
 
     def options(self, population: tuple[int, ...]) -> dict[str, Any]:
         """Of the scheduler."""
+        build_part("rule", {"kind": self.rule, **self.rule_options}, RULES)  # refuses what there is not
         own = {"rule": self.rule, "rule_options": self.rule_options, "begin": self.begin}
         return {**super().options(population), **own}
 

@@ -38,6 +38,10 @@ class League(OwnPast):
     decay: float = Field(0.0, ge=0, lt=1)
     meta_solver: Solver | None = None
 
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
         from ludus.schedulers.league import League as Scheduler  # a scenario can be read without loading it
 
@@ -54,5 +58,5 @@ class League(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
-            complete=self.cells == "all",
+            complete=self.complete,
         )

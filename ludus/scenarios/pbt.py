@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ludus.config import Config
 from ludus.errors import ConfigError
-from ludus.parts import build_part, dump_part
+from ludus.parts import build_part, dump_part, with_options
 from ludus.scenarios.self_play import OwnPast
 from ludus.schedulers.registry import TUNING_RULES
 
@@ -42,6 +42,10 @@ class PBT(OwnPast):
     ranges: dict[str, Between]
     rules: Rules = "truncation"
 
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
         from ludus.schedulers.pbt import PBT as Scheduler  # a scenario can be read without loading it
         from ludus.schedulers.tuning import Range
@@ -50,6 +54,8 @@ class PBT(OwnPast):
         for name in self.ranges:
             if known is not None and name not in known:
                 raise ConfigError(f"ranges: the oracle has no option {name!r}; it has {', '.join(known)}.")
+            for end in (self.ranges[name].low, self.ranges[name].high):
+                with_options(self.oracle, {name: end})  # refuses what the oracle would refuse in the middle of the run
         return Scheduler(
             population=population,
             chunks=self.generations,
@@ -60,5 +66,5 @@ class PBT(OwnPast):
             start=self.start,
             span=self.span,
             mode=self.mode,
-            complete=self.cells == "all",
+            complete=self.complete,
         )

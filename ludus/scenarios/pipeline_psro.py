@@ -28,6 +28,10 @@ class PipelinePSRO(Scenario):
     improvement: float = Field(0.0, ge=0)
     start: str | None = None
 
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
         from ludus.schedulers.pipeline import PipelinePSRO as Scheduler  # a scenario can be read without loading it
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ludus.meta_solvers.last import Last
+from ludus.meta_solvers.last_k import LastK
+from ludus.meta_solvers.uniform import Uniform
 from ludus.opponents.priority import Weighting
 from ludus.scenario import Scenario
 from ludus.scenarios.parts import Past, Solver
@@ -30,6 +33,12 @@ class OwnPast(Scenario):
     cells: Literal["needed", "all"] = "needed"
     span: tuple[float, float] | None = None
 
+    @property
+    def complete(self) -> bool:
+        """Whether all cells are found out: a meta-solver that reads them needs it."""
+        solver = getattr(self, "meta_solver", None)
+        return self.cells == "all" or not isinstance(solver, Last | LastK | Uniform | None)
+
 
 class SelfPlay(OwnPast):
     """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
@@ -39,6 +48,10 @@ class SelfPlay(OwnPast):
     latest: float = Field(1.0, ge=0, le=1)
     past: Past = "uniform"
     meta_solver: Solver = "last"
+
+    @property
+    def needs_learner(self) -> bool:
+        return self.latest > 0
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         from ludus.schedulers.self_play import SelfPlay as Scheduler  # a scenario can be read without loading it
@@ -53,7 +66,7 @@ class SelfPlay(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
-            complete=self.cells == "all",
+            complete=self.complete,
         )
 
 
@@ -76,7 +89,7 @@ class FictitiousSelfPlay(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
-            complete=self.cells == "all",
+            complete=self.complete,
         )
 
 
@@ -87,6 +100,10 @@ class PFSP(OwnPast):
     weighting: Weighting = "squared"
     latest: float = Field(0.0, ge=0, le=1)
     meta_solver: Solver = "last"
+
+    @property
+    def needs_learner(self) -> bool:
+        return self.latest > 0
 
     def scheduler(self, population: tuple[int, ...]) -> PFSPScheduler:
         from ludus.schedulers.self_play import PFSP as Scheduler  # a scenario can be read without loading it
@@ -101,5 +118,5 @@ class PFSP(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
-            complete=self.cells == "all",
+            complete=self.complete,
         )

@@ -281,12 +281,14 @@ class Training:
         return {
             **self._trainer.state_dict(),
             "opponents": self._orders.opponents.state_dict(),
+            "failure": self._failure,
             "counts": {**self._count.state_dict(), "seconds": self._seconds},
         }
 
     def load_state_dict(self, state: State) -> None:
         self._trainer.load_state_dict(state)
         self._orders.opponents.load_state_dict(state["opponents"])
+        self._failure = state["failure"]
         self._count = Counts.of(state["counts"])
         self._started = self._parts.clock()
         if self._parts.trainers is None:

@@ -10,11 +10,13 @@ import pytest
 import run_tools as tools
 
 from ludus.config import to_yaml
-from ludus.errors import ConfigError, ScenarioError
+from ludus.errors import ConfigError, LudusError, ScenarioError
 from ludus.observe.reader import Reader
 from ludus.parts import with_options
+from ludus.runner import resume, run
 from ludus.scenario_files import parse_scenario
 from ludus.scenario_registry import SCENARIOS
+from ludus.training.trainer import Learned, Trainer
 from ludus.training.training import Training
 from ludus.types import TrainingTask
 
@@ -120,3 +122,76 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
     assert len({given for given, _ in rates}) > 3
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
         with_options(tools.scenario("psro").oracle, {"learningrate": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("self_play", ["oracle=exact"], "meet others that still learn"),
+        ("league", ["oracle=exact"], "meet others that still learn"),
+        ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
+        ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
+        ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
+        ("fixed_opponents", ["learners=[3]"], "learners are populations"),
+        ("self_play", ["start=nowhere.safetensors"], "nowhere.safetensors"),
+        ("psro", ["scenario=self_pley"], "did you mean 'self_play'"),
+    ],
+)
+def test_refused_before_anything_is_written(kind: str, changes: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LudusError, match=message):
+        tools.train(kind, tmp_path / "run", *changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
+    assert parse_scenario("scenario: psro\n" + COMMON, ["scenario=self_play", "latest=0.5"]).kind == "self_play"
+    tools.train("fictitious_self_play", tmp_path / "run", "generations=1")
+    with pytest.raises(ScenarioError, match="kind='pfsp' was given"):
+        resume(tmp_path / "run", ["scenario=pfsp"])
+
+
+def test_learners_that_go_on_keep_their_oracle(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run", "generations=1")
+    before = tools.files_of(tmp_path / "run")
+    with pytest.raises(ScenarioError, match="another oracle was given"):
+        resume(tmp_path / "run", ["generations=2", "oracle=tabular_q"])
+    assert tools.files_of(tmp_path / "run") == before
+
+
+def test_a_solver_that_reads_payoffs_gets_them(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run", "meta_solver=nash", "generations=2")
+    with Reader(tmp_path / "run") as reader:
+        assert len(reader.generations()[-1].marginals[0]) == 3
+
+
+def test_greedy_self_play_is_scored_beside(tmp_path: Path) -> None:
+    beside = "evaluation.beside={every: 1, episodes: 8, num_envs: 4}"
+    tools.train(
+        "self_play", tmp_path / "run", "mode=greedy", "share=auto", "env.id=openspiel/blotto(coins=3,fields=2)", beside
+    )
+
+
+def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run goes on from a checkpoint that was taken after it (in step, the others still train)."""
+    learn = Trainer.learn
+
+    def fails(self: Trainer, *args: Any, version: int, **more: Any) -> Learned:
+        if self._task == "chunk-0-1" and version == 2:
+            return Learned(failure="it burst")
+        return learn(self, *args, version=version, **more)
+
+    monkeypatch.setattr(Trainer, "learn", fails)
+    whole = tmp_path / "whole"
+    tools.train("self_play", whole, "latest=1.0", "generations=1")
+    stop = tools.Impatient(8)  # in the third round, after the barrier of the second
+    run_dir = tmp_path / "run"
+    run(
+        tools.scenario("self_play", "latest=1.0", "generations=1"),
+        run_dir=run_dir,
+        observer=stop,
+        stop=stop.stop,
+        report=False,
+    )
+    monkeypatch.setattr(Trainer, "learn", learn)
+    resume(run_dir, report=False)
+    assert tools.policies_of(run_dir) == tools.policies_of(whole)
