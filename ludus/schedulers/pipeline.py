@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.base import MetaSolver
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
@@ -94,7 +94,6 @@ class PipelinePSRO(Chunked):
     def _begin(self, view: View) -> None:
         if not self._initial:
             self._initial = tuple(len(view.populations[k]) for k in self.populations)
-            self._grow()
 
     def _grow(self) -> None:
         """As many levels as there may be at once."""
@@ -148,7 +147,6 @@ class PipelinePSRO(Chunked):
         done = lowest.settled >= self.most or (lowest.settled >= self.least and not better)
         self._put(replace(lowest, frozen=done))
         if done:
-            self._grow()
             for following in self._active[:1]:
                 if min(following.ages) > 0:
                     self._put(replace(following, values=self._values(following, view)))
@@ -173,7 +171,8 @@ class PipelinePSRO(Chunked):
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per level and population, all together."""
+        """One task per level and population, all together. Levels that may begin do so here, also when a run goes on with more of them."""
+        self._grow()
         refs, tasks = self._refs(view), list[TrainingTask]()
         for level in self._active:
             against = self._solve(level.number, view)
@@ -216,8 +215,16 @@ class PipelinePSRO(Chunked):
         return {**super().state_dict(), "levels": levels, "initial": list(self._initial)}
 
     def load_state_dict(self, state: State) -> None:
+        """With more levels or generations the pipeline grows. Raises RunError if more levels train in it than may."""
+        levels = _LEVELS.validate_python(state["levels"])
+        training = sum(not level.frozen for level in levels)
+        if training > min(self.levels, self.generations):
+            raise RunError(
+                f"{training} levels of the saved pipeline train at once, which is more than the options allow: levels: {self.levels}, "
+                f"generations: {self.generations}. Go on with at least {training} of both, or start a new run."
+            )
         super().load_state_dict(state)
-        self._levels = _LEVELS.validate_python(state["levels"])
+        self._levels = levels
         self._initial = tuple(int(n) for n in state["initial"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from ludus.errors import ScenarioError
 from ludus.schedulers.pack import pack_task, unpack_task
 from ludus.types import State, Task, TrainingTask
 
@@ -34,12 +35,19 @@ class TaskQueue:
         return any(isinstance(task, TrainingTask) for group in (*self._out, *self._planned) for task in group)
 
     def take(self, free: int) -> list[Task]:
-        """The next groups that fit into `free` tasks; they are out now."""
+        """The next groups that fit into `free` tasks; they are out now. Raises ScenarioError if the next group does not fit and nothing is
+        out that could make room."""
         taken: list[Task] = []
         while self._planned and len(taken) + len(self._planned[0]) <= free:
             group = self._planned.pop(0)
             self._out.append(group)
             taken += group
+        if free > 0 and self._planned and not self._out:
+            needed = len(self._planned[0])
+            raise ScenarioError(
+                f"{needed} tasks play each other's newest weights, so they are trained together, and only {free} may be in progress "
+                f"at a time. Set runtime.tasks to {needed}, or train fewer together."
+            )
         return taken
 
     def answered(self, task: Task) -> bool:

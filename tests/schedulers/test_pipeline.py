@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RunError, ScenarioError
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
@@ -119,3 +119,52 @@ def test_a_level_is_frozen_at_last() -> None:
         strengths[name] = float(k + 1)
         answered(scheduler, tasks, view(strengths))
     assert [task.id for task in scheduler.next_tasks(view(strengths), free=2)] == ["exploitability-4"]
+
+
+def finished(levels: int) -> tuple[PipelinePSRO, dict[str, float]]:
+    """A pipeline whose two levels are frozen, and what its policies are worth."""
+    scheduler = pipeline((0, 0), levels=levels, generations=2, most=1)
+    strengths = {"0-0": 0.0}
+    while tasks := scheduler.next_tasks(view(strengths), free=3):
+        strengths |= {task.policy: float(len(strengths)) for task in tasks if isinstance(task, TrainingTask)}
+        answered(scheduler, list(tasks), view(strengths))
+    return scheduler, strengths
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_finished_pipeline_goes_on_with_more_levels(levels: int) -> None:
+    scheduler, strengths = finished(levels)
+    more = pipeline((0, 0), levels=levels, generations=4, most=1)
+    more.load_state_dict(scheduler.state_dict())
+    tasks = more.next_tasks(view(strengths), free=more.together)
+    assert [(task.policy, task.continues) for task in tasks] == [("0-3-1", None), ("0-4-1", None)][:levels]
+
+
+def test_levels_may_be_added_on_the_way_and_not_taken_away() -> None:
+    scheduler = pipeline((0, 0), levels=2, generations=4)
+    strengths = {"0-0": 0.0}
+    announcement, low, high = scheduler.next_tasks(view(strengths), free=3)
+    fewer = pipeline((0, 0), levels=1, generations=4)
+    with pytest.raises(RunError, match=r"2 levels.*levels: 1, generations: 4"):
+        fewer.load_state_dict(scheduler.state_dict())
+    assert fewer.state_dict() == pipeline((0, 0), levels=1, generations=4).state_dict()
+    more = pipeline((0, 0), levels=3, generations=4)
+    more.load_state_dict(scheduler.state_dict())
+    tasks = more.next_tasks(view(strengths), free=3)
+    assert [task.id for task in tasks] == [announcement.id, low.id, high.id]
+    strengths |= {low.policy: 1.0, high.policy: 2.0}
+    answered(more, list(tasks), view(strengths))
+    _, *training = more.next_tasks(view(strengths), free=4)
+    assert [task.policy for task in training] == ["0-1-2", "0-2-2", "0-3-1"]
+
+
+def test_levels_that_do_not_fit_are_no_end() -> None:
+    scheduler = pipeline((0, 0), levels=3)
+    now = view({"0-0": 0.0})
+    (announcement,) = scheduler.next_tasks(now, free=2)
+    assert scheduler.next_tasks(now, free=1) == []  # the announcement is out
+    answered(scheduler, [announcement], now)
+    assert scheduler.next_tasks(now, free=0) == []
+    with pytest.raises(ScenarioError, match=r"3 tasks .* only 2 may be in progress"):
+        scheduler.next_tasks(now, free=2)
+    assert len(scheduler.next_tasks(now, free=3)) == 3
