@@ -199,6 +199,7 @@ def test_a_peer_without_environment_stops_the_whole_measurement(
 
 PEERS = {
     "cpprb_replay": "cpprb",
+    "openspiel_meta": "open-spiel",
     "psro_v2_dqn": "open-spiel",
     "psro_v2_exact": "open-spiel",
     "pyspiel_loop": "open-spiel",
