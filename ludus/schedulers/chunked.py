@@ -13,11 +13,11 @@ is then nothing but results, so that a run can stop and go on anywhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.population.base import View
 from ludus.schedulers.queue import TaskQueue, alone
@@ -170,3 +170,13 @@ class Chunked(ABC):
         self._warm = state["warm"]
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
         self._queue.load_state_dict(state["tasks"])
+
+
+def refuse_changes(saved: Mapping[str, object], options: Mapping[str, object]) -> None:
+    """Raises RunError if an option's value is another one than in the saved state, which cannot follow it."""
+    for name, value in options.items():
+        if saved[name] != value:
+            raise RunError(
+                f"the run was saved with {name}: {saved[name]}, and the options say {name}: {value}, which cannot change on the way. "
+                f"Go on with {saved[name]}, or start a new run."
+            )

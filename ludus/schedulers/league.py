@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, article
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.last import Last
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.chunked import Chunked, refuse_changes
 from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
 from ludus.schedulers.subgame import lifted, profiles, restricted, spread
 from ludus.schedulers.win_rates import Member, Profile, WinRates
@@ -65,7 +65,7 @@ class League(Chunked):
         """main, main_exploiters, league_exploiters: players per population. rules: the paper's numbers. decay: what the results of a
         snapshot count beside the next newer one's. start: what players start from, at first and anew (there: a policy that imitates
         people). span: see `WinRates`. solver: of the game among main agents and their checkpoints; None: the newest main agents are
-        announced, all alike. The rest: see `Chunked`. Raises ConfigError without a main agent."""
+        announced, all alike. The rest: see `Chunked`. Raises ConfigError without a main agent, and for rules that are none."""
         super().__init__(
             population=population,
             chunks=chunks,
@@ -77,6 +77,8 @@ class League(Chunked):
         )
         if main < 1:
             raise ConfigError(f"a league needs a main agent in each population; given main: {main}.")
+        if rules is not None and not isinstance(rules, LeagueRules):
+            raise ConfigError(f"the rules of a league are LeagueRules; given {article(type(rules).__name__)}.")
         numbers = zip(ROLES, (main, main_exploiters, league_exploiters), strict=True)
         roles = [(role, number) for role, count in numbers for number in range(count)]
         players = [Player(k, role, number) for k in self.populations for role, number in roles]
@@ -254,7 +256,19 @@ class League(Chunked):
         }
 
     def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
+        """Raises RunError for a league of other players."""
         standings = _STANDINGS.validate_python(state["standings"])
+        refuse_changes(_players(standing.player for standing in standings), _players(self._standings))
+        super().load_state_dict(state)
         self._standings = {standing.player: standing for standing in standings}
         self._past = _PAST.validate_python(state["past"])
+
+
+def _players(players: Iterable[Player]) -> dict[str, object]:
+    """The options that say how many there are."""
+    some = tuple(players)
+    roles = zip(ROLES, ("main", "main_exploiters", "league_exploiters"), strict=True)
+    of_each = {
+        option: sum(p.role == role and p.population == some[0].population for p in some) for role, option in roles
+    }
+    return {"populations": sorted({p.population for p in some}), **of_each}

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, article
 from ludus.meta_solvers.last import Last
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.chunked import Chunked, refuse_changes
 from ludus.schedulers.subgame import spread
 from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
 from ludus.schedulers.win_rates import Member, Profile, WinRates
@@ -59,7 +59,8 @@ class PBT(Chunked):
         complete: bool = False,
     ) -> None:
         """ranges: option of the algorithm -> where it may lie. learners: of each population. start: of each. span: see `WinRates`. The best
-        of each population are announced. The rest: see `Chunked`. Raises ConfigError for fewer than two learners."""
+        of each population are announced. The rest: see `Chunked`. Raises ConfigError for fewer than two learners, and for rules that
+        are none."""
         super().__init__(
             population=population,
             chunks=chunks,
@@ -71,6 +72,10 @@ class PBT(Chunked):
         )
         if learners < 2:
             raise ConfigError(f"population based training compares learners; given learners: {learners}, it needs two.")
+        if rules is not None and not isinstance(rules, TuningRules):
+            raise ConfigError(
+                f"the rules of population based training are TuningRules; given {article(type(rules).__name__)}."
+            )
         self.ranges, self.rules, self.start, self.span = dict(ranges), rules or TuningRules(), start, span
         self._learners = tuple(
             Tuned(k, number, drawn(self.ranges, seeding.generator(seed, "draw", k, number)))
@@ -195,8 +200,21 @@ class PBT(Chunked):
         return {**super().state_dict(), "learners": _LEARNERS.dump_python(self._learners, mode="json")}
 
     def load_state_dict(self, state: State) -> None:
+        """Raises RunError for other learners, and for ranges of other options; where these lie may change, from the next copies on."""
+        learners = _LEARNERS.validate_python(state["learners"])
+        refuse_changes(_options(learners), _options(self._learners))
         super().load_state_dict(state)
-        self._learners = _LEARNERS.validate_python(state["learners"])
+        self._learners = learners
+
+
+def _options(learners: Sequence[Tuned]) -> dict[str, object]:
+    """The options that say which learners there are, and what of them is tuned."""
+    first = learners[0]
+    return {
+        "populations": sorted({learner.population for learner in learners}),
+        "learners": sum(learner.population == first.population for learner in learners),
+        "ranges": sorted(first.hyper),
+    }
 
 
 def _member(learner: Tuned) -> Member:

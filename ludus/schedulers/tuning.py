@@ -38,9 +38,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class TuningRules:
-    """every: chunks between two rounds of exploiting. fraction: the worst so many copy one of the best so many. factors: what a copied
-    hyper-parameter is multiplied by, one or the other; resample: probability that it is drawn anew instead. spread: of the normal
-    distribution around even games by which opponents are matched, in win rate (2019: 1/6); None: all alike."""
+    """every: chunks between two rounds of exploiting. fraction: the worst so many copy one of the best so many, at least one of them unless
+    it is 0. factors: what a copied hyper-parameter is multiplied by, one or the other; resample: probability that it is drawn anew
+    instead. spread: of the normal distribution around even games by which opponents are matched, in win rate (2019: 1/6); None: all
+    alike."""
 
     every: int = 1
     fraction: float = 0.2
@@ -76,8 +77,10 @@ def explored(
 
 
 def copies(ratings: Array, rules: TuningRules, rng: np.random.Generator) -> dict[int, int]:
-    """Truncation selection: loser -> winner. The worst `fraction` each copy one of the best; of equal ratings the lower index is better."""
-    count = int(rules.fraction * len(ratings) + 1e-9)
+    """Truncation selection: loser -> winner. The worst `fraction` each copy one of the best, at least one of two or more does so unless the
+    fraction is 0; of equal ratings the lower index is better."""
+    least = int(rules.fraction > 0 and len(ratings) > 1)
+    count = max(least, int(rules.fraction * len(ratings) + 1e-9))
     order = [int(i) for i in np.argsort(-ratings, kind="stable")]
     return {loser: order[int(rng.integers(count))] for loser in order[len(order) - count :]}
 

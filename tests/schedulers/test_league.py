@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.nash import Nash
 from ludus.population.base import View
 from ludus.schedulers.league import League
@@ -32,9 +32,29 @@ def test_contract_of_the_options() -> None:
 def test_a_league_needs_a_main_agent_and_someone_to_begin_with() -> None:
     with pytest.raises(ConfigError, match="main"):
         League(population=(0, 0), chunks=1, seed=0, main=0)
+    with pytest.raises(ConfigError, match="LeagueRules; given a dict"):
+        League(population=(0, 0), chunks=1, seed=0, rules={"least": 1})
     empty = View(((),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     with pytest.raises(ConfigError, match="empty"):
         League(population=(0, 0), chunks=1, seed=0).next_tasks(empty, free=9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"main": 2}, "main: 1, and the options say main: 2"),
+        ({"main_exploiters": 0}, "main_exploiters: 1, and the options say main_exploiters: 0"),
+        ({"league_exploiters": 3}, "league_exploiters: 2, and the options say league_exploiters: 3"),
+        ({"population": (0, 1)}, r"populations: \[0\]"),
+    ],
+)
+def test_a_league_of_other_players_cannot_go_on(changed: dict[str, object], message: str) -> None:
+    options = {"population": (0, 0), "chunks": 2, "seed": 0}
+    state = League(**options).state_dict()
+    other = League(**{**options, **changed})
+    with pytest.raises(RunError, match=message):
+        other.load_state_dict(state)
+    assert other.state_dict() == League(**{**options, **changed}).state_dict()
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RunError
 from ludus.population.base import View
+from ludus.schedulers.league_players import LeagueRules
 from ludus.schedulers.pack import pack_task, unpack_task
 from ludus.schedulers.pbt import PBT
 from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
@@ -70,7 +71,10 @@ def test_the_worst_copy_the_best() -> None:
     seen = [copies(ratings, TuningRules(fraction=0.4), rng) for _ in range(50)]
     assert {tuple(sorted(s)) for s in seen} == {(0, 2)}
     assert {s[0] for s in seen} == {1, 3}
-    assert copies(ratings, TuningRules(fraction=0.1), rng) == {}
+    assert copies(ratings, TuningRules(fraction=0.1), rng) == {2: 1}  # at least one
+    assert copies(ratings, TuningRules(fraction=0.0), rng) == {}
+    assert copies(ratings[:2], TuningRules(), rng) == {0: 1}
+    assert copies(ratings[:1], TuningRules(), rng) == {}  # nobody to copy
     assert copies(np.zeros(2), TuningRules(fraction=0.5), rng) == {1: 0}
 
 
@@ -114,4 +118,27 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
 def test_two_learners_at_least() -> None:
     with pytest.raises(ConfigError, match="two"):
         PBT(population=(0,), chunks=1, seed=0, ranges={}, learners=1)
+    with pytest.raises(ConfigError, match="TuningRules; given a LeagueRules"):
+        PBT(population=(0,), chunks=1, seed=0, ranges={}, rules=LeagueRules())
     assert drawn({}, np.random.default_rng(0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"learners": 3}, "learners: 2, and the options say learners: 3"),
+        ({"ranges": {"entropy": RANGES["entropy"]}}, r"ranges: \['entropy', 'learning_rate'\]"),
+        ({"ranges": {**RANGES, "discount": Range(0.9, 0.99)}}, r"say ranges: \['discount', "),
+        ({"population": (0, 1)}, r"populations: \[0\]"),
+    ],
+)
+def test_other_learners_and_other_options_cannot_go_on(changed: dict[str, object], message: str) -> None:
+    options = {"population": (0, 0), "chunks": 2, "seed": 0, "ranges": RANGES, "learners": 2}
+    state = PBT(**options).state_dict()
+    other = PBT(**{**options, **changed})
+    with pytest.raises(RunError, match=message):
+        other.load_state_dict(state)
+    assert other.state_dict() == PBT(**{**options, **changed}).state_dict()
+    elsewhere = PBT(**{**options, "ranges": {**RANGES, "entropy": Range(0.0, 1.0, log=False)}})
+    elsewhere.load_state_dict(state)
+    assert elsewhere.state_dict() == state
