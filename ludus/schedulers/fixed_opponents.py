@@ -32,8 +32,8 @@ class FixedOpponents(Chunked):
         complete: bool = False,
     ) -> None:
         """learners: populations. opponents: over members, for all seats; None: the first member of each population. In a game of one player
-        nobody is met, whatever they are. start: of each learner. The rest: see `Chunked`. Raises ConfigError if a population does
-        not exist."""
+        nobody is met, whatever they are. start: of each learner, also of one that a run goes on with and that did not train in the last
+        chunk. The rest: see `Chunked`. Raises ConfigError for no learners, for one given twice, and if a population does not exist."""
         super().__init__(
             population=population,
             chunks=chunks,
@@ -45,22 +45,32 @@ class FixedOpponents(Chunked):
         )
         if unknown := set(learners) - set(self.populations):
             raise ConfigError(f"learners are populations; given {sorted(unknown)}, there are {list(self.populations)}.")
+        if not learners or len(set(learners)) < len(learners):
+            raise ConfigError(f"learners are one or more populations, each once; given {list(learners)}.")
         self.learners, self.opponents, self.start = learners, opponents, start
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
         opponents = self._mixture(view)
-        return alone([self._task(k, opponents) for k in self.learners])
+        return alone([self._task(k, opponents, self._before(k, view)) for k in self.learners])
 
-    def _task(self, population: int, opponents: Mixture) -> TrainingTask:
+    def _before(self, population: int, view: View) -> str | None:
+        """A learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
+        trained = any(ref.policy == self._policy(population, self.chunk) for ref in view.populations[population])
+        return f"chunk-{self._policy(population, self.chunk)}" if self.chunk and trained else None
+
+    @staticmethod
+    def _policy(population: int, chunk: int) -> str:
+        return f"{population}-{chunk}"
+
+    def _task(self, population: int, opponents: Mixture, before: str | None) -> TrainingTask:
         chunk = self.chunk + 1
-        before = f"chunk-{population}-{self.chunk}" if self.chunk else None
         return TrainingTask(
-            id=f"chunk-{population}-{chunk}",
+            id=f"chunk-{self._policy(population, chunk)}",
             generation=chunk,
             population=population,
             seats=self.seats(population),
-            policy=f"{population}-{chunk}",
+            policy=self._policy(population, chunk),
             opponents=opponents,
             mode=self.mode,
             keep=True,

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import ConfigError
 from ludus.opponents.priority import Weighting, pfsp
 
 Array = NDArray[np.float64]
@@ -31,10 +32,15 @@ class PastRule(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UniformPast:
-    """All alike, or the `last` so many (Heinrich et al. 2015: a best response to the average of the past)."""
+    """All alike, or the `last` so many (Heinrich et al. 2015: a best response to the average of the past). Raises ConfigError for a `last`
+    under 1."""
 
     reads: ClassVar[bool] = False
     last: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.last is not None and self.last < 1:
+            raise ConfigError(f"the last so many of the past are at least 1, or None for all; given last: {self.last}.")
 
     def probabilities(self, scores: Array, rates: Array) -> Array:
         n = len(scores)

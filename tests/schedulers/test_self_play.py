@@ -161,6 +161,13 @@ def test_prioritised_past_is_pfsp() -> None:
     np.testing.assert_allclose(rule.probabilities(np.zeros(2), np.array([0.5, 0.1])), [0.25 / 0.34, 0.09 / 0.34])
 
 
+def test_the_last_so_many_are_at_least_one() -> None:
+    assert UniformPast(last=1).probabilities(np.zeros(3), np.zeros(3)).tolist() == [0.0, 0.0, 1.0]
+    for last in (0, -3):
+        with pytest.raises(ConfigError, match=f"given last: {last}"):
+            UniformPast(last=last)
+
+
 def test_fixed_opponents_stay_as_they_are() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
     scheduler = FixedOpponents(population=(0, 1), chunks=2, opponents=mixture)
@@ -182,6 +189,26 @@ def test_fixed_opponents_must_be_members() -> None:
         FixedOpponents(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
     with pytest.raises(ConfigError, match="populations"):
         FixedOpponents(population=(0, 0), learners=(1,))
+    for learners in ((), (0, 0)):
+        with pytest.raises(ConfigError, match="each once"):
+            FixedOpponents(population=(0, 1), learners=learners)
+
+
+def test_a_learner_that_is_added_later_starts_anew() -> None:
+    options = {"population": (0, 1), "start": "first.safetensors"}
+    scheduler = FixedOpponents(chunks=1, **options)
+    view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
+    tasks = scheduler.next_tasks(view, free=2)
+    view = View((refs("0-0", "0-1"), refs("1-0")), exact_view(pennies(2, 1), zero_sum=True))
+    answered(scheduler, tasks, view)
+    more = FixedOpponents(chunks=3, learners=(0, 1), **options)
+    more.load_state_dict(scheduler.state_dict())
+    announcement, first, second = more.next_tasks(view, free=3)
+    assert (first.policy, first.continues, first.start) == ("0-2", "chunk-0-1", None)
+    assert (second.policy, second.continues, second.start) == ("1-2", None, "first.safetensors")
+    view = View((refs("0-0", "0-1", "0-2"), refs("1-0", "1-2")), exact_view(pennies(3, 2), zero_sum=True))
+    answered(more, [announcement, first, second], view)
+    assert [task.continues for task in more.next_tasks(view, free=3)[1:]] == ["chunk-0-2", "chunk-1-2"]
 
 
 def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights() -> None:
