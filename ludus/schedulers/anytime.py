@@ -6,7 +6,9 @@
     SelfPlayPSRO   besides, the opponent trains a new strategy against the live response, which meets it live, and both are added
                    (McAleer et al. 2022, "Self-play PSRO: toward optimal populations in two-player zero-sum games")
 
-What is announced is the mean over its training of the distribution that the rule has moved, not a solution of the payoff table.
+What is announced is the mean over its training of the distribution that the rule has moved, not a solution of the payoff table. The rule
+moves it against the response. So it approaches the least exploitable one where the other player earns what the response loses; in games
+that are not zero-sum it is what holds the response down, and promises nothing for whoever plays it.
 """
 
 from __future__ import annotations
@@ -40,8 +42,11 @@ class AnytimePSRO(PSROScheduler):
         **options: Any,
     ) -> None:
         """rule, rule_options: of `Adaptive`. begin: the distribution that a task begins with, uniform over the population or the last
-        meta-strategy. Options: those of `PSROScheduler`; its solver serves generation 0, and oracles that move nothing."""
+        meta-strategy. Options: those of `PSROScheduler`; its solver serves generation 0, and oracles that move nothing. Raises ConfigError
+        for other than two players: only there is a distribution moved by one response, that of its only opponent."""
         super().__init__(**options)
+        if len(self.population) != 2:
+            raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(self.population)}.")
         self.rule, self.rule_options, self.begin = rule, dict(rule_options or {}), begin
         self._averages: dict[str, Mixture] = {}  # population that has trained -> what its opponents have played
 
@@ -56,17 +61,11 @@ class AnytimePSRO(PSROScheduler):
         """The means of the last distributions. New policies have no weight in them yet, as in the paper."""
         marginals = []
         for player, which in enumerate(self.population):
-            by = self._played_against(which)
+            by = self._averages.get(str(self.population[1 - player]))  # what the other player's response has met
             if by is None:
                 return super().solve(view)
             marginals.append(_marginal(by, player, view.populations[which]))
         return Solution(tuple(marginals), np.nan)
-
-    def _played_against(self, population: int) -> Mixture | None:
-        """What has moved `population`: a task of another one, or of its own, if that has several seats."""
-        others = [average for key, average in self._averages.items() if key != str(population)]
-        own = self._averages.get(str(population)) if len(self.seats(population)) > 1 else None
-        return others[0] if others else own
 
     def opponents(self, target: Target, view: View) -> Adaptive:
         """All members, whatever their weight is now."""
@@ -94,10 +93,8 @@ class SelfPlayPSRO(AnytimePSRO):
     def __init__(self, *, share: float = 0.5, new_mode: str = "explore", **options: Any) -> None:
         """share: of a response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played;
         the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`). Options:
-        those of `AnytimePSRO`. Raises ConfigError for other than two players, and for a share that is none."""
+        those of `AnytimePSRO`. Raises ConfigError for a share that is none."""
         super().__init__(**options)
-        if len(self.population) != 2:
-            raise ConfigError(f"self-play PSRO is for two players; this game has {len(self.population)}.")
         if not 0 <= share <= 1:
             raise ConfigError(f"share is a share of the games, from 0 to 1; given {share}.")
         self.share, self.new_mode = share, new_mode

@@ -28,11 +28,11 @@ def test_contract(kind: type[AnytimePSRO], population: tuple[int, ...], order: s
     check_scheduler(lambda: kind(**options), population=population)
 
 
-def test_anytime_psro_takes_three_players_and_self_play_psro_two() -> None:
-    options = {**OPTIONS, "solver": Uniform(), "population": (0, 1, 1)}
-    check_scheduler(lambda: AnytimePSRO(**options), population=(0, 1, 1))
-    with pytest.raises(ConfigError, match="two players"):
-        SelfPlayPSRO(**options)
+@pytest.mark.parametrize("kind", [AnytimePSRO, SelfPlayPSRO])
+@pytest.mark.parametrize("population", [(0,), (0, 1, 1), (0, 0, 0)], ids=str)
+def test_two_players_only(kind: type[AnytimePSRO], population: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=f"two players; this game has {len(population)}"):
+        kind(**{**OPTIONS, "solver": Uniform(), "population": population})
 
 
 def view(rows: tuple[str, ...], columns: tuple[str, ...]) -> View:
