@@ -52,7 +52,9 @@ class Called:
         if name != "leduc":
             raise ConfigError("unknown preset 'ledcu';\ndid you mean 'leduc'?")
         self.given |= {"name": name, "overrides": overrides, "seed": seed}
-        return SimpleNamespace(to_yaml=lambda: f"scenario: psro\nseed: {seed}\n")
+        return SimpleNamespace(
+            to_yaml=lambda: f"scenario: psro\nseed: {seed}\n", runtime=SimpleNamespace(kind="inprocess", mode="sync")
+        )
 
     def run(self, scenario: object, *, run_dir: Path | None, name: str | None, observer: object, stop: StopRequest):
         self.given |= {"run_dir": run_dir, "run_name": name}
