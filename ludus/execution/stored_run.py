@@ -25,7 +25,7 @@ from ludus.scenario_files import parse_scenario
 from ludus.types import PolicyRef, State
 
 SCENARIO = "scenario.yaml"
-_FIXED = ("kind", "env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed")
+_FIXED = ("kind", "env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed", "order")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,7 +191,7 @@ def _check_changes(stored: Scenario, scenario: Scenario) -> None:
     for key in _FIXED:
         before, after = stored, scenario
         for part in key.split("."):
-            before, after = getattr(before, part), getattr(after, part)
+            before, after = getattr(before, part, None), getattr(after, part, None)
         if before != after:
             raise ScenarioError(
                 f"{key}={after!r} was given; the run has {before!r}, which a run cannot change. Start a new run with `ludus train`."

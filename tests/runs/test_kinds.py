@@ -150,6 +150,12 @@ def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
         resume(tmp_path / "run", ["scenario=pfsp"])
 
 
+def test_the_order_of_responses_stays(tmp_path: Path) -> None:
+    tools.train("psro", tmp_path / "run", "generations=1")
+    with pytest.raises(ScenarioError, match="order='simultaneous' was given; the run has 'sequential'"):
+        resume(tmp_path / "run", ["generations=2", "order=simultaneous"])
+
+
 def test_learners_that_go_on_keep_their_oracle(tmp_path: Path) -> None:
     tools.train("self_play", tmp_path / "run", "generations=1")
     before = tools.files_of(tmp_path / "run")
