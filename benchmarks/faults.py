@@ -45,17 +45,8 @@ TOLD = ("error: ", "The program will terminate.")
 """What a run says that ends: one line of its own; or of Ray's, whose head is gone and which was quicker."""
 SILENT = ("driver", "raylet", "gcs")
 """Of the driver nobody can tell; where Ray itself dies it may end the driver before Ludus has noticed, without a word."""
-ELSEWHERE = (
-    ("runtime.kind=ray", "runtime.workers=1"),
-    (
-        *(
-            f"runtime.{key}"
-            for key in ("kind=inprocess", "workers=1", "trainers=0", "inference=local", "table_shards=0")
-        ),
-    ),
-    ("runtime.kind=ray", "runtime.workers=4"),
-    WORKERS,
-)
+IN_PROCESS = tuple(f"runtime.{key}" for key in ("kind=inprocess", "workers=1", "trainers=0", "inference=local"))
+ELSEWHERE = (("runtime.kind=ray", "runtime.workers=1"), IN_PROCESS, ("runtime.kind=ray", "runtime.workers=4"), WORKERS)
 """What a run that ended is gone on with, in turn."""
 
 
@@ -169,7 +160,9 @@ class Loop:
                 f"it ended with status {scene.status} and no error in one line: {scene.errors()[-1000:]}"
             )
         begun = time.monotonic()
-        scene.begin([*self.changes, *ELSEWHERE[self._elsewhere % len(ELSEWHERE)]])
+        # Tables that are spread over parts stay so, and need several processes.
+        places = [place for place in ELSEWHERE if place is not IN_PROCESS or self.name != "shard"]
+        scene.begin([*self.changes, *places[self._elsewhere % len(places)]])
         self._elsewhere += 1
         if scene.wait_for(lambda: scene.steps()[-1:] > [begun], since=begun) or scene.finished:
             self.found.resumed.append(time.monotonic() - begun)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ludus.errors import LudusError, RunError, ScenarioError
 from ludus.execution import checkpoint
@@ -25,7 +26,17 @@ from ludus.scenario_files import parse_scenario
 from ludus.types import PolicyRef, State
 
 SCENARIO = "scenario.yaml"
-_FIXED = ("kind", "env.id", "env.tree", "env.options", "runtime.shards", "runtime.table_shards", "share", "seed", "order")
+_FIXED = (
+    "kind",
+    "env.id",
+    "env.tree",
+    "env.options",
+    "runtime.shards",
+    "runtime.table_shards",
+    "share",
+    "seed",
+    "order",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +200,8 @@ def _check_policies(folder: Path, refs: Sequence[PolicyRef], state: State | None
 
 def _check_changes(stored: Scenario, scenario: Scenario) -> None:
     for key in _FIXED:
-        before, after = stored, scenario
+        before: Any = stored
+        after: Any = scenario
         for part in key.split("."):
             before, after = getattr(before, part, None), getattr(after, part, None)
         if before != after:
