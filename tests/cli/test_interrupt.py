@@ -28,7 +28,11 @@ print("clean", stop.status, flush=True)
 
 def _start(kind: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _LOOP, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _LOOP, kind],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # where the tests run under nohup
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
