@@ -37,6 +37,7 @@ class AgentManager:
         self._recorder, self._store = recorder, store
         self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
         self._records: dict[PolicyRef, PolicyRecord] = {}
+        self._by_task: dict[tuple[int, str], PolicyRef] = {}  # that made it
         self._weights: dict[PolicyRef, Weights] = {}
 
     # ------------------------------------------------------------------------------------------ populations
@@ -81,6 +82,8 @@ class AgentManager:
 
     def _keep(self, record: PolicyRecord, weights: Weights) -> None:
         self._members[record.ref.population].append(record)
+        if record.lineage.task:
+            self._by_task[record.ref.population, record.lineage.task] = record.ref
         self._records[_plain(record.ref)] = record
         self._weights[record.ref] = weights
 
@@ -113,6 +116,8 @@ class AgentManager:
     def _add_trained(self, result: Trained) -> None:
         task, start = result.task, result.task.start
         parent = start if isinstance(start, PolicyRef) else None
+        if task.continues is not None:  # the snapshot that the task before has left
+            parent = self._by_task.get((task.population, task.continues), parent)
         rule = "policy" if parent is not None else (start if isinstance(start, str) else "random")
         lineage = Lineage(task.id, task.generation, parent, rule)
         ref = result.ref
@@ -166,7 +171,7 @@ class AgentManager:
         members = [[unpack_record(i, packed) for i, packed in enumerate(some)] for some in state["members"]]
         if len(members) != len(self._members):
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
-        self._members, self._records, self._weights = [[] for _ in members], {}, {}
+        self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
         for some in members:
             for record in some:

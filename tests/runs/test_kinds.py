@@ -150,6 +150,15 @@ def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
         resume(tmp_path / "run", ["scenario=pfsp"])
 
 
+def test_a_learner_that_goes_on_comes_from_its_last_snapshot(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run")
+    with Reader(tmp_path / "run") as reader:
+        records = [policy.record for policy in reader.policies() if policy.record.ref.population == 1]
+    parents = [record.lineage.parent and record.lineage.parent.policy for record in records]
+    assert parents == [None, None, "1-1", "1-2"]
+    assert [record.lineage.start for record in records] == ["random", "random", "policy", "policy"]
+
+
 def test_the_order_of_responses_stays(tmp_path: Path) -> None:
     tools.train("psro", tmp_path / "run", "generations=1")
     with pytest.raises(ScenarioError, match="order='simultaneous' was given; the run has 'sequential'"):
