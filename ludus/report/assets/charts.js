@@ -98,7 +98,8 @@ function drawPayoffs(element, map) {
   const bound = Math.max(1e-12, ...values.map(Math.abs));
   const label = (names) => names.map((_, k) => k);
   // As many labels as there is room for: below the columns they stand side by side.
-  const room = { wide: Math.max(2, Math.min(12, Math.floor((element.clientWidth - 150) / 50))), high: 12 };
+  const longest = Math.max(1, ...map.columns.map((name) => name.length));  // a letter is about 7 pixels wide
+  const room = { wide: Math.max(2, Math.min(12, Math.floor((element.clientWidth - 150) / Math.max(50, 7 * longest + 14)))), high: 12 };
   const every = (names, most) => Math.max(1, Math.ceil(names.length / most));
   const ticks = (names, most) => ({ tickvals: names.map((_, k) => k).filter((k) => k % every(names, most) === 0), ticktext: names.filter((_, k) => k % every(names, most) === 0) });
   return draw(element, [{
