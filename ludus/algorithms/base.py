@@ -17,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.algorithms.diversity import Others
 from ludus.algorithms.ranks import ALONE, Ranks
 from ludus.data.base import Columns, ItemUnit, Sample, Sizes, TableSpec
 from ludus.data.trajectories import Trajectories
@@ -35,12 +36,28 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What an algorithm is, as `ludus list algorithms` shows it; each configuration class has one as its `about`.
+
+    actions: the spaces that it serves. data: whether it learns from what its newest weights did (or nearly), from whatever was recorded,
+    or computes. recurrent: its networks may remember. masks: it keeps to the legal actions where an environment has masks.
+    """
+
+    actions: tuple[Literal["discrete", "multi_discrete", "box"], ...]
+    data: Literal["on-policy", "off-policy", "computed"]
+    recurrent: bool
+    masks: bool
+    paper: str
+
+
+@dataclass(frozen=True, slots=True)
 class LearnerContext:
     """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
 
     total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
     ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
     does not look at them does the same whole work on every rank.
+    others: members that its policy is trained to differ from (`ludus.algorithms.diversity`); only algorithms that say so are given any.
     """
 
     env: EnvSpec

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from gymnasium.spaces import Box, Space
+from numpy.typing import NDArray
 
 from ludus.errors import ScenarioError
-from ludus.types import EnvSpec
+from ludus.types import AgentSpec, EnvSpec
 
 
-def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
-    """(entries of an observation, actions) of the agents in `seats`. Raises ScenarioError if they differ, are not discrete, or have several
-    roles, which want a network each."""
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxSpace:
+    """Bounded real actions. inputs: shape of an observation. low, high: float32[size], finite, low < high; actions are flattened to
+    float32[n, size] by learners, and have `shape` in the environment."""
+
+    inputs: tuple[int, ...]
+    size: int
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+
+def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[Space[Any], Space[Any]]:
+    """(observation space, action space) that all agents in `seats` have. Raises ScenarioError if they differ, or the agents have several
+    roles, which want a network each. Discrete actions count as the same where their numbers are, and observations where their shapes and
+    types are."""
     agents = [agent for seat in seats for agent in env.agents_of(seat)]
     if not agents:
         raise ScenarioError(f"{algorithm} was given the seats {seats} of {env.id}, in which no agent plays.")
@@ -19,16 +38,44 @@ def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[i
             f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Give them one "
             "role, and tell them apart by what they observe."
         )
-    found = {(agent.observation.shape, getattr(agent.action, "n", None)) for agent in agents}
-    if len(found) > 1 or next(iter(found))[1] is None or next(iter(found))[0] is None:
-        spaces = sorted({f"{agent.observation} -> {agent.action}" for agent in agents})
+    found = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
+    if len(found) > 1 or agents[0].observation.shape is None:
         raise ScenarioError(
-            f"{algorithm} needs discrete actions and one shape of observations in all its seats; {env.id} has {'; '.join(spaces)}."
+            f"{algorithm} needs one space of actions and one shape of observations in all its seats; {env.id} has {_spaces(agents)}."
         )
+    return agents[0].observation, agents[0].action
+
+
+def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
+    """(entries of an observation, actions) of the agents in `seats`. Raises ScenarioError if they differ, are not discrete, or have several
+    roles, which want a network each."""
+    observation, action = one_space(env, seats, algorithm=algorithm)
+    if not hasattr(action, "n"):
+        raise ScenarioError(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
     if env.enumeration is not None:
         return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])
-    shape, actions = next(iter(found))
-    return int(np.prod(shape or ())), int(actions or 0)
+    return int(np.prod(observation.shape or ())), int(action.n)
+
+
+def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
+    """The continuous actions of the agents in `seats`. Raises ScenarioError if they differ, are not a box of floats with finite bounds, or
+    have several roles, which want a network each."""
+    observation, action = one_space(env, seats, algorithm=algorithm)
+    if not isinstance(action, Box) or action.dtype.kind != "f" or env.enumeration is not None:
+        raise ScenarioError(
+            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}. Use ppo or dqn there."
+        )
+    low, high = action.low.astype(np.float32).ravel(), action.high.astype(np.float32).ravel()
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ScenarioError(
+            f"{algorithm} needs actions with finite bounds, low < high in each entry; {env.id} has {action}. Wrap the environment so that "
+            "its actions are bounded."
+        )
+    return BoxSpace(observation.shape or (), len(low), low, high, action.shape)
+
+
+def _spaces(agents: Sequence[AgentSpec]) -> str:
+    return "; ".join(sorted({f"{agent.observation} -> {agent.action}" for agent in agents}))
 
 
 def reward_scale(env: EnvSpec, seats: tuple[int, ...], *, enabled: bool) -> float:

@@ -57,7 +57,16 @@ def _presets() -> None:
 def _algorithms() -> None:
     from ludus.algorithms.registry import ALGORITHMS
 
-    _parts("algorithm", ALGORITHMS)
+    rows = [(name, *_about(name, target), target) for name, target in sorted(ALGORITHMS.items())]
+    table(("algorithm", "actions", "masks", "recurrent", "data", "paper", "class"), rows, left=range(7), spare=(6, 2))
+
+
+def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
+    from ludus.registry import load
+
+    about = load("algorithm", name, {name: target}).about
+    yes = ("no", "yes")
+    return ", ".join(about.actions), yes[about.masks], yes[about.recurrent], about.data, about.paper
 
 
 def _meta_solvers() -> None:

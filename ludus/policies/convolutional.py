@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ludus.errors import PolicyError
+from ludus.policies.bodies import impala_layers, nature_layers
 from ludus.policies.categorical import LogitPolicy
 from ludus.policies.checks import choice, entry, fitted, integer
 from ludus.types import Array, PolicySpec, Weights
 
 KINDS = ("nature", "impala")
-_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, size and stride of each convolution
-_IMPALA = (16, 32, 32)  # channels of each section
 _HIDDEN = {"nature": 512, "impala": 256}
 
 
@@ -30,7 +29,7 @@ class ConvolutionalNetwork(nn.Module):
 
     def __init__(self, shape: Sequence[int], actions: int, kind: str) -> None:
         super().__init__()
-        self.body = nn.Sequential(*(_nature(shape[0]) if kind == "nature" else _impala(shape[0])))
+        self.body = nn.Sequential(*(nature_layers(shape[0]) if kind == "nature" else impala_layers(shape[0])))
         with torch.no_grad():
             features = int(self.body(torch.zeros(1, *shape)).numel())
         self.hidden = nn.Linear(features, _HIDDEN[kind])
@@ -40,34 +39,6 @@ class ConvolutionalNetwork(nn.Module):
         """As the class says."""
         out: torch.Tensor = self.head(torch.relu_(self.hidden(self.body(images).flatten(1))))
         return out
-
-
-def _nature(channels: int) -> list[nn.Module]:
-    out: list[nn.Module] = []
-    for width, size, stride in _NATURE:
-        out += [nn.Conv2d(channels, width, size, stride), nn.ReLU(inplace=True)]
-        channels = width
-    return out
-
-
-def _impala(channels: int) -> list[nn.Module]:
-    out: list[nn.Module] = []
-    for width in _IMPALA:
-        out += [nn.Conv2d(channels, width, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
-        out += [_Residual(width), _Residual(width)]
-        channels = width
-    return [*out, nn.ReLU(inplace=True)]
-
-
-class _Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(channels, channels, 3, padding=1)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.second(torch.relu_(self.first(torch.relu(x))))
-        return out.add_(x) if not torch.is_grad_enabled() else out + x
 
 
 def make_network(spec: PolicySpec) -> ConvolutionalNetwork:

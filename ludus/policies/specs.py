@@ -13,6 +13,16 @@ from ludus.types import Enumeration, PolicySpec
 
 Value = Literal["shared", "separate", "none"]
 Network = Literal["nature", "impala"]
+Body = Literal["mlp", "nature", "impala"]
+IMAGES = ("nature", "impala")
+
+
+def body_config(kind: Body = "mlp", hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> dict[str, Any]:
+    """The part of a `PolicySpec.config` that `make_body` reads. `hidden` and `activation` are the perceptron's; images end in the layer
+    that their papers say."""
+    if kind in IMAGES:
+        return {"kind": kind}
+    return {"kind": kind, "hidden": [int(n) for n in hidden], "activation": activation}
 
 
 def mlp_spec(

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from ludus.algorithms.base import About
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.ppo import PPO
-from ludus.algorithms.spaces import discrete, reward_scale
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.algorithms.spaces import box, discrete, reward_scale
 from ludus.errors import ScenarioError
+from ludus.registry import load
 
 
 def test_entries_and_actions(tensors, enumerated):
@@ -41,3 +44,32 @@ def test_returns_are_scaled_by_the_largest_utility(tensors):
     assert reward_scale(tensors, (0,), enabled=False) == 1.0
     endless = replace(tensors, utility_range=((-np.inf, np.inf),) * 2)
     assert reward_scale(endless, (0,), enabled=True) == 1.0
+
+
+def boxed(env, low=-1.0, high=2.0):
+    action = Box(low, high, (2, 3), np.float32)
+    return replace(env, agents=tuple(replace(agent, action=action) for agent in env.agents))
+
+
+def test_continuous_actions(tensors, enumerated):
+    found = box(boxed(tensors), (0, 1), algorithm="x")
+    assert (found.inputs, found.size, found.shape) == ((4,), 6, (2, 3))
+    assert found.low.tolist() == [-1.0] * 6
+    assert found.high.tolist() == [2.0] * 6
+    assert found.low.dtype == np.float32
+    with pytest.raises(ScenarioError, match="x needs actions with finite bounds"):
+        box(boxed(tensors, high=np.inf), (0,), algorithm="x")
+    with pytest.raises(ScenarioError, match=r"x needs continuous actions .* made up has"):
+        box(tensors, (0,), algorithm="x")
+    with pytest.raises(ScenarioError, match="x needs continuous actions"):
+        box(enumerated, (0,), algorithm="x")
+    with pytest.raises(ScenarioError, match="x needs discrete actions"):
+        discrete(boxed(tensors), (0,), algorithm="x")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_says_what_it_is(name):
+    about = load("algorithm", name, ALGORITHMS).about
+    assert isinstance(about, About)
+    assert about.actions
+    assert about.paper

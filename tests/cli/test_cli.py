@@ -187,7 +187,7 @@ def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     fake(monkeypatch, "ludus.algorithms.registry", ALGORITHMS={"ppo": "ludus.algorithms.ppo:PPO"})
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    for expected in ("PSRO on Leduc poker", "ludus.algorithms.ppo:PPO", "nash", "psro", "no runs", "ludus list envs"):
+    for expected in ("PSRO on Leduc poker", "Schulman et al. 2017", "on-policy", "nash", "psro", "no runs", "ludus list envs"):
         assert expected in out
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
@@ -20,6 +20,10 @@ TABLE = "replay"
 
 class DQN(Config):
     """Deep Q-learning (Mnih et al. 2015) with double, dueling and n-step targets and prioritised replay; see the README beside it."""
+
+    about: ClassVar[About] = About(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Mnih et al. 2015"
+    )
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"

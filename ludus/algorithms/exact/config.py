@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.base import Response, Stack
+from ludus.algorithms.base import About, Response, Stack
 from ludus.config import Config
 from ludus.envs.game_tree import GameTree
 from ludus.errors import ScenarioError
@@ -20,6 +21,10 @@ Plan = NDArray[np.float64]
 
 class ExactBestResponse(Config):
     """Computes a deterministic best response in one sweep over the game's sequence form; see the README beside this file."""
+
+    about: ClassVar[About] = About(
+        actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"
+    )
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if the game is not enumerated, or some player has several agents."""

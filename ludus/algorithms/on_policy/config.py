@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
@@ -42,6 +42,8 @@ class OnPolicy(Config):
     values), and takes `epochs` steps of Adam on the loss of all rows. Fields of the derived class are part of its policies' spec: policies
     that differ in them do not start from each other.
     """
+
+    about: ClassVar[About] = About(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="")
 
     batch: int = Field(default=500, ge=1)  # what one update learns from, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"

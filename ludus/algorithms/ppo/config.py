@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
@@ -22,6 +22,10 @@ class PPO(Config):
     """Proximal policy optimisation (Schulman et al. 2017) with masked discrete actions; see the README beside this file.
 
     The defaults suit games of some hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
+
+    about: ClassVar[About] = About(
+        actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2017"
+    )
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.algorithms.base import Collect, Learner, LearnerContext
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.config import Config
 from ludus.data.base import ItemUnit, Sizes, TableSpec
@@ -20,6 +20,10 @@ TABLE = "transitions"
 
 class TabularQ(Config):
     """Q-learning (Watkins 1989) with one value per information state and action; see the README beside this file."""
+
+    about: ClassVar[About] = About(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Watkins 1989"
+    )
 
     batch: int = Field(default=500, ge=1)  # what is collected between two sweeps, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"

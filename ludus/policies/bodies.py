@@ -1,0 +1,121 @@
+"""What networks see with: from observations to features. Policies and learners of every family put their heads on these bodies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ludus.errors import PolicyError
+from ludus.policies.specs import IMAGES, body_config
+
+__all__ = ["body_config", "make_body", "orthogonal"]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, size and stride of each convolution
+_IMPALA = (16, 32, 32)  # channels of each section
+_FEATURES = {"nature": 512, "impala": 256}
+
+
+def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float = 1.0) -> tuple[nn.Module, int]:
+    """(module that maps float32[n, *shape] to float32[n, features], features). What it sees is multiplied by `scale`: 1/255 for images of
+    uint8.
+
+    "mlp": flattens, then linear layers, each followed by the activation. "nature": images [n, C, H, W] through three convolutions and 512
+    units (Mnih et al. 2015, "Human-level control through deep reinforcement learning"). "impala": three residual sections and 256 units
+    (Espeholt et al. 2018, figure 3, the deep network, without its LSTM). Layers are initialised as torch does; see `orthogonal`. Raises
+    PolicyError for a configuration that is wrong, or images that are too small.
+    """
+    kind = config.get("kind")
+    shape = tuple(int(n) for n in shape)
+    scaling: list[nn.Module] = [] if scale == 1.0 else [Scale(scale)]
+    if kind == "mlp":
+        layers, features = _perceptron(config, math.prod(shape))
+        return nn.Sequential(*scaling, nn.Flatten(), *layers), features
+    if kind not in IMAGES:
+        raise PolicyError(f"a network's body is {kind!r}; expected one of 'mlp', 'nature', 'impala'.")
+    if len(shape) != 3:
+        raise PolicyError(
+            f"the body {kind!r} sees images of shape (channels, height, width); observations have shape {shape}. Use 'mlp'."
+        )
+    convolutions = nn.Sequential(*(nature_layers(shape[0]) if kind == "nature" else impala_layers(shape[0])))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            flat = int(convolutions(torch.zeros(1, *shape)).numel())
+    except RuntimeError as error:
+        raise PolicyError(f"images of shape {list(shape)} are too small for the {kind!r} network: {error}") from error
+    features = _FEATURES[kind]
+    return nn.Sequential(*scaling, convolutions, nn.Flatten(), nn.Linear(flat, features), nn.ReLU()), features
+
+
+def _perceptron(config: Mapping[str, Any], inputs: int) -> tuple[list[nn.Module], int]:
+    hidden, activation = config.get("hidden"), config.get("activation", "tanh")
+    if not isinstance(hidden, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in hidden):
+        raise PolicyError(f"a network's hidden layers are {hidden!r}; expected a list of whole numbers.")
+    if activation not in ACTIVATIONS:
+        raise PolicyError(f"a network's activation is {activation!r}; expected one of {', '.join(ACTIVATIONS)}.")
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), ACTIVATIONS[activation]()]
+        inputs = width
+    return layers, inputs
+
+
+def orthogonal(module: nn.Module, gain: float = 2**0.5) -> nn.Module:
+    """The module, with orthogonal weights of this gain in all its linear layers and convolutions, and zero biases, drawn from torch's
+    stream. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Conv2d)):
+            nn.init.orthogonal_(part.weight, gain)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+    return module
+
+
+class Scale(nn.Module):
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As the class says."""
+        return x * self.factor
+
+
+def nature_layers(channels: int) -> list[nn.Module]:
+    """The convolutions of "nature"."""
+    out: list[nn.Module] = []
+    for width, size, stride in _NATURE:
+        out += [nn.Conv2d(channels, width, size, stride), nn.ReLU(inplace=True)]
+        channels = width
+    return out
+
+
+def impala_layers(channels: int) -> list[nn.Module]:
+    """The residual sections of "impala"."""
+    out: list[nn.Module] = []
+    for width in _IMPALA:
+        out += [nn.Conv2d(channels, width, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+        out += [Residual(width), Residual(width)]
+        channels = width
+    return [*out, nn.ReLU(inplace=True)]
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x)))), of as many channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As the class says."""
+        out: torch.Tensor = self.second(torch.relu_(self.first(torch.relu(x))))
+        return out.add_(x) if not torch.is_grad_enabled() else out + x
