@@ -223,6 +223,19 @@ class Adaptive:
 Opponents: TypeAlias = Mixture | Adaptive
 
 
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """That a policy shall act unlike the nearest of `members` (`ludus.algorithms.diversity`), beside earning what it can.
+
+    weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them. smoothing: share of the uniform policy that
+    the members are mixed with.
+    """
+
+    members: tuple[PolicyRef, ...]
+    weight: float
+    smoothing: float = 0.1
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
     """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
@@ -252,7 +265,7 @@ class TrainingTask:
 
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
-    overrides: values of its own for options of the algorithm.
+    overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
     """
 
     id: str
@@ -267,6 +280,7 @@ class TrainingTask:
     keep: bool = False
     length: int = 1
     overrides: Mapping[str, float] = field(default_factory=dict)
+    diversity: Diversity | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class LearnerContext:
     seed: int
     total: int | None = None
     ranks: Ranks = ALONE
+    others: Others | None = None
 
 
 @runtime_checkable

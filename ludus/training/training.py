@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ludus import seeding
 from ludus.algorithms.base import Algorithm, LearnerContext
+from ludus.algorithms.diversity import others_of
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.evaluation.beside import Beside
@@ -79,7 +80,8 @@ class Training:
         self._orders = Orders(task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=pace is not None)
         self._total = stop.limit(self._collect.unit)
         total = self._total * task.length if self._total is not None and task.length else None
-        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total)
+        others = others_of(task.diversity, parts.policy)
+        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, others=others)
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
             Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)

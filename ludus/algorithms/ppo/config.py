@@ -27,6 +27,8 @@ class PPO(Config):
         actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2017"
     )
 
+    differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.algorithms.diversity`)
+
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate"] = "shared"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.correction import corrected, normalised, trace_columns
+from ludus.algorithms.diversity import Divergence
 from ludus.algorithms.network import Network
 from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.ppo.cells import log_probs
@@ -45,6 +46,7 @@ class PPOLearner:
         self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
         self._steps = Steps(config, self._network, actions=self._actions, ranks=self._ranks, fail=self._error)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._others = Divergence(context.others, context.env, context.seats) if context.others is not None else None
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
@@ -62,6 +64,8 @@ class PPOLearner:
             unseen = (rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)
             self._blind += int(np.count_nonzero(unseen))
         reward = rows.reward.astype(np.float64) * self._scale
+        if self._others is not None:
+            reward = reward + self._others.reward(rows.observation, rows.mask, rows.action, rows.logp)
         tail_value = tail_values(rows.tail, after)
         advantage, target = gae(rows.start, reward, value, tail_value, self.config.gamma, self.config.gae_lambda)
         columns = {
@@ -203,6 +207,8 @@ class PPOLearner:
             "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
             "tails_without_value": float(self._blind),
         }
+        if self._others is not None:
+            out["distance"] = self._others.nats
         if step is not None:
             out |= {
                 "policy_loss": step.terms.surrogate,
