@@ -213,11 +213,12 @@ class Mixture:
 @dataclass(frozen=True, slots=True)
 class Adaptive:
     """A mixture whose probabilities a rule (`module:Class` or a registered name) moves during the task, from the results of each entry.
-    Entries with live refs keep their probability, and the rule moves those of the others."""
+    Entries with live refs keep their probability, and the rule moves those of the others; unless `moves_live`, then it moves all."""
 
     start: Mixture
     rule: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    moves_live: bool = False
 
 
 Opponents: TypeAlias = Mixture | Adaptive

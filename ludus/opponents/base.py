@@ -13,11 +13,12 @@ from ludus.types import State
 class Evidence(NamedTuple):
     """What one rollout says of K entries. played: int64[K] episodes in which the entry was drawn. value: float64[K], the entry's own mean
     return in them (of a joint entry, over its seats), NaN where it was not played. won: float64[K], the episodes that the learner won,
-    draws half each."""
+    draws half each. earned: float64[K], the learner's mean return in them, NaN where the entry was not played."""
 
     played: NDArray[np.int64]
     value: NDArray[np.float64]
     won: NDArray[np.float64]
+    earned: NDArray[np.float64]
 
 
 @runtime_checkable
@@ -34,4 +35,13 @@ class Rule(Protocol):
 
     def probs(self, state: State) -> NDArray[np.float64]:
         """float64[K], summing to 1: what the next episodes draw from."""
+        ...
+
+
+@runtime_checkable
+class PerGroup(Protocol):
+    """A rule that is another one for each group of factors with the same entries, which are moved as one."""
+
+    def of_group(self, group: int) -> Rule:
+        """group: 0, 1, … in the order of their first factors."""
         ...

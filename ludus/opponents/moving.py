@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.opponents.base import Evidence, Rule
+from ludus.opponents.base import Evidence, PerGroup, Rule
 from ludus.opponents.registry import RULES
 from ludus.parts import build_part
 from ludus.rollout.base import Episodes
@@ -22,23 +22,30 @@ class Moving:
     def __init__(self, opponents: Opponents) -> None:
         """Raises UnknownName or ConfigError for a rule that there is not."""
         self._start = start_of(opponents)
-        self._rule: Rule | None = None
+        self._rules: list[Rule] = []  # of each group
+        self._moves_live = False
         self._groups: list[list[int]] = []  # factors that are moved as one
         self._states: list[State] = []
         self._sums: list[NDArray[np.float64]] = []
         self._rounds = 0
         if isinstance(opponents, Adaptive):
-            self._rule = cast(Rule, build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES))
+            self._moves_live = opponents.moves_live
             found: dict[object, list[int]] = {}
             for f, factor in enumerate(self._start.factors):
                 found.setdefault(factor.entries, []).append(f)
             self._groups = list(found.values())
-            self._states = [self._rule.start(self._frozen(group)) for group in self._groups]
+            rule = build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES)
+            self._rules = [
+                rule.of_group(k) if isinstance(rule, PerGroup) else cast(Rule, rule) for k in range(len(self._groups))
+            ]
+            self._states = [
+                rule.start(self._frozen(group)) for rule, group in zip(self._rules, self._groups, strict=True)
+            ]
             self._sums = [np.zeros(len(self._movable(group))) for group in self._groups]
 
     def mixture(self, live: Callable[[PolicyRef], PolicyRef]) -> Mixture:
         """With the present probabilities, and with live refs as `live` says that they are now."""
-        probs = self._probs() if self._rule else [factor.probs for factor in self._start.factors]
+        probs = self._probs() if self._rules else [factor.probs for factor in self._start.factors]
         return Mixture(
             tuple(
                 replace(
@@ -55,22 +62,22 @@ class Moving:
 
     def learn(self, episodes: Episodes) -> None:
         """Move the probabilities by what happened in these episodes."""
-        if self._rule is None:
+        if not self._rules:
             return
         self._rounds += 1
         for k, group in enumerate(self._groups):
             movable = self._movable(group)
             if len(movable) < 2:
                 continue
-            self._sums[k] += self._rule.probs(self._states[k])
+            self._sums[k] += self._rules[k].probs(self._states[k])
             seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
-            seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable])
-            self._states[k] = self._rule.update(self._states[k], seen)
+            seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
+            self._states[k] = self._rules[k].update(self._states[k], seen)
 
     @property
     def average(self) -> Mixture | None:
         """With the mean of the probabilities of all rounds; None where nothing moves, or nothing was played."""
-        if self._rule is None or not self._rounds:
+        if not self._rules or not self._rounds:
             return None
         means = [total / total.sum() if total.any() else None for total in self._sums]
         return replace(self._start, factors=self._with(means))
@@ -88,8 +95,10 @@ class Moving:
         return len(self._start.factors[group[0]].entries)
 
     def _movable(self, group: Sequence[int]) -> NDArray[np.intp]:
-        """The entries without live refs."""
+        """The entries without live refs, or all of them."""
         entries = self._start.factors[group[0]].entries
+        if self._moves_live:
+            return np.arange(len(entries))
         return np.flatnonzero([all(ref.version is not None for ref in entry) for entry in entries])
 
     def _frozen(self, group: Sequence[int]) -> NDArray[np.float64]:
@@ -100,10 +109,9 @@ class Moving:
         return probs / total if total > 0 else np.full(len(movable), 1.0 / max(1, len(movable)))
 
     def _probs(self) -> list[tuple[float, ...]]:
-        assert self._rule is not None
         now = [
-            self._rule.probs(state) if len(self._movable(group)) > 1 else None
-            for state, group in zip(self._states, self._groups, strict=True)
+            rule.probs(state) if len(self._movable(group)) > 1 else None
+            for rule, state, group in zip(self._rules, self._states, self._groups, strict=True)
         ]
         return [factor.probs for factor in self._with(now)]
 
@@ -124,7 +132,7 @@ class Moving:
 def evidence_of(episodes: Episodes, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int) -> Evidence:
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
-    played, total, won = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries)
+    played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
     mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat] if len(episodes.seat) else np.zeros(0)
     best = episodes.returns.max(axis=1, initial=-np.inf)
     shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
@@ -137,8 +145,9 @@ def evidence_of(episodes: Episodes, seats: Sequence[tuple[int, ...]], factors: S
         value = _means(episodes.returns[drawn][:, list(places)], others)
         total += np.bincount(entry[drawn], weights=value, minlength=entries)
         won += np.bincount(entry[drawn], weights=score[drawn], minlength=entries)
-    with np.errstate(invalid="ignore"):
-        return Evidence(played, np.where(played > 0, total / np.maximum(played, 1), np.nan), won)
+        earned += np.bincount(entry[drawn], weights=mine[drawn], minlength=entries)
+    value, earned = (np.where(played > 0, sums / np.maximum(played, 1), np.nan) for sums in (total, earned))
+    return Evidence(played, value, won, earned)
 
 
 def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -30,6 +30,10 @@ class AnytimePSRO(PSRO):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def moves_opponents(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
         from ludus.schedulers.anytime import AnytimePSRO as Scheduler  # a scenario can be read without loading it
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import build_part, dump_part
-from ludus.schedulers.registry import PASTS
+from ludus.schedulers.registry import DIVERSITIES, PASTS
 from ludus.schedulers.warm_start import WarmStart
 
 
@@ -27,4 +27,9 @@ Past = Annotated[
     Any,
     BeforeValidator(lambda v: build_part("past", v, PASTS)),
     PlainSerializer(lambda part: dump_part(part, PASTS)),
+]
+Different = Annotated[
+    Any,
+    BeforeValidator(lambda v: None if v is None else build_part("diversity", v, DIVERSITIES)),
+    PlainSerializer(lambda part: None if part is None else dump_part(part, DIVERSITIES)),
 ]

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.parts import build_part, dump_part
 from ludus.scenario import Scenario
-from ludus.scenarios.parts import Solver, WarmStarts
+from ludus.scenarios.parts import Different, Solver, WarmStarts
 from ludus.schedulers.registry import RESPONSES
 from ludus.schedulers.warm_start import WarmStart
 
@@ -26,14 +26,21 @@ class PSRO(Scenario):
     """Policy-Space Response Oracles (Lanctot et al. 2017) and its family.
 
     meta_solver: from payoffs to meta-strategies. responses: what the new policies of a generation are trained against. order: whether all
-    populations respond at once, or one after the other. warm_start: what a new policy starts from, one rule or several. The rest is as in
-    every `Scenario`.
+    populations respond at once, or one after the other. warm_start: what a new policy starts from, one rule or several. diversity: how new
+    policies are made to differ from the members, behavioural or response, {kind: behavioural, weight: 0.01} say. The rest is as in every
+    `Scenario`.
     """
 
     meta_solver: Solver = "nash"
     responses: Responses = "best"
     order: Literal["simultaneous", "sequential"] = "simultaneous"
     warm_start: WarmStarts = (WarmStart(),)
+    diversity: Different = None
+
+    @property
+    def moves_opponents(self) -> bool:
+        """Whether the method itself moves the probabilities of opponents while a response trains."""
+        return False
 
     def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
         from ludus.schedulers.psro import PSROScheduler  # a scenario can be read without loading what it runs on
@@ -41,7 +48,10 @@ class PSRO(Scenario):
         return PSROScheduler(**self.options(population))
 
     def options(self, population: tuple[int, ...]) -> dict[str, Any]:
-        """Of the scheduler."""
+        """Of the scheduler. Raises ScenarioError for an oracle that cannot do what `diversity` asks for."""
+        from ludus.schedulers.diversity import check_diversity
+
+        check_diversity(self.diversity, self.oracle, moved=self.moves_opponents)
         return {
             "solver": self.meta_solver,
             "generations": self.generations,
@@ -49,6 +59,7 @@ class PSRO(Scenario):
             "seed": self.seed,
             "responses": self.responses,
             "order": self.order,
+            "diversity": self.diversity,
             "warm_start": self.warm_start,
             "mode": self.mode,
         }

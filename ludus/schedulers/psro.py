@@ -14,6 +14,7 @@ from ludus import seeding
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.population.base import View
 from ludus.schedulers.pack import pack_solution, unpack_solution
+from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
@@ -40,10 +41,12 @@ class PSROScheduler:
         mode: str = "greedy",
         min_episodes: int = 1,
     ) -> None:
+        diversity: DiversityRule | None = None,
         """population: [P] index of each player's population (equal where players share one). responses: what new policies are trained
-        against, by default one per population against the meta-strategy. order: whether all populations respond to the same
-        meta-strategies, or one after the other, each to the game that holds what those before it have added. mode: in which new
-        members are played. min_episodes: a sampled cell with fewer is a hole."""
+        against, by default one per population against the meta-strategy. diversity: how they are made to differ from the members.
+        order: whether all populations respond to the same meta-strategies, or one after the other, each to the game that holds what those
+        before it have added. mode: in which new
+        members are played. sampling: what is played before the game is solved, by default every hole."""
         self.solver, self.generations, self.population, self.seed = solver, generations, population, seed
         self.responses, self.order = responses or BestResponse(), order
         self.warm_start, self.mode, self.min_episodes = warm_start, mode, min_episodes
@@ -57,6 +60,7 @@ class PSROScheduler:
 
     @property
     def populations(self) -> tuple[int, ...]:
+        self.diversity = diversity
         """The indices of the populations."""
         return tuple(sorted(set(self.population)))
 
@@ -113,7 +117,9 @@ class PSROScheduler:
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
-        return opponents(target.opponents, tuple(view.populations[p] for p in self.population))
+        refs = tuple(view.populations[p] for p in self.population)
+        moved = self.diversity.opponents(target, view.payoffs, refs) if self.diversity is not None else None
+        return moved or opponents(target.opponents, refs)
 
     def trained(self, result: Trained) -> None:
         """Called once per training result."""
@@ -150,6 +156,7 @@ class PSROScheduler:
         if target.improves:  # the initial policy, at 0, is not of the learner's architecture
             return view.populations[population][target.improves]
         return choose(
+            diversity=None if self.diversity is None else self.diversity.objective(view.populations[population]),
             self.warm_start,
             generation=self.generation + 1,
             population=population,

@@ -9,6 +9,12 @@ RESPONSES = {
 }
 """Which responses PSRO trains, by name -> `module:Class`; each class's fields are its options."""
 
+DIVERSITIES = {
+    "behavioural": "ludus.schedulers.diversity:BehaviouralDiversity",
+    "response": "ludus.schedulers.diversity:ResponseDiversity",
+}
+"""How responses are made to differ from the members, by name -> `module:Class`; each class's fields are its options."""
+
 PASTS = {
     "prioritised": "ludus.schedulers.past:PrioritisedPast",
     "quality": "ludus.schedulers.past:QualityPast",
