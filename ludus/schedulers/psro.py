@@ -13,8 +13,8 @@ from typing import Any, Literal
 from ludus import seeding
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.population.base import View
-from ludus.schedulers.pack import pack_solution, unpack_solution
 from ludus.schedulers.diversity import DiversityRule
+from ludus.schedulers.pack import pack_solution, unpack_solution
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
@@ -38,10 +38,10 @@ class PSROScheduler:
         responses: ResponseRule | None = None,
         order: Order = "simultaneous",
         warm_start: tuple[WarmStart, ...] = (),
+        diversity: DiversityRule | None = None,
         mode: str = "greedy",
         min_episodes: int = 1,
     ) -> None:
-        diversity: DiversityRule | None = None,
         """population: [P] index of each player's population (equal where players share one). responses: what new policies are trained
         against, by default one per population against the meta-strategy. diversity: how they are made to differ from the members.
         order: whether all populations respond to the same meta-strategies, or one after the other, each to the game that holds what those
@@ -57,10 +57,10 @@ class PSROScheduler:
         self._asked = False  # for this turn's responses
         self._warm: Any = None
         self._queue = TaskQueue()
+        self.diversity = diversity
 
     @property
     def populations(self) -> tuple[int, ...]:
-        self.diversity = diversity
         """The indices of the populations."""
         return tuple(sorted(set(self.population)))
 
@@ -150,13 +150,13 @@ class PSROScheduler:
             opponents=self.opponents(target, view),
             start=self._start(population, target, view),
             mode=self.mode,
+            diversity=None if self.diversity is None else self.diversity.objective(view.populations[population]),
         )
 
     def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
         if target.improves:  # the initial policy, at 0, is not of the learner's architecture
             return view.populations[population][target.improves]
         return choose(
-            diversity=None if self.diversity is None else self.diversity.objective(view.populations[population]),
             self.warm_start,
             generation=self.generation + 1,
             population=population,
