@@ -18,12 +18,12 @@ import numpy as np
 from benchmarks.adaptive_games import EPISODES, GAMES, Game
 from benchmarks.lines import Lines
 from ludus import seeding
-from ludus.evaluation.adaptive import Cells, first_cells
-from ludus.evaluation.adaptive_loop import AdaptiveEvaluation
-from ludus.evaluation.confidence import mean_bounds
-from ludus.evaluation.filling import filled
-from ludus.evaluation.payoff_bounds import payoff_bounds
 from ludus.meta_solvers.nash import Nash
+from ludus.sampling.adaptive import AdaptiveEvaluation
+from ludus.sampling.cells import Cells, first_cells
+from ludus.sampling.confidence import mean_bounds
+from ludus.sampling.filling import filled
+from ludus.sampling.payoff_bounds import payoff_bounds
 from ludus.types import Solution
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy")

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus import seeding
-from ludus.evaluation.adaptive import Cells
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.cells import Cells
 from ludus.types import Solution
 
 Matrix = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, to_yaml
@@ -19,7 +19,9 @@ from ludus.stopping.stoppers import dump_stopper, parse_stopper
 from ludus.types import EnvSpec
 
 if TYPE_CHECKING:
+    from ludus.meta_solvers.base import MetaSolver
     from ludus.schedulers.base import Scheduler
+    from ludus.schedulers.sampling import Sampling
 
 
 def _switch(value: Any) -> Any:
@@ -85,14 +87,62 @@ class BesideTraining(Config):
     num_envs: int = Field(16, ge=1)
 
 
+class AdaptivePayoffs(Config):
+    """Matches go where the meta-strategy depends on them, until its NashConv in the meta-game is at most `tolerance` with `confidence`, or
+    the budget of the generation is spent (tolerance 0: until it is spent).
+
+    budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks of
+    a match. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out before it is looked
+    again at what matters.
+    """
+
+    budget: int = Field(20_000, ge=1)
+    portion: int = Field(100, ge=1)
+    tolerance: float = Field(0.0, ge=0)
+    confidence: float = Field(0.95, gt=0, lt=1)
+    start: int | None = Field(10, ge=1)
+    batch: int = Field(1000, ge=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.budget < self.portion:
+            raise ConfigError(f"a budget of {self.budget} is less than one portion of {self.portion}.")
+        return self
+
+
 class Evaluation(Config):
-    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. exploitability: likewise, or off.
-    beside: scores of learners while they train, or none."""
+    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. adaptive: play goes where it matters
+    instead; exact payoffs need none. exploitability: likewise exact, or off. beside: scores of learners while they train, or none."""
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
+    adaptive: AdaptivePayoffs | None = None
     exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
     beside: BesideTraining | None = None
+
+    @model_validator(mode="after")
+    def _sampled(self) -> Self:
+        if self.adaptive is not None and self.payoffs == "exact":
+            raise ConfigError(
+                "exact payoffs need no matches: leave `adaptive` out, or give payoffs: simulate (or auto)."
+            )
+        return self
+
+    @property
+    def match(self) -> int:
+        """Episodes of a match."""
+        return self.episodes if self.adaptive is None else self.adaptive.portion
+
+    def sampling(self, solver: MetaSolver, seed: int) -> Sampling:
+        """What decides which matches are played. solver: whose solutions it looks at."""
+        from ludus.schedulers.sampling import (  # a scenario can be read without loading it
+            AdaptiveSampling,
+            EveryHole,
+        )
+
+        if self.adaptive is None:
+            return EveryHole()
+        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **self.adaptive.model_dump())
 
 
 class Checkpoints(Config):

@@ -20,7 +20,7 @@ from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
 from ludus.types import Exploitability
 
-FRESH = 1
+FRESH = "fresh"
 """A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
 
 

@@ -20,36 +20,38 @@ from ludus.types import Factor, Match, Mixture, PolicyRef
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One policy for each player: its index in the player's population, and its ref."""
+    """One policy for each player: its index in the player's population, and its ref. block: the how many-th match of theirs it is."""
 
     index: tuple[int, ...]
     seats: tuple[PolicyRef, ...]
+    block: int = 0
 
 
 class MatchPlayer:
-    """Plays profiles through the rollout manager. Episode k of every profile starts from the same seeds (common random numbers), so that
-    with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks."""
+    """Plays profiles through the rollout manager. Episode k of block b of every profile starts from the same seeds (common random numbers),
+    so that with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks."""
 
     def __init__(self, rollouts: RolloutManager, policy: Callable[[PolicyRef], Policy], *, seed: int) -> None:
         self._rollouts, self._policy, self._seed = rollouts, policy, seed
 
-    def returns(self, players: Mixture, episodes: int, *, block: int = 0) -> NDArray[np.float64]:
-        """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes."""
+    def returns(self, players: Mixture, episodes: int, *, block: int | str = 0) -> NDArray[np.float64]:
+        """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes; no match has
+        one with a name."""
         return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
 
-    def play(self, profiles: Iterable[Profile], episodes: int, *, block: int = 0, ahead: int = 1) -> Iterator[Match]:
+    def play(self, profiles: Iterable[Profile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
         """One match of `episodes` episodes for each profile, in their order; `ahead` of them are given out at a time, so that workers which
         are done with one go on with the next."""
         waiting: deque[tuple[Profile, Pending]] = deque()
         for profile in profiles:
             alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-            waiting.append((profile, self._start(alone, episodes, block)))
+            waiting.append((profile, self._start(alone, episodes, profile.block)))
             if len(waiting) >= ahead:
-                yield self._match(*waiting.popleft(), episodes, block)
+                yield self._match(*waiting.popleft(), episodes)
         while waiting:
-            yield self._match(*waiting.popleft(), episodes, block)
+            yield self._match(*waiting.popleft(), episodes)
 
-    def _start(self, players: Mixture, episodes: int, block: int) -> Pending:
+    def _start(self, players: Mixture, episodes: int, block: int | str) -> Pending:
         order = RolloutOrder(
             learner=None,
             seats=(),
@@ -60,12 +62,12 @@ class MatchPlayer:
         )
         return self._rollouts.start(order, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
-    def _match(self, profile: Profile, pending: Pending, episodes: int, block: int) -> Match:
+    def _match(self, profile: Profile, pending: Pending, episodes: int) -> Match:
         returns = self._rollouts.finish(pending).episodes.returns
         found = moments(returns)
         name = "-".join(map(str, profile.index))
         return Match(
-            f"match-{name}-{block}",
+            f"match-{name}-{profile.block}",
             profile.index,
             profile.seats,
             episodes,

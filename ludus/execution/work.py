@@ -5,6 +5,7 @@ tasks --> Work.results --> TaskResult, in the order of the tasks
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -166,11 +167,15 @@ class Work:
 
     def _matches(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Iterator[Match]:
         populations, which = self.manager.populations, self.manager.table.population
-        profiles = (
-            Profile(index, tuple(populations[p][i] for p, i in zip(which, index, strict=True)))
-            for index in task.profiles
-        )
+        played = Counter({index: self.manager.table.matches_of(index) for index in task.profiles})
+        profiles = []
+        for (
+            index
+        ) in task.profiles:  # each time it is listed, a profile plays the block of episodes after those that it has
+            seats = tuple(populations[p][i] for p, i in zip(which, index, strict=True))
+            profiles.append(Profile(index, seats, played[index]))
+            played[index] += 1
         ahead = 1 if self.lanes == 1 else _AHEAD
-        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.episodes, ahead=ahead)):
+        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.match, ahead=ahead)):
             yield match
             proceed((done + 1) / len(task.profiles), {})

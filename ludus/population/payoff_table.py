@@ -11,6 +11,7 @@ view shares them: it is copied only when something is written inside what was ha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
@@ -56,6 +57,7 @@ class PayoffTable:
         self._sizes = [0] * len(set(self.population))
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
+        self._matches: Counter[tuple[int, ...]] = Counter()
         self._cells = Cells(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
 
@@ -82,6 +84,10 @@ class PayoffTable:
 
     def __contains__(self, match_id: object) -> bool:
         return match_id in self._ids
+
+    def matches_of(self, profile: tuple[int, ...]) -> int:
+        """How many matches of a profile the log has."""
+        return self._matches[profile]
 
     # ------------------------------------------------------------------------------------------ growing
 
@@ -113,6 +119,7 @@ class PayoffTable:
         for match in new.values():
             self._ids[match.id] = len(self._log)
             self._log.append(match)
+            self._matches[match.profile] += 1
         self._cells.detach([match.profile for match in new.values()])
         for match in new.values():
             _apply(self._cells, match, 1.0)
@@ -196,6 +203,7 @@ class PayoffTable:
     def load_state_dict(self, state: State) -> None:
         """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
+        self._matches.clear()
         self._cells, self._whole = Cells(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))

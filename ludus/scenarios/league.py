@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from ludus.meta_solvers.last import Last
 from ludus.parts import build_part, dump_part
 from ludus.scenarios.parts import Solver
 from ludus.scenarios.self_play import OwnPast
@@ -58,5 +59,6 @@ class League(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            sampling=self.evaluation.sampling(self.meta_solver or Last(), self.seed),
             complete=self.complete,
         )

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ludus.config import Config
 from ludus.errors import ConfigError
+from ludus.meta_solvers.last import Last
 from ludus.parts import build_part, dump_part, with_options
 from ludus.scenarios.self_play import OwnPast
 from ludus.schedulers.registry import TUNING_RULES
@@ -66,5 +67,6 @@ class PBT(OwnPast):
             start=self.start,
             span=self.span,
             mode=self.mode,
+            sampling=self.evaluation.sampling(Last(), self.seed),
             complete=self.complete,
         )

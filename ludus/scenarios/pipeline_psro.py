@@ -46,4 +46,5 @@ class PipelinePSRO(Scenario):
             improvement=self.improvement,
             start=self.start,
             mode=self.mode,
+            sampling=self.evaluation.sampling(self.meta_solver, self.seed),
         )

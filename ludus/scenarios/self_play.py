@@ -66,6 +66,7 @@ class SelfPlay(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            sampling=self.evaluation.sampling(self.meta_solver, self.seed),
             complete=self.complete,
         )
 
@@ -89,6 +90,7 @@ class FictitiousSelfPlay(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            sampling=self.evaluation.sampling(self.meta_solver, self.seed),
             complete=self.complete,
         )
 
@@ -118,5 +120,6 @@ class PFSP(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            sampling=self.evaluation.sampling(self.meta_solver, self.seed),
             complete=self.complete,
         )

@@ -21,7 +21,9 @@ from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.base import MetaSolver, Solution
 from ludus.population.base import View
 from ludus.schedulers.queue import TaskQueue, alone
-from ludus.schedulers.win_rates import Profile, holes
+from ludus.schedulers.sampling import EveryHole, Sampling, task_id
+from ludus.schedulers.subgame import Places, everyone
+from ludus.schedulers.win_rates import Profile
 from ludus.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
 
 Start = PolicyRef | str | None
@@ -47,17 +49,17 @@ class Chunked(ABC):
         seed: int,
         solver: MetaSolver,
         mode: str = "explore",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """population: [P] index of each player's population. chunks: of training. solver: what the announced meta-strategies are.
-        mode: in which snapshots are played; the learners they came from explore. min_episodes: a sampled cell with fewer is a
-        hole. complete: evaluate all cells, whether the next chunk needs them or not, as solvers that read payoffs need it."""
+        mode: in which snapshots are played; the learners they came from explore. sampling: what is played after a chunk, by default
+        every hole. complete: solve the game among all policies, whether the next chunk needs that or not."""
         self.population, self.chunks, self.seed = population, chunks, seed
         self.solver, self.mode = solver, mode
-        self.min_episodes, self.complete = min_episodes, complete
+        self.sampling, self.complete = sampling or EveryHole(), complete
         self.chunk = 0  # chunks that are done
-        self._evaluated = False  # cells of their snapshots were asked for, once
+        self._steps = 0  # evaluation tasks since then
         self._announced = False  # their meta-strategies
         self._warm: Any = None
         self._failed: dict[
@@ -81,8 +83,12 @@ class Chunked(ABC):
         """Training tasks of the next chunk, in groups that are given out together."""
 
     def needed(self, view: View) -> Iterable[Profile]:
-        """Cells that the next chunk depends on."""
+        """Cells that the next chunk depends on, one by one."""
         return ()
+
+    def game(self, view: View) -> Places | None:
+        """The policies whose meta-game the next chunk depends on; None: on none."""
+        return None
 
     def review(self, view: View) -> None:  # noqa: B027 - most have nothing to review
         """Called once after each chunk (and before the first), when the needed cells are there."""
@@ -90,7 +96,7 @@ class Chunked(ABC):
     def solution(self, view: View) -> Solution:
         """The meta-strategies that are announced after a chunk."""
         rng = seeding.generator(self.seed, "solve", self.chunk)
-        solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
+        solution = self.solver.solve(self.sampling.completed(view.payoffs), warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution
 
@@ -129,7 +135,8 @@ class Chunked(ABC):
                 self._failed[result.task.id] = (now, result.ref.policy)
             self.trained(result, view)
             if not self._queue.training:
-                self.chunk, self._evaluated, self._announced = self.chunk + 1, False, False
+                self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
+                self.sampling.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -137,9 +144,11 @@ class Chunked(ABC):
             raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []
         if not self._announced:
-            if not self._evaluated and (missing := self._holes(view)):
-                self._evaluated = True
-                return alone([EvaluationTask(f"payoffs-{self.chunk}", self.chunk, missing)])
+            game = everyone(view.payoffs) if self.complete else self.game(view)
+            missing = self.sampling.next_profiles(view.payoffs, game=game, needed=self.needed(view))
+            if missing:
+                self._steps += 1
+                return alone([EvaluationTask(task_id(f"payoffs-{self.chunk}", self._steps), self.chunk, missing)])
             self.review(view)
             announcement = EvaluationTask(f"exploitability-{self.chunk}", self.chunk, solution=self.solution(view))
             self._announced = True
@@ -148,16 +157,12 @@ class Chunked(ABC):
             groups += self.groups(view)
         return groups
 
-    def _holes(self, view: View) -> tuple[Profile, ...]:
-        if self.complete:
-            return tuple(map(tuple, view.payoffs.holes(self.min_episodes).tolist()))
-        return holes(view.payoffs, self.needed(view), self.min_episodes)
-
     def state_dict(self) -> State:
         """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
             "chunk": self.chunk,
-            "evaluated": self._evaluated,
+            "steps": self._steps,
+            "sampling": self.sampling.state_dict(),
             "announced": self._announced,
             "warm": self._warm,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
@@ -166,8 +171,10 @@ class Chunked(ABC):
 
     def load_state_dict(self, state: State) -> None:
         self.chunk = int(state["chunk"])
-        self._evaluated, self._announced = bool(state["evaluated"]), bool(state["announced"])
+        self._steps, self._announced = int(state["steps"]), bool(state["announced"])
         self._warm = state["warm"]
+        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
+            self.sampling.load_state_dict(state["sampling"])
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
         self._queue.load_state_dict(state["tasks"])
 

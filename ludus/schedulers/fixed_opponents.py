@@ -12,6 +12,7 @@ from ludus.meta_solvers.last import Last
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.queue import alone
+from ludus.schedulers.sampling import Sampling
 from ludus.types import Mixture, PolicyRef, TrainingTask
 
 
@@ -28,7 +29,7 @@ class FixedOpponents(Chunked):
         opponents: Mixture | None = None,
         start: PolicyRef | str | None = None,
         mode: str = "explore",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """learners: populations. opponents: over members, for all seats; None: the first member of each population. In a game of one player
@@ -40,7 +41,7 @@ class FixedOpponents(Chunked):
             seed=seed,
             solver=Last(),
             mode=mode,
-            min_episodes=min_episodes,
+            sampling=sampling,
             complete=complete,
         )
         if unknown := set(learners) - set(self.populations):

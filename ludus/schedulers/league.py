@@ -20,7 +20,8 @@ from ludus.meta_solvers.last import Last
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked, refuse_changes
 from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
-from ludus.schedulers.subgame import lifted, profiles, restricted, spread
+from ludus.schedulers.sampling import Sampling
+from ludus.schedulers.subgame import Places, lifted, restricted, spread
 from ludus.schedulers.win_rates import Member, Profile, WinRates
 from ludus.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 
@@ -59,7 +60,7 @@ class League(Chunked):
         span: tuple[float, float] | None = None,
         solver: MetaSolver | None = None,
         mode: str = "explore",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """main, main_exploiters, league_exploiters: players per population. rules: the paper's numbers. decay: what the results of a
@@ -72,7 +73,7 @@ class League(Chunked):
             seed=seed,
             solver=solver or Last(),
             mode=mode,
-            min_episodes=min_episodes,
+            sampling=sampling,
             complete=complete,
         )
         if main < 1:
@@ -108,7 +109,7 @@ class League(Chunked):
     # ------------------------------------------------------------------------------------------ results
 
     def needed(self, view: View) -> Iterable[Profile]:
-        """Newest snapshots against those they may meet or have to beat, and the game that is solved."""
+        """Newest snapshots against those they may meet or have to beat."""
         self._begin(view)
         rates = self._win_rates(view)
         for player in self._standings:
@@ -116,8 +117,11 @@ class League(Chunked):
                 for population in self._against(player):
                     others = [m for o in self._rivals(player, population) for m in self._members(o)[:1] if m != mine]
                     yield from rates.profiles(mine, others)
-        if self._solved:
-            yield from profiles(self.population, self._main_places())
+
+    def game(self, view: View) -> Places | None:
+        """Among main agents and their checkpoints, if it is solved."""
+        self._begin(view)
+        return self._main_places() if self._solved else None
 
     def _rivals(self, player: Player, population: int) -> list[Opponent]:
         mains, past = self._mains(population), self._checkpoints(population)
@@ -181,7 +185,7 @@ class League(Chunked):
 
     def solution(self, view: View) -> Solution:
         """Of the main agents."""
-        places, payoffs = self._main_places(), view.payoffs
+        places, payoffs = self._main_places(), self.sampling.completed(view.payoffs)
         if not self._solved:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(

@@ -19,6 +19,7 @@ from ludus.errors import ConfigError, article
 from ludus.meta_solvers.last import Last
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked, refuse_changes
+from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import spread
 from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
 from ludus.schedulers.win_rates import Member, Profile, WinRates
@@ -55,7 +56,7 @@ class PBT(Chunked):
         start: PolicyRef | str | None = None,
         span: tuple[float, float] | None = None,
         mode: str = "explore",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """ranges: option of the algorithm -> where it may lie. learners: of each population. start: of each. span: see `WinRates`. The best
@@ -67,7 +68,7 @@ class PBT(Chunked):
             seed=seed,
             solver=Last(),
             mode=mode,
-            min_episodes=min_episodes,
+            sampling=sampling,
             complete=complete,
         )
         if learners < 2:

@@ -8,7 +8,7 @@ them have had a start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +20,8 @@ from ludus.meta_solvers.base import MetaSolver
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.responses import opponents, values_of
-from ludus.schedulers.subgame import Places, lifted, profiles, restricted
-from ludus.schedulers.win_rates import Profile
+from ludus.schedulers.sampling import Sampling
+from ludus.schedulers.subgame import Places, lifted, restricted
 from ludus.types import PolicyRef, Solution, State, Trained, TrainingTask
 
 
@@ -57,7 +57,7 @@ class PipelinePSRO(Chunked):
         improvement: float = 0.0,
         start: PolicyRef | str | None = None,
         mode: str = "greedy",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
     ) -> None:
         """generations: levels that are frozen in the end. levels: of them train at once. The lowest is frozen when the levels below it have
         been frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than
@@ -69,7 +69,7 @@ class PipelinePSRO(Chunked):
             seed=seed,
             solver=solver,
             mode=mode,
-            min_episodes=min_episodes,
+            sampling=sampling,
         )
         if levels < 1 or not 1 <= least <= most:
             raise ConfigError(
@@ -112,12 +112,13 @@ class PipelinePSRO(Chunked):
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.seed, "solve", self.chunk, below)
-        return lifted(self.solver.solve(restricted(view.payoffs, places), rng=rng), view.payoffs, places)
+        part = restricted(self.sampling.completed(view.payoffs), places)
+        return lifted(self.solver.solve(part, rng=rng), view.payoffs, places)
 
     def _values(self, level: Level, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
-        part = restricted(view.payoffs, places)
+        part = restricted(self.sampling.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.seed, "values", self.chunk, level.number)
         against = lifted(self.solver.solve(restricted(part, below), rng=rng), part, below)
@@ -128,10 +129,10 @@ class PipelinePSRO(Chunked):
 
     # ------------------------------------------------------------------------------------------ results
 
-    def needed(self, view: View) -> Iterable[Profile]:
-        """The game among the initial policies and the newest snapshots."""
+    def game(self, view: View) -> Places:
+        """Among the initial policies and the newest snapshots."""
         self._begin(view)
-        return profiles(self.population, self._places(len(self._levels) + 1))
+        return self._places(len(self._levels) + 1)
 
     def review(self, view: View) -> None:
         """Freeze the lowest level that trains, if it no longer improves."""

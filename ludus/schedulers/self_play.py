@@ -22,6 +22,7 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.past import PastRule, PrioritisedPast, UniformPast, grown
 from ludus.schedulers.queue import alone
+from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.win_rates import Member, Profile, WinRates
 from ludus.types import Mixture, PolicyRef, State, Trained, TrainingTask
 
@@ -41,7 +42,7 @@ class SelfPlay(Chunked):
         span: tuple[float, float] | None = None,
         solver: MetaSolver | None = None,
         mode: str = "explore",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """latest: share of the games against the learners' newest weights. past: who the opponents of the others are, by default anyone.
@@ -53,7 +54,7 @@ class SelfPlay(Chunked):
             seed=seed,
             solver=solver or Last(),
             mode=mode,
-            min_episodes=min_episodes,
+            sampling=sampling,
             complete=complete,
         )
         if not 0 <= latest <= 1:

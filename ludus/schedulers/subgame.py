@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.win_rates import Profile
 from ludus.types import Solution
 
 Places = Mapping[int, Sequence[int]]
 """population -> places of the policies that take part, rising."""
 
 
-def profiles(population: Sequence[int], places: Places) -> list[Profile]:
-    """All profiles of the part."""
-    return list(itertools.product(*(places[which] for which in population)))
+def everyone(payoffs: Payoffs) -> Places:
+    """All policies."""
+    return {which: range(size) for which, size in zip(payoffs.population, payoffs.sizes, strict=True)}
 
 
 def restricted(payoffs: Payoffs, places: Places) -> Payoffs:

@@ -89,8 +89,3 @@ class WinRates:
             if weight and not decay:
                 break
         return total / weight if weight else 0.5
-
-
-def holes(payoffs: Payoffs, profiles: Iterable[Profile], min_count: int = 1) -> tuple[Profile, ...]:
-    """Those of `profiles` that are neither exact nor played at least `min_count` times, each once, in the table's order."""
-    return tuple(p for p in sorted(set(profiles)) if not payoffs.exact[p] and payoffs.count[p] < min_count)

@@ -33,7 +33,6 @@ def _check_evaluation(task: EvaluationTask, view: View) -> None:
     for profile in task.profiles:
         inside = len(profile) == len(sizes) and all(0 <= i < n for i, n in zip(profile, sizes, strict=True))
         assert inside, f"task {task.id!r}: profile {profile} lies outside the payoff table of sizes {sizes}"
-    assert len(set(task.profiles)) == len(task.profiles), f"task {task.id!r} asks for a profile twice"
     if task.solution is not None:
         _check_solution(task.id, task.solution, sizes)
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.adaptive_evaluation_worker import main, reached
 from benchmarks.adaptive_games import GAMES, Game
-from ludus.evaluation.adaptive import Cells, first_cells
+from ludus.sampling.cells import Cells, first_cells
 from ludus.types import Solution
 
 

@@ -8,7 +8,7 @@ import pytest
 from ludus.errors import SolverError
 from ludus.opponents.priority import pfsp
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.win_rates import Member, WinRates, holes, pairing, without_monotonic_suffix
+from ludus.schedulers.win_rates import Member, WinRates, pairing, without_monotonic_suffix
 
 
 def view(mean: np.ndarray, population: tuple[int, ...], bounds: tuple[float, float] = (-1.0, 1.0)) -> Payoffs:
@@ -89,9 +89,3 @@ def test_older_snapshots_fade() -> None:
     assert rates.of(snapshots, [Member(1, 0)]) == 0.0
     assert rates.of(snapshots, [Member(1, 0)], decay=0.5) == pytest.approx((0.5 + 0.125) / 1.75)
     assert rates.of(snapshots, [Member(1, 0)], decay=1.0) == pytest.approx(0.5)
-
-
-def test_holes_are_asked_for_once() -> None:
-    mean = np.full((2, 2, 2), np.nan)
-    mean[:, 0, 0] = 0.0
-    assert holes(view(mean, (0, 1)), [(1, 1), (0, 0), (0, 1), (1, 1)]) == ((0, 1), (1, 1))

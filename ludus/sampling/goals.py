@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
-from ludus.evaluation.blocks import firsts, over_orders
-from ludus.evaluation.payoff_bounds import MIN_UNITS, against, others, payoff_bounds, self_play_known
 from ludus.meta_solvers import games
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.blocks import firsts, over_orders
+from ludus.sampling.payoff_bounds import MIN_UNITS, against, others, payoff_bounds, self_play_known
 from ludus.types import Solution
 
 HALVINGS = 20

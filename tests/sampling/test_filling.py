@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ludus.evaluation.adaptive import first_cells
-from ludus.evaluation.filling import RIDGE, filled
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.cells import first_cells
+from ludus.sampling.filling import RIDGE, filled
 
 
 def view(mean, known, *, population=None, zero_sum=False, bound=10.0):

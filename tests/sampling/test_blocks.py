@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import DataError
-from ludus.evaluation.blocks import BlockTable, block_values, firsts, mirrored, over_orders, seat_orders
+from ludus.sampling.blocks import BlockTable, block_values, firsts, mirrored, over_orders, seat_orders
 
 
 def test_orders_of_seats():

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import betaln
 
 from ludus.errors import DataError
-from ludus.evaluation.confidence import RATES, _past_deviations, empirical_bernstein, mean_bounds, sub_bernoulli
+from ludus.sampling.confidence import RATES, _past_deviations, empirical_bernstein, mean_bounds, sub_bernoulli
 
 
 def test_one_win_by_hand():

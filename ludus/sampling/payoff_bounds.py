@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
-from ludus.evaluation.confidence import mean_bounds
 from ludus.meta_solvers import games
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.confidence import mean_bounds
 from ludus.types import Solution
 
 MIN_UNITS = 8
@@ -31,7 +31,7 @@ class Bounds:
 def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int = MIN_UNITS) -> Bounds:
     """Simultaneous confidence sequences (union bound over the sampled payoffs); holes have the whole utility range, exact cells no width.
 
-    Counts must be of independent units (see `ludus.evaluation.blocks`) of policies that do not change. For players who share a population,
+    Counts must be of independent units (see `ludus.sampling.blocks`) of policies that do not change. For players who share a population,
     payoffs are pooled over seat orders. Raises DataError for an infinite utility range.
     """
     if not 0.0 < confidence < 1.0:

@@ -1,6 +1,6 @@
 """Which cells of a payoff table get the next matches.
 
-A goal (`ludus.evaluation.adaptive_goals` has some) says how many more units each cell should have; `next_cells` turns that into whole
+A goal (`ludus.sampling.goals` has some) says how many more units each cell should have; `next_cells` turns that into whole
 units of mirrored blocks within a batch. Steering may use estimates that promise nothing; what is promised comes from `payoff_bounds`, and
 figures that are published from matches that did not steer.
 """
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
-from ludus.evaluation.blocks import firsts, over_orders
-from ludus.evaluation.filling import filled
-from ludus.evaluation.payoff_bounds import self_play_known
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.blocks import firsts, over_orders
+from ludus.sampling.filling import filled
+from ludus.sampling.payoff_bounds import self_play_known
 from ludus.types import Solution
 
 

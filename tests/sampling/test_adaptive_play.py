@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
 from ludus.envs.game_tree import GameTree
 from ludus.envs.registry import make_env
-from ludus.evaluation.adaptive_loop import AdaptiveEvaluation
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, Profile
-from ludus.evaluation.payoff_bounds import payoff_bounds
 from ludus.meta_solvers.games import nash_conv, symmetrised
 from ludus.meta_solvers.nash import Nash
 from ludus.policies.base import Policy
@@ -21,7 +19,9 @@ from ludus.policies.specs import tabular_spec
 from ludus.population.payoff_table import PayoffTable
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
-from ludus.types import EvaluationTask, PolicyRef
+from ludus.sampling.adaptive import AdaptiveEvaluation
+from ludus.sampling.payoff_bounds import payoff_bounds
+from ludus.types import PolicyRef
 
 SIZE, PORTION = 8, 25
 
@@ -41,13 +41,11 @@ class Kuhn:
             self.exact.add(ref, policy)
         self._player = MatchPlayer(manage(InProcess(), env), self.members.__getitem__, seed=4)
 
-    def play(self, task: EvaluationTask) -> None:
-        """As a driver does: a profile's next portions are the blocks of episodes that come after those it has."""
-        for profile, portions in Counter(task.profiles).items():
+    def play(self, profiles: Iterable[tuple[int, ...]]) -> None:
+        """As a driver does."""
+        for profile in profiles:
             refs = tuple(PolicyRef(q, f"p{k}") for q, k in zip(self.table.population, profile, strict=True))
-            done = int(self.table.view().count[profile]) // PORTION
-            for block in range(done, done + portions):
-                self.table.record(self._player.play([Profile(profile, refs)], PORTION, block=block))
+            self.table.record(self._player.play([Profile(profile, refs, self.table.matches_of(profile))], PORTION))
 
 
 def member(tree: GameTree, seed: int) -> Policy:
@@ -61,8 +59,8 @@ def member(tree: GameTree, seed: int) -> Policy:
 def test_played_evaluation_against_exact_payoffs(population: tuple[int, int]) -> None:
     game = Kuhn(population)
     evaluation = AdaptiveEvaluation(solver=Nash(), budget=12_000, batch=1500, growth=1.0, start=3, portion=PORTION)
-    while (task := evaluation.next_task(game.table.view(), generation=1)) is not None:
-        game.play(task)
+    while profiles := evaluation.next_profiles(game.table.view()):
+        game.play(profiles)
     assert evaluation.standing is not None
     view = game.table.view()
     exact = np.array(game.exact.payoffs())

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from ludus.errors import DataError, SolverError
-from ludus.evaluation.blocks import BlockTable
-from ludus.evaluation.confidence import mean_bounds
 from ludus.evaluation.measures import relative_population_performance
-from ludus.evaluation.payoff_bounds import nash_conv_bounds, payoff_bounds
 from ludus.meta_solvers.games import deviation_gains
 from ludus.population.payoffs import Payoffs
+from ludus.sampling.blocks import BlockTable
+from ludus.sampling.confidence import mean_bounds
+from ludus.sampling.payoff_bounds import nash_conv_bounds, payoff_bounds
 from ludus.types import Solution
 
 

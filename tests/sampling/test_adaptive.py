@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.errors import ConfigError
-from ludus.evaluation.adaptive import first_cells, next_cells
-from ludus.evaluation.adaptive_goals import Certainty, MetaStrategy, ResponseGraph, overlapping, spreads
-from ludus.evaluation.adaptive_loop import AdaptiveEvaluation
-from ludus.evaluation.blocks import BlockTable, firsts
-from ludus.evaluation.filling import filled
-from ludus.evaluation.payoff_bounds import nash_conv_bounds, payoff_bounds
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.payoffs import Payoffs
 from ludus.population.statistics import Moments
+from ludus.sampling.adaptive import AdaptiveEvaluation
+from ludus.sampling.blocks import BlockTable, firsts
+from ludus.sampling.cells import first_cells, next_cells
+from ludus.sampling.filling import filled
+from ludus.sampling.goals import Certainty, MetaStrategy, ResponseGraph, overlapping, spreads
+from ludus.sampling.payoff_bounds import nash_conv_bounds, payoff_bounds
 from ludus.types import Solution
 
 
@@ -279,16 +279,16 @@ def test_it_ends_where_nothing_is_to_be_learnt():
     assert evaluation.reason == "nothing to learn"
 
 
-def test_tasks_are_whole_blocks_and_repeat_profiles():
+def test_profiles_are_whole_blocks_and_are_repeated():
     game = Game(cyclic(3, 0), 1)
     evaluation = AdaptiveEvaluation(solver=Nash(), budget=600, batch=50, portion=25)
-    task = evaluation.next_task(game.table.view(), generation=4)
-    assert (task.id, task.generation) == ("adaptive-4-1", 4)
-    assert task.profiles == ((0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)), "nobody needs to play itself"
+    assert evaluation.next_profiles(game.table.view()) == ((0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)), (
+        "nobody needs to play itself"
+    )
     game.play(first_cells(game.table.view(), profiles=None, rng=np.random.default_rng(0), at_least=25))
-    task = evaluation.next_task(game.table.view(), generation=4)
-    assert task.id == "adaptive-4-2"
-    assert len(task.profiles) == 2 * 2, "two portions of 25 units, both seat orders of each"
+    assert len(evaluation.next_profiles(game.table.view())) == 2 * 2, (
+        "two portions of 25 units, both seat orders of each"
+    )
 
 
 def test_it_goes_on_after_loading_as_if_nothing_had_happened():

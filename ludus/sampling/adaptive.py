@@ -9,15 +9,15 @@ import numpy as np
 
 from ludus import seeding
 from ludus.errors import ConfigError
-from ludus.evaluation.adaptive import Cells, Goal, first_cells, next_cells
-from ludus.evaluation.adaptive_goals import Certainty, MetaStrategy
-from ludus.evaluation.blocks import mirrored
-from ludus.evaluation.filling import filled
-from ludus.evaluation.payoff_bounds import MIN_UNITS, nash_conv_bounds, payoff_bounds
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.games import nash_conv
 from ludus.population.payoffs import Payoffs
-from ludus.types import EvaluationTask, Solution, State
+from ludus.sampling.blocks import mirrored
+from ludus.sampling.cells import Cells, Goal, first_cells, next_cells
+from ludus.sampling.filling import filled
+from ludus.sampling.goals import Certainty, MetaStrategy
+from ludus.sampling.payoff_bounds import MIN_UNITS, nash_conv_bounds, payoff_bounds
+from ludus.types import Solution, State
 
 Reason = Literal["confident", "budget", "nothing to learn"]
 
@@ -37,7 +37,7 @@ class Standing:
 
 
 class AdaptiveEvaluation:
-    """Makes the evaluation tasks of one meta-game, one after the other. It ends when NashConv is at most `tolerance` with `confidence`, the
+    """Says what to play in order to solve one meta-game, step by step. It ends when NashConv is at most `tolerance` with `confidence`, the
     budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
 
     In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch`, at most what `budget` leaves, each
@@ -98,19 +98,18 @@ class AdaptiveEvaluation:
             self.reason = "nothing to learn"
         return None
 
-    def next_task(self, payoffs: Payoffs, *, generation: int) -> EvaluationTask | None:
-        """The same as a task. Its profiles are whole blocks, every seat order of each; one that gets k portions is listed k times, which
-        stand for its next k portions of episodes."""
+    def next_profiles(self, payoffs: Payoffs) -> tuple[tuple[int, ...], ...]:
+        """The same as a list of profiles; empty when it has ended. They are whole blocks, every seat order of each; one that gets k
+        portions is listed k times, for its next k matches of `portion` episodes."""
         cells = self.next_cells(payoffs)
         if cells is None:
-            return None
-        profiles = [
+            return ()
+        return tuple(
             order
             for profile, units in zip(cells.profiles.tolist(), cells.units.tolist(), strict=True)
             for _ in range(units // self._portion)
             for order in mirrored(profile, payoffs.population)
-        ]
-        return EvaluationTask(f"adaptive-{generation}-{self.step}", generation, tuple(profiles))
+        )
 
     def _ordered(self, cells: Cells) -> Cells:
         self.step += 1

@@ -1,0 +1,1 @@
+"""Which matches find out most about a meta-game, and what is known after them."""

@@ -1,0 +1,176 @@
+"""Which matches are played before a meta-game is solved: all that are missing, or those that matter until enough is known.
+
+scheduler ── game, needed ──► Sampling.next_profiles ──► EvaluationTask ──► results ──► and again, until it wants nothing
+scheduler ◄── payoffs without holes ── Sampling.completed
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus import seeding
+from ludus.meta_solvers.base import MetaSolver
+from ludus.population.payoffs import Payoffs
+from ludus.sampling.adaptive import AdaptiveEvaluation
+from ludus.sampling.blocks import mirrored
+from ludus.sampling.filling import filled
+from ludus.schedulers.subgame import Places, restricted
+from ludus.schedulers.win_rates import Profile
+from ludus.types import State
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """State: how far the evaluation of one meta-game is. With the same state and payoffs it wants the same."""
+
+    def begin(self) -> None:
+        """A new meta-game is to be evaluated."""
+        ...
+
+    def next_profiles(
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
+    ) -> tuple[Profile, ...]:
+        """What to play now, given the results of all that was asked for before; empty: enough is known. A profile that is listed k times is
+        to be played in its next k matches. game: the policies whose meta-game is solved; None: none is. needed: cells that are read one
+        by one."""
+        ...
+
+    def completed(self, payoffs: Payoffs) -> Payoffs:
+        """What the meta-solver is given."""
+        ...
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class EveryHole:
+    """Each missing cell once, one match each."""
+
+    def __init__(self, *, min_episodes: int = 1) -> None:
+        """min_episodes: a sampled cell with fewer is a hole."""
+        self.min_episodes = min_episodes
+        self._asked = False
+
+    def begin(self) -> None:
+        """See `Sampling`."""
+        self._asked = False
+
+    def next_profiles(
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
+    ) -> tuple[Profile, ...]:
+        """In the order of the table."""
+        if self._asked:
+            return ()
+        holes = ~payoffs.exact & (payoffs.count < self.min_episodes) & wanted(payoffs, game, needed)
+        self._asked = bool(holes.any())
+        return tuple(map(tuple, np.argwhere(holes).tolist()))
+
+    def completed(self, payoffs: Payoffs) -> Payoffs:
+        """As they are: solvers refuse holes."""
+        return payoffs
+
+    def state_dict(self) -> State:
+        return {"asked": self._asked}
+
+    def load_state_dict(self, state: State) -> None:
+        self._asked = bool(state["asked"])
+
+
+class AdaptiveSampling:
+    """Matches of `portion` episodes go where the meta-strategy depends on them, as `AdaptiveEvaluation` says; cells that were never
+    played are guessed (`filled`). Needed cells get `episodes` first."""
+
+    def __init__(
+        self,
+        *,
+        solver: MetaSolver,
+        budget: int,
+        portion: int,
+        episodes: int,
+        seed: int,
+        start: int | None = 10,
+        tolerance: float = 0.0,
+        confidence: float = 0.95,
+        batch: int = 1000,
+    ) -> None:
+        """solver: whose solutions steer. The rest: see `AdaptiveEvaluation`, which has a seed of its own for each meta-game. Raises
+        ConfigError for what makes no sense."""
+        self._make = partial(
+            AdaptiveEvaluation,
+            solver=solver,
+            budget=budget,
+            portion=portion,
+            start=start,
+            tolerance=tolerance,
+            confidence=confidence,
+            batch=batch,
+        )
+        self._portion, self._episodes, self._seed = portion, episodes, seed
+        self._number = 0  # of the meta-game
+        self._asked = False  # for the needed cells
+        self._evaluation = self._made()
+
+    def _made(self) -> AdaptiveEvaluation:
+        return self._make(seed=seeding.key(self._seed, "payoffs", self._number))
+
+    def begin(self) -> None:
+        """See `Sampling`."""
+        self._number, self._asked = self._number + 1, False
+        self._evaluation = self._made()
+
+    def next_profiles(
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
+    ) -> tuple[Profile, ...]:
+        """Nothing where all that counts is exact."""
+        if not self._asked and (lacking := self._lacking(payoffs, needed)):
+            self._asked = True
+            return lacking
+        if game is None:
+            return ()
+        part = restricted(payoffs, game)
+        if part.exact.all():
+            return ()
+        places = [list(game[which]) for which in payoffs.population]
+        return tuple(
+            tuple(places[p][i] for p, i in enumerate(profile)) for profile in self._evaluation.next_profiles(part)
+        )
+
+    def _lacking(self, payoffs: Payoffs, needed: Iterable[Profile]) -> tuple[Profile, ...]:
+        """Portions up to `episodes`, in every order of the seats."""
+        some = {order for profile in needed for order in mirrored(profile, payoffs.population)}
+        short = {p: self._episodes - int(payoffs.count[p]) for p in sorted(some) if not payoffs.exact[p]}
+        return tuple(Counter({p: -(-most // self._portion) for p, most in short.items()}).elements())
+
+    def completed(self, payoffs: Payoffs) -> Payoffs:
+        """With guesses in the holes."""
+        return filled(payoffs)
+
+    def state_dict(self) -> State:
+        return {"number": self._number, "asked": self._asked, "evaluation": self._evaluation.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._number, self._asked = int(state["number"]), bool(state["asked"])
+        self._evaluation = self._made()
+        self._evaluation.load_state_dict(state["evaluation"])
+
+
+def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[Profile]) -> NDArray[np.bool_]:
+    """bool[n_0, …]: the cells of a game, and the needed ones."""
+    out = np.zeros(payoffs.sizes, dtype=np.bool_)
+    if game is not None:
+        out[np.ix_(*(game[which] for which in payoffs.population))] = True
+    if some := list(needed):
+        out[tuple(np.array(some).T)] = True
+    return out
+
+
+def task_id(name: str, number: int) -> str:
+    """Of the number-th evaluation task of a meta-game; the first has the plain name."""
+    return name if number == 1 else f"{name}-{number}"
