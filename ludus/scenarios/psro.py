@@ -62,4 +62,5 @@ class PSRO(Scenario):
             "diversity": self.diversity,
             "warm_start": self.warm_start,
             "mode": self.mode,
+            "sampling": self.evaluation.sampling(self.meta_solver, self.seed),
         }

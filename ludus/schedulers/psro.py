@@ -1,13 +1,14 @@
 """Policy-Space Response Oracles (Lanctot et al. 2017, Algorithm 1) for n players.
 
-One generation: evaluate the profiles that are missing, solve the meta-game, announce the meta-strategies (which asks for their
-exploitability), train new policies for each population, and so on. Generation 0 has the initial policies only. What the new policies
-are trained against is a rule of `ludus.schedulers.responses`: with correlated solvers that is JPSRO, with α-Rank α-PSRO.
+One generation: evaluate the profiles that are missing (or matter), solve the meta-game, announce the meta-strategies (which asks for
+their exploitability), train new policies for each population, and so on. Generation 0 has the initial policies only. What the new
+policies are trained against is a rule of `ludus.schedulers.responses`: with correlated solvers that is JPSRO, with α-Rank α-PSRO.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from ludus import seeding
@@ -17,6 +18,8 @@ from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.pack import pack_solution, unpack_solution
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
+from ludus.schedulers.sampling import EveryHole, Sampling, task_id
+from ludus.schedulers.subgame import everyone
 from ludus.schedulers.warm_start import WarmStart, choose
 from ludus.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
 
@@ -40,7 +43,7 @@ class PSROScheduler:
         warm_start: tuple[WarmStart, ...] = (),
         diversity: DiversityRule | None = None,
         mode: str = "greedy",
-        min_episodes: int = 1,
+        sampling: Sampling | None = None,
     ) -> None:
         """population: [P] index of each player's population (equal where players share one). responses: what new policies are trained
         against, by default one per population against the meta-strategy. diversity: how they are made to differ from the members.
@@ -49,11 +52,11 @@ class PSROScheduler:
         members are played. sampling: what is played before the game is solved, by default every hole."""
         self.solver, self.generations, self.population, self.seed = solver, generations, population, seed
         self.responses, self.order = responses or BestResponse(), order
-        self.warm_start, self.mode, self.min_episodes = warm_start, mode, min_episodes
+        self.warm_start, self.mode, self.sampling = warm_start, mode, sampling or EveryHole()
         self.generation = 0
         self.solution: Solution | None = None  # of this generation and turn, once solved
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
-        self._evaluated = False  # holes were asked for, once
+        self._steps = 0  # evaluation tasks of this turn's game
         self._asked = False  # for this turn's responses
         self._warm: Any = None
         self._queue = TaskQueue()
@@ -78,17 +81,20 @@ class PSROScheduler:
         if not self._queue.training:
             self._turn = 0 if self.order == "simultaneous" else (self._turn + 1) % len(self.populations)
             self.generation += self._turn == 0
-            self.solution, self._evaluated, self._asked = None, False, False
+            self.solution, self._steps, self._asked = None, 0, False
+            self.sampling.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
-            holes = view.payoffs.holes(self.min_episodes)
-            if len(holes) and not self._evaluated:
-                self._evaluated = True
-                sizes = "x".join(map(str, view.payoffs.sizes))
-                return alone([EvaluationTask(f"payoffs-{sizes}", self.generation, tuple(map(tuple, holes.tolist())))])
+            missing = self.sampling.next_profiles(view.payoffs, game=everyone(view.payoffs))
+            if missing:
+                self._steps += 1
+                name = task_id(f"payoffs-{'x'.join(map(str, view.payoffs.sizes))}", self._steps)
+                return alone([EvaluationTask(name, self.generation, missing)])
+        view = replace(view, payoffs=self.sampling.completed(view.payoffs))
+        if self.solution is None:
             self.solution = self.solve(view)
             if self._turn == 0:
                 name = f"exploitability-{self.generation}"
@@ -171,7 +177,8 @@ class PSROScheduler:
             "turn": self._turn,
             "tasks": self._queue.state_dict(),
             "solution": None if self.solution is None else pack_solution(self.solution),
-            "evaluated": self._evaluated,
+            "steps": self._steps,
+            "sampling": self.sampling.state_dict(),
             "asked": self._asked,
             "warm": self._warm,
         }
@@ -179,6 +186,8 @@ class PSROScheduler:
     def load_state_dict(self, state: State) -> None:
         self.generation, self._turn = int(state["generation"]), int(state["turn"])
         self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
-        self._evaluated, self._asked = bool(state["evaluated"]), bool(state["asked"])
+        self._steps, self._asked = int(state["steps"]), bool(state["asked"])
         self._warm = state["warm"]
+        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
+            self.sampling.load_state_dict(state["sampling"])
         self._queue.load_state_dict(state["tasks"])
