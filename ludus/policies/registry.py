@@ -8,6 +8,7 @@ from ludus.registry import load
 from ludus.types import PolicySpec, Weights
 
 POLICIES = {
+    "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "cnn": "ludus.policies.convolutional:CNNPolicy",
     "gru": "ludus.policies.recurrent:GRUPolicy",
     "mlp": "ludus.policies.network:MLPPolicy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from ludus.types import Enumeration, PolicySpec
 
 Value = Literal["shared", "separate", "none"]
 Network = Literal["nature", "impala"]
+Core = Literal["none", "gru", "lstm"]
 Body = Literal["mlp", "nature", "impala"]
 IMAGES = ("nature", "impala")
 
@@ -63,6 +64,54 @@ def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
     return PolicySpec("gru", {"inputs": int(inputs), "actions": int(actions), "hidden": int(hidden)})
 
 
+def actor_critic_spec(
+    *,
+    shape: Sequence[int],
+    action: Mapping[str, Any],
+    body: Mapping[str, Any],
+    core: Core = "none",
+    width: int = 64,
+    value: Value = "shared",
+    scale: float = 1.0,
+    normalise: Sequence[str] = (),
+) -> PolicySpec:
+    """The spec of an `ActorCriticPolicy`. shape: of an observation, multiplied by `scale`. action: of a head (`ludus.policies.heads`,
+    `action_config`). body: `body_config`. width: of the core. normalise: "observations", "returns" or both."""
+    config: dict[str, Any] = {
+        "shape": [int(n) for n in shape],
+        "action": dict(action),
+        "body": dict(body),
+        "core": core,
+        "value": value,
+        "scale": scale,
+        "normalise": {name: True for name in normalise},
+    }
+    if core != "none":
+        config["width"] = int(width)
+    return PolicySpec("actor_critic", config)
+
+
+def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
+    """The head for an action space: Discrete and MultiDiscrete (from 0), or Box. squash: by tanh, where it would else be clipped. Raises
+    PolicyError for another space."""
+    if isinstance(space, Discrete) and space.start == 0:
+        return {"kind": "categorical", "actions": int(space.n)}
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return {"kind": "multi_categorical", "choices": space.nvec.tolist()}
+    if isinstance(space, Box) and space.dtype.kind == "f":
+        return {"kind": "tanh" if squash else "gaussian", "shape": list(space.shape), **_bounds(space)}
+    raise PolicyError(
+        f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or a Box of floats."
+    )
+
+
+def _bounds(space: Box) -> dict[str, list[float | None]]:
+    return {
+        name: [float(bound) if np.isfinite(bound) else None for bound in side.ravel()]
+        for name, side in (("low", space.low), ("high", space.high))
+    }
+
+
 def random_spec(space: Space[Any]) -> PolicySpec:
     """The spec of a `RandomPolicy` for an action space: Discrete (from 0), MultiDiscrete or Box. Raises PolicyError for another."""
     if isinstance(space, Discrete) and space.start == 0:
@@ -70,10 +119,7 @@ def random_spec(space: Space[Any]) -> PolicySpec:
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
         return PolicySpec("random", {"choices": space.nvec.tolist()})
     if isinstance(space, Box):
-        low, high = (
-            [float(bound) if np.isfinite(bound) else None for bound in side.ravel()] for side in (space.low, space.high)
-        )
-        return PolicySpec("random", {"shape": list(space.shape), "low": low, "high": high})
+        return PolicySpec("random", {"shape": list(space.shape), **_bounds(space)})
     raise PolicyError(
         f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or Box."
     )

@@ -1,0 +1,207 @@
+"""The networks of actor-critic policies: a body, a recurrent core if wanted, a head, and a value beside it or with networks of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ludus.errors import PolicyError
+from ludus.policies.bodies import make_body, orthogonal
+from ludus.policies.checks import choice, entry, integer
+from ludus.policies.heads import Head, head_of
+from ludus.types import Array, PolicySpec, Weights
+
+CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
+CLIP = 10.0  # normalised observations lie within this many standard deviations
+_SEEDING = threading.Lock()
+"""Modules are initialised from torch's one stream, whoever else is there: one thread at a time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """How n rows, segment after segment, run through time: row order[k] of step t, the longest segments first.
+
+    order int64[n], steps int64[T] rows of each step, rank int64[S] segments from the longest to the shortest.
+    """
+
+    order: Tensor
+    steps: Tensor
+    rank: Tensor
+
+    @staticmethod
+    def of(start: Array) -> Packing:
+        """Of S segments of at least one row: segment s owns rows start[s] … start[s + 1] - 1."""
+        length = np.diff(start)
+        rank = np.argsort(-length, kind="stable")
+        place = np.empty(len(length), np.int64)
+        place[rank] = np.arange(len(length))
+        segment = np.repeat(np.arange(len(length)), length)
+        t = np.arange(int(start[-1])) - start[segment]
+        order = np.lexsort((place[segment], t))
+        return Packing(*(torch.from_numpy(a) for a in (order, np.bincount(t).astype(np.int64), rank)))
+
+
+class Normaliser(nn.Module):
+    """(x - mean) / std, clipped to ±10. Statistics are buffers: they travel with the weights, and gradients do not move them."""
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(*shape))
+        self.register_buffer("var", torch.ones(*shape))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float[n, *shape] -> the same."""
+        return ((x - self.mean) / (self.var + 1e-8).sqrt()).clamp(-CLIP, CLIP)
+
+
+class ReturnScale(nn.Module):
+    """The variance of discounted returns, by which learners divide rewards. It travels with the weights; acting does not look at it."""
+
+    var: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("var", torch.ones(()))
+        self.register_buffer("count", torch.zeros(()))
+
+
+class Tower(nn.Module):
+    """A body and its core."""
+
+    def __init__(self, body: nn.Module, features: int, core: str, width: int) -> None:
+        super().__init__()
+        self.body, kind = body, CORES[core]
+        self.core = kind(features, width) if kind is not None else None
+        self.features = features if kind is None else width
+        self.memory = {"none": 0, "gru": width, "lstm": 2 * width}[core]
+
+    def forward(self, x: Tensor, memory: Tensor | None, packing: Packing | None) -> tuple[Tensor, Tensor | None]:
+        """x float[n, *shape] -> (features [n, F], the memory after). Without a packing every row is a step of its own, and memory [n, M]
+        is of rows; with one, memory [S, M] is of segments, before the first and after their last row."""
+        features: Tensor = self.body(x)
+        if self.core is None or memory is None:
+            return features, None
+        if packing is None:
+            return self._step(features, memory)
+        packed = PackedSequence(features[packing.order], packing.steps)
+        before = memory[packing.rank][None]
+        state = before if self.memory == self.features else tuple(p.contiguous() for p in before.chunk(2, dim=2))
+        out, after = self.core(packed, state)
+        after = after[0] if isinstance(after, Tensor) else torch.cat([part[0] for part in after], dim=1)
+        answer = torch.empty_like(out.data).index_copy(0, packing.order, out.data)
+        return answer, torch.empty_like(after).index_copy(0, packing.rank, after)
+
+    def _step(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        core = cast(nn.RNNBase, self.core)
+        inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
+        if isinstance(core, nn.GRU):
+            after = torch.gru_cell(x, memory, inputs, hidden, bias, more)
+            return after, after
+        state = [p.contiguous() for p in memory.chunk(2, dim=1)]
+        out, cell = torch.lstm_cell(x, state, inputs, hidden, bias, more)
+        return out, torch.cat([out, cell], dim=1)
+
+
+class ActorCritic(nn.Module):
+    """The network of an `actor_critic` spec. memory: floats that one slot remembers; 0: none."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        config = spec.config
+        self.shape = _shape(spec)
+        self.head_of: Head = head_of(entry(spec, "action"))
+        normalised = dict(config.get("normalise", {}))
+        self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
+        self.returns = ReturnScale() if normalised.get("returns") else None
+        self.actor = self._tower(spec)
+        self.head = nn.Linear(self.actor.features, self.head_of.outputs - self.head_of.free)
+        self.log_std = nn.Parameter(torch.zeros(self.head_of.free)) if self.head_of.free else None
+        value = choice(spec, "value", ("shared", "separate", "none"))
+        self.critic = self._tower(spec) if value == "separate" else None
+        self.value = nn.Linear(self.actor.features, 1) if value != "none" else None
+        self.memory = self.actor.memory + (self.critic.memory if self.critic is not None else 0)
+
+    def _tower(self, spec: PolicySpec) -> Tower:
+        core = choice(spec, "core", tuple(CORES))
+        scale = float(spec.config.get("scale", 1.0))
+        body, features = make_body(entry(spec, "body"), self.shape, scale=scale)
+        return Tower(body, features, core, integer(spec, "width") if core != "none" else 0)
+
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, packing: Packing | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """x float[n, *shape] -> (outputs of the head [n, outputs], value [n] or None, memory after), as `Tower.forward` takes memory."""
+        if self.normaliser is not None:
+            x = self.normaliser(x)
+        sizes = [self.actor.memory, self.memory - self.actor.memory]
+        mine, its = (None, None) if memory is None else torch.split_with_sizes(memory, sizes, 1)
+        features, after = self.actor(x, mine, packing)
+        out = self.head(features)
+        if self.log_std is not None:
+            out = torch.cat([out, self.log_std.expand(len(out), -1)], dim=1)
+        if self.critic is not None:
+            features, other = self.critic(x, its, packing)
+            after = None if after is None else torch.cat([after, other], dim=1)
+        return out, None if self.value is None else self.value(features)[:, 0], after
+
+
+def _shape(spec: PolicySpec) -> tuple[int, ...]:
+    shape = entry(spec, "shape")
+    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in shape):
+        raise PolicyError(f"policy spec {spec.kind!r}: shape is {shape!r}; expected a list of whole numbers.")
+    return tuple(shape)
+
+
+def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> ActorCritic:
+    """A fresh network: orthogonal, of gain √2, in the core 1, 0.01 for the head and 1 for the value; zero biases (Huang et al. 2022,
+    "The 37 implementation details of PPO"). Torch's own stream stays where it is. Raises PolicyError for a spec that is wrong.
+
+    initial_std: of Gaussian actions, in the network's numbers, where it does not depend on the observation.
+    """
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = ActorCritic(spec)
+        orthogonal(network)
+        for tower in (network.actor, network.critic):
+            if tower is not None and tower.core is not None:
+                for name, parameter in tower.core.named_parameters():
+                    nn.init.orthogonal_(parameter) if "weight" in name else nn.init.zeros_(parameter)
+        orthogonal(network.head, 0.01)
+        if network.value is not None:
+            orthogonal(network.value, 1.0)
+        if network.log_std is not None:
+            nn.init.constant_(network.log_std, float(np.log(initial_std)))
+    return network.eval()
+
+
+def arrays_of(network: nn.Module) -> dict[str, Array]:
+    """Copies of parameters and buffers, float32, by name."""
+    return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in network.state_dict().items()}
+
+
+def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:
+    """Weights of `make_network`."""
+    return arrays_of(make_network(spec, seed=int(rng.integers(2**63))))
+
+
+def shapes_of(network: nn.Module) -> Mapping[str, tuple[int, ...]]:
+    """Names and shapes of what `arrays_of` gives."""
+    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
+    """What `arrays_of` gave, back into the network."""
+    network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})

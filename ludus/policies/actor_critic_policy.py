@@ -1,0 +1,215 @@
+"""Policies of any action space, with or without memory, that images or vectors are shown to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ludus.errors import PolicyError
+from ludus.policies.actor_critic import CLIP, ActorCritic, load_arrays, shapes_of
+from ludus.policies.categorical import CategoricalPolicy, check_mode
+from ludus.policies.checks import fitted, one_spec
+from ludus.policies.heads import Categorical
+from ludus.policies.mlp import Layout
+from ludus.policies.perceptron import Perceptron, Perceptrons
+from ludus.policies.sampling import masked_softmax, one_hot_best
+from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
+
+Rows = NDArray[np.float32]
+
+
+class Answer(NamedTuple):
+    """Of n rows: the head's outputs float32[n, outputs], value float32[n] or None, memory float32[n, M] or None."""
+
+    out: Rows
+    value: Rows | None
+    memory: Rows | None
+
+
+class ActorCriticPolicy(CategoricalPolicy):
+    """Kind `actor_critic`; config as `actor_critic_spec` makes it. Observations [n, *shape], numbers of any type.
+
+    Noise becomes actions by inverting the cumulative distribution. Memory float32[n, M] is what the cores remember (an LSTM its output and
+    its cell; a critic of its own has a core of its own), zeros at episode starts. A shared value is answered as the extra "value".
+    Weights are named as in `ActorCritic.state_dict()`, normaliser statistics included.
+    """
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec = spec
+        with torch.random.fork_rng(devices=[]):
+            network = ActorCritic(spec)
+        self._weights = fitted(spec, weights, shapes_of(network))
+        load_arrays(network, self._weights)
+        self.network = network.requires_grad_(False).eval()
+        self.head = network.head_of
+        self.noise_width = self.head.noise_width
+        self.memory_shape = (network.memory,) if network.memory else None
+        self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
+        self.written = perceptron_of(network) if not network.memory else None  # what the fast way evaluates
+        self.free = None if network.log_std is None else network.log_std.detach().numpy()
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action, observations or memory of another shape,
+        and outputs that are not finite."""
+        check_mode(self, mode)
+        return self.answer(self.evaluate(observation, memory), mask, noise, mode=mode)
+
+    def answer(self, given: Answer, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str) -> Act:
+        """The actions that an evaluation, mask and noise give."""
+        action, logp = self.head.act(given.out, mask, noise, greedy=mode == "greedy")
+        extras = {} if given.value is None else {"value": given.value}
+        return Act(action, logp, given.memory, extras)
+
+    def evaluate(self, observation: Array, memory: Array | None = None) -> Answer:
+        """What the network says."""
+        x = self.rows(observation)
+        if self.written is not None:
+            return self.parts(self.written.outputs(x))
+        before = None if self.memory_shape is None else torch.from_numpy(self.checked(memory, len(x)))
+        with torch.no_grad():
+            out, value, after = self.network(torch.from_numpy(x), before)
+        shared = self.network.critic is None and value is not None
+        return Answer(out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy())
+
+    def rows(self, observation: Array) -> Rows:
+        """Observations as contiguous float32[n, *shape]; normalised, where the fast way is taken."""
+        if observation.shape[1:] != self.network.shape:
+            raise PolicyError(
+                f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {self.network.shape}."
+            )
+        x = np.ascontiguousarray(observation, np.float32)
+        normaliser = self.network.normaliser
+        if self.written is not None and normaliser is not None:
+            return normalised(x, normaliser.mean.numpy(), normaliser.var.numpy())
+        return x if x.flags.writeable else x.copy()
+
+    def checked(self, memory: Array | None, rows: int) -> Rows:
+        """Raises PolicyError unless memory has the shape that it should."""
+        expected = (rows, *(self.memory_shape or ()))
+        if memory is None or memory.shape != expected:
+            given = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(
+                f"an 'actor_critic' policy with memory wants it of shape {expected}; it was given {given}."
+            )
+        return np.array(memory, np.float32)
+
+    def parts(self, out: Rows, free: Rows | None = None) -> Answer:
+        """Outputs of the fast way, whose last column may be the value, with what does not depend on observations beside them."""
+        mine = self.head.outputs - self.head.free
+        free = self.free if free is None else free
+        value = out[:, mine] if out.shape[1] > mine else None
+        if free is not None:
+            out = np.concatenate([out[:, :mine], np.broadcast_to(free, (len(out), self.head.free))], axis=1)
+        return Answer(out, value, None)
+
+    def probabilities(
+        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
+    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
+        """As `CategoricalPolicy.probabilities`. Raises PolicyError if it has none."""
+        if not self.actions or self.memory_shape is not None:
+            raise PolicyError(
+                "this 'actor_critic' policy has no table of action probabilities: it remembers, or plays vectors."
+            )
+        out = self.evaluate(observation).out
+        return (one_hot_best if mode == "greedy" else masked_softmax)(out, mask), {}
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`; None with memory, and for vectors of actions."""
+        if not self.actions or self.memory_shape is not None:
+            return None
+        return super().tabulate(enumeration, player, mode=mode)
+
+    def weights(self) -> Weights:
+        return {name: array.copy() for name, array in self._weights.items()}
+
+    @staticmethod
+    def stack(policies: Sequence[ActorCriticPolicy]) -> StackedActorCritic:
+        """Policies of one spec as one. Raises PolicyError if their specs differ."""
+        return StackedActorCritic(policies)
+
+
+class StackedActorCritic:
+    """K policies of one architecture: perceptrons in one call; others in one call for each that has rows."""
+
+    def __init__(self, policies: Sequence[ActorCriticPolicy]) -> None:
+        one_spec(policies)
+        self._policies, first = policies, policies[0]
+        self._fast = None
+        if first.written is not None:
+            self._fast = Perceptrons([p.written for p in policies if p.written is not None])
+            self._free = None if first.free is None else np.stack([p.free for p in policies if p.free is not None])
+            known = [p.network.normaliser for p in policies]
+            self._moments = None
+            if known[0] is not None:
+                self._moments = tuple(np.stack([getattr(n, name).numpy() for n in known]) for name in ("mean", "var"))
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        first = self._policies[0]
+        check_mode(first, mode)
+        if self._fast is None:
+            return first.answer(self._by_policy(observation, memory, index), mask, noise, mode=mode)
+        x = np.ascontiguousarray(observation, np.float32)
+        if self._moments is not None:
+            x = normalised(x, self._moments[0][index], self._moments[1][index])
+        out = self._fast.outputs(x, index)
+        return first.answer(first.parts(out, None if self._free is None else self._free[index]), mask, noise, mode=mode)
+
+    def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
+        first, n = self._policies[0], len(index)
+        out = np.empty((n, first.head.outputs), np.float32)
+        after = None if first.memory_shape is None else first.checked(memory, n)
+        value = None
+        for k in np.unique(index).tolist():
+            rows = np.flatnonzero(index == k)
+            answer = self._policies[k].evaluate(observation[rows], None if after is None else after[rows])
+            out[rows] = answer.out
+            if after is not None:
+                after[rows] = answer.memory
+            if answer.value is not None:
+                value = np.empty(n, np.float32) if value is None else value
+                value[rows] = answer.value
+        return Answer(out, value, after)
+
+
+def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:
+    """What `Normaliser` does, in NumPy."""
+    out: Rows = (x - mean) / np.sqrt(var + np.float32(1e-8))
+    return np.clip(out, -CLIP, CLIP, out=out)
+
+
+def perceptron_of(network: ActorCritic) -> Perceptron | None:
+    """The actor, and the value if it is shared, written out; None if it is no perceptron."""
+    parts = list(network.actor.body.children())
+    layers = [part for part in parts if isinstance(part, nn.Linear)]
+    kinds = {type(part) for part in parts} - {nn.Linear, nn.Flatten}
+    if not kinds <= {nn.Tanh} and not kinds <= {nn.ReLU}:
+        return None
+    shared = network.value if network.critic is None else None
+    last = [network.head] if shared is None else [network.head, shared]
+    pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(part.weight, part.bias) for part in layers]
+    pairs.append((torch.cat([part.weight for part in last]), torch.cat([part.bias for part in last])))
+    widths = (pairs[0][0].shape[1], *(weight.shape[0] for weight, _ in pairs))
+    flat = torch.cat([piece for weight, bias in pairs for piece in (weight.T.reshape(-1), bias)]).detach().numpy()
+    return Perceptron(Layout(widths, "relu" if nn.ReLU in kinds else "tanh"), flat)
