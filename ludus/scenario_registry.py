@@ -6,6 +6,7 @@ from typing import Final
 
 SCENARIOS: Final[dict[str, str]] = {
     "anytime_psro": "ludus.scenarios.anytime_psro:AnytimePSRO",
+    "efficient_psro": "ludus.scenarios.efficient_psro:EfficientPSRO",
     "fictitious_self_play": "ludus.scenarios.self_play:FictitiousSelfPlay",
     "fixed_opponents": "ludus.scenarios.fixed_opponents:FixedOpponents",
     "league": "ludus.scenarios.league:League",

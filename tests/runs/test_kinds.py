@@ -29,6 +29,7 @@ checkpoints: {iterations: 2}
 """
 KINDS: dict[str, dict[str, object]] = {
     "anytime_psro": {},
+    "efficient_psro": {"levels": 2},
     "fictitious_self_play": {},
     "fixed_opponents": {"learners": [0, 1]},
     "league": {
@@ -44,7 +45,7 @@ KINDS: dict[str, dict[str, object]] = {
     "self_play": {"latest": 0.5, "past": "prioritised"},
     "self_play_psro": {},
 }
-GAINED = {"league": 9, "pbt": 9, "self_play_psro": 6}
+GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6}
 """Policies that each population gains in three generations; 3 by default."""
 
 
@@ -130,6 +131,15 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ("self_play", ["oracle=exact"], "meet others that still learn"),
         ("league", ["oracle=exact"], "meet others that still learn"),
         ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
+        ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, and so does"),
+        ("efficient_psro", ["oracle=exact"], "meet others that still learn"),
+        ("efficient_psro", ["rule=hegde"], "did you mean 'hedge'"),
+        ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),
+        ("efficient_psro", ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"], "this game has 3"),
+        ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
+        ("psro", ["oracle=dqn", "diversity=behavioural"], "oracle 'dqn' has no term for behavioural diversity"),
+        ("psro", ["oracle=exact", "diversity=behavioural"], "oracle 'exact' has no term for behavioural diversity"),
+        ("psro", ["oracle=exact", "diversity=response"], "'exact' computes it at once"),
         ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
         ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
         ("fixed_opponents", ["learners=[3]"], "learners are populations"),

@@ -1,0 +1,153 @@
+"""Efficient PSRO: the contract, and literal tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.opponents.moving import Moving
+from ludus.population.base import View
+from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
+from ludus.schedulers.efficient import EfficientPSRO
+from ludus.schedulers.pack import pack_task, unpack_task
+from ludus.schedulers.warm_start import WarmStart
+from ludus.testing.meta_solver import exact_view
+from ludus.testing.scheduler import check_scheduler
+from ludus.types import (
+    Adaptive,
+    Diversity,
+    Evaluated,
+    EvaluationTask,
+    Factor,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    Task,
+    Trained,
+    TrainingTask,
+)
+
+OPTIONS: dict[str, Any] = {"generations": 3, "population": (0, 1), "seed": 0}
+
+
+@pytest.mark.parametrize("population", [(0, 0), (0, 1)], ids=str)
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("begin", ["uniform", "last"])
+def test_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
+    options = {**OPTIONS, "population": population, "levels": levels, "begin": begin}
+    check_scheduler(lambda: EfficientPSRO(**options), population=population)
+
+
+def view(*names: tuple[str, ...], population: tuple[int, ...] = (0, 1)) -> View:
+    """Of which no payoff is known."""
+    refs = tuple(tuple(PolicyRef(int(name[0]), name) for name in some) for some in names)
+    sizes = tuple(len(names[which]) for which in population)
+    return View(refs, exact_view(np.full((2, *sizes), np.nan), zero_sum=True, population=population))
+
+
+def answered(scheduler: EfficientPSRO, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
+    for task in tasks:
+        if isinstance(task, TrainingTask):
+            ref = PolicyRef(task.population, task.policy)
+            average = averages.get(task.id)
+            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}, average=average), now)
+        else:
+            scheduler.on_result(Evaluated(task), now)
+
+
+def test_nothing_is_evaluated_but_what_is_announced() -> None:
+    scheduler = EfficientPSRO(**OPTIONS, rule_options={"rate": 2.0})
+    now = view(("0-0", "0-a"), ("1-0",))
+    announcement, first, second = scheduler.next_tasks(now, free=3)
+    assert isinstance(announcement, EvaluationTask)
+    assert announcement.profiles == ()
+    rows = Factor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
+    columns = Factor((1,), ((PolicyRef(1, "1-0"),),), (1.0,))
+    expected = Adaptive(Mixture((rows, columns)), "hedge", {"rate": 2.0}, moves_live=True)
+    assert first.opponents == second.opponents == expected
+    assert unpack_task(pack_task(first)) == first
+    # the column player has trained against rows that came to (0.2, 0.8); the row player's own seat says nothing
+    averages = {second.id: Mixture((replace(rows, probs=(0.2, 0.8)), columns)), first.id: Mixture((rows, columns))}
+    now = view(("0-0", "0-a", "0-1"), ("1-0", "1-1"))
+    answered(scheduler, [announcement, first, second], now, averages)
+    announcement, *_ = scheduler.next_tasks(now, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[0.2, 0.8, 0.0], [1.0, 0.0]]
+
+
+def test_levels_meet_those_below_them_live() -> None:
+    scheduler = EfficientPSRO(**OPTIONS, levels=2)
+    assert scheduler.together == 4
+    now = view(("0-0",), ("1-0", "1-a"))
+    announcement, *tasks = scheduler.next_tasks(now, free=5)
+    assert [task.policy for task in tasks] == ["0-1-1", "1-1-1", "0-1-2", "1-1-2"]
+    low, high = tasks[0].opponents.start, tasks[2].opponents.start
+    assert [len(f.entries) for f in low.factors] == [1, 2]
+    assert [f.entries[-1] for f in high.factors] == [(PolicyRef(0, "0-1-1", None),), (PolicyRef(1, "1-1-1", None),)]
+    assert np.allclose(high.factors[1].probs, [1 / 3] * 3)
+    # what the second level has met is announced; the live policies are members by then
+    moved = Mixture((high.factors[0], replace(high.factors[1], probs=(0.1, 0.3, 0.6))))
+    averages = {tasks[0].id: low, tasks[2].id: moved, tasks[3].id: high}
+    now = view(("0-0", "0-1-1", "0-1-2"), ("1-0", "1-a", "1-1-1", "1-1-2"))
+    answered(scheduler, [announcement, *tasks], now, averages)
+    announcement, *_ = scheduler.next_tasks(now, free=5)
+    assert np.allclose(announcement.solution.marginals[1], [0.1, 0.3, 0.6, 0.0])
+    assert np.allclose(announcement.solution.marginals[0], [0.5, 0.5, 0.0])
+
+
+def test_the_rule_moves_live_policies_too() -> None:
+    scheduler = EfficientPSRO(**{**OPTIONS, "population": (0, 0)}, levels=2)
+    now = view(("0-0",), population=(0, 0))
+    _, _, high = scheduler.next_tasks(now, free=3)
+    moving = Moving(high.opponents)
+    assert moving._movable([0, 1]).tolist() == [0, 1]
+    assert np.allclose([f.probs for f in moving.mixture(lambda ref: ref._replace(version=3)).factors], 0.5)
+
+
+def test_a_mixture_that_begins_with_the_last() -> None:
+    scheduler = EfficientPSRO(**OPTIONS, begin="last")
+    now = view(("0-0",), ("1-0", "1-a"))
+    announcement, first, second = scheduler.next_tasks(now, free=3)
+    columns = replace(first.opponents.start.factors[1], probs=(0.9, 0.1))
+    now = view(("0-0", "0-1"), ("1-0", "1-a", "1-1"))
+    averages = {first.id: Mixture((first.opponents.start.factors[0], columns)), second.id: second.opponents.start}
+    answered(scheduler, [announcement, first, second], now, averages)
+    _, first, _ = scheduler.next_tasks(now, free=3)
+    assert np.allclose(first.opponents.start.factors[1].probs, [0.45 + 1 / 6, 0.05 + 1 / 6, 1 / 6])
+
+
+def test_without_a_mean_all_members_are_alike() -> None:
+    scheduler = EfficientPSRO(**OPTIONS)
+    now = view(("0-0",), ("1-0",))
+    tasks = scheduler.next_tasks(now, free=3)
+    now = view(("0-0", "0-1"), ("1-0", "1-1"))
+    answered(scheduler, list(tasks), now, {})
+    announcement, *_ = scheduler.next_tasks(now, free=3)
+    assert [m.tolist() for m in announcement.solution.marginals] == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_its_responses_may_be_diverse_and_start_from_the_last() -> None:
+    scheduler = EfficientPSRO(
+        **OPTIONS, diversity=BehaviouralDiversity(weight=0.2), warm_start=(WarmStart(source="last"),)
+    )
+    _, row, column = scheduler.next_tasks(view(("0-0", "0-1"), ("1-0",)), free=3)
+    assert (row.diversity, row.start) == (Diversity((PolicyRef(0, "0-1"),), 0.2), PolicyRef(0, "0-1"))
+    assert (column.diversity, column.start) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"population": (0, 1, 2)}, "efficient PSRO is for two players; this game has 3"),
+        ({"population": (0,)}, "this game has 1"),
+        ({"levels": 0}, "levels is 0"),
+        ({"warm_start": (WarmStart(source="best"),)}, "warm_start best compares payoffs"),
+        ({"diversity": ResponseDiversity()}, "ResponseDiversity reads payoffs"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EfficientPSRO(**{**OPTIONS, **options})
