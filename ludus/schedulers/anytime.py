@@ -42,8 +42,9 @@ class AnytimePSRO(PSROScheduler):
         **options: Any,
     ) -> None:
         """rule, rule_options: of `Adaptive`. begin: the distribution that a task begins with, uniform over the population or the last
-        meta-strategy. Options: those of `PSROScheduler`; its solver serves generation 0, and oracles that move nothing. Raises ConfigError
-        for other than two players: only there is a distribution moved by one response, that of its only opponent."""
+        meta-strategy, in which policies without weight get a uniform share. Options: those of `PSROScheduler`; its solver serves
+        generation 0, and oracles that move nothing. Raises ConfigError for other than two players: only there is a distribution moved by
+        one response, that of its only opponent."""
         super().__init__(**options)
         if len(self.population) != 2:
             raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(self.population)}.")
@@ -73,7 +74,7 @@ class AnytimePSRO(PSROScheduler):
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             uniform = np.full(len(refs), 1.0 / len(refs))
-            probs = uniform if self.begin == "uniform" else target.opponents.strategies[player]
+            probs = uniform if self.begin == "uniform" else _with_newcomers(target.opponents.strategies[player])
             marginals[player] = (refs, probs.tolist())
         return Adaptive(Mixture.product(marginals), self.rule, self.rule_options)
 
@@ -133,6 +134,12 @@ def _shared(factor: Factor, live: PolicyRef, share: float) -> Factor:
     """`live` has `share`, and the others what is left."""
     probs = (share, *((1.0 - share) * p for p in factor.probs))
     return Factor(factor.seats, ((live,), *factor.entries), probs)
+
+
+def _with_newcomers(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[n]: those without weight get a uniform share each, as a rule that multiplies weights would never move them from zero."""
+    new = probs == 0
+    return np.where(new, 1.0 / len(probs), probs * (1.0 - new.mean()))
 
 
 def _marginal(mixture: Mixture, seat: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyspiel
 import pytest
 
+from ludus.envs.game_tree import compile_tree
 from ludus.errors import ConfigError
+from ludus.evaluation.population_exploitability import population_exploitability
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
+from ludus.opponents.base import Evidence
+from ludus.opponents.no_regret import RegretMatchingPlus
 from ludus.population.base import View
 from ludus.schedulers.anytime import AnytimePSRO, SelfPlayPSRO
 from ludus.schedulers.pack import pack_task, unpack_task
@@ -113,3 +118,75 @@ def test_one_population_trains_one_pair() -> None:
     assert (response.policy, new.policy, response.seats, new.seats) == ("0-1", "0-1-new", (0, 1), (0, 1))
     assert [f.entries[0] for f in response.opponents.start.factors] == [(PolicyRef(0, "0-1-new", None),)] * 2
     assert [f.entries for f in new.opponents.factors] == [((PolicyRef(0, "0-1", None),),)] * 2
+
+
+def test_newcomers_have_weight_where_the_last_mean_begins() -> None:
+    """Multiplicative weights would never leave zero."""
+    scheduler = AnytimePSRO(**OPTIONS, rule="hedge", begin="last")
+    now = view(("0-0", "0-a"), ("1-0",))
+    announcement, first, second = scheduler.next_tasks(now, free=3)
+    rows, columns = second.opponents.start.factors
+    now = view(("0-0", "0-a", "0-1"), ("1-0", "1-1"))
+    averages = {second.id: Mixture((replace(rows, probs=(0.25, 0.75)), columns)), first.id: first.opponents.start}
+    answered(scheduler, [announcement, first, second], now, averages)
+    _, _, second = scheduler.next_tasks(now, free=3)
+    assert second.opponents.start.factors[0].probs == pytest.approx((0.25 * 2 / 3, 0.75 * 2 / 3, 1 / 3))
+    assert second.opponents.start.factors[1].probs == (0.5, 0.5)
+
+
+class _ExactResponses:
+    """Stands for the oracle, on Kuhn poker: each round of a task, the rule sees exactly what each entry earns against the best response to
+    the present mixture (McAleer et al. 2022, Algorithm 2), and the last of these responses is added."""
+
+    def __init__(self, rounds: int) -> None:
+        self.tree, self.rounds = compile_tree(pyspiel.load_game("kuhn_poker")), rounds
+        self.plans = [{f"{p}-0": self.tree.realisation(p, self.tree.uniform(p))} for p in range(2)]
+
+    def view(self) -> View:
+        refs = tuple(tuple(PolicyRef(p, name) for name in plans) for p, plans in enumerate(self.plans))
+        tables = self.tree.payoffs([np.stack(list(plans.values())) for plans in self.plans])
+        return View(refs, exact_view(tables, zero_sum=True))
+
+    def train(self, task: TrainingTask) -> Mixture:
+        (mine,) = task.seats
+        other = 1 - mine
+        factors = list(task.opponents.start.factors)
+        own = np.stack([self.plans[other][entry[0].policy] for entry in factors[other].entries])
+        rule = RegretMatchingPlus(explore=0.0)
+        state, total = rule.start(np.array(factors[other].probs)), np.zeros(len(own))
+        played, won = np.ones(len(own), np.int64), np.zeros(len(own))
+        for _ in range(self.rounds):
+            probs = rule.probs(state)
+            total += probs
+            plans = [probs @ own, probs @ own]
+            plans[mine] = self.tree.realisation(mine, self.tree.best_response(mine, plans)[1])
+            value = self.tree.payoffs([own, plans[mine][None]] if other == 0 else [plans[mine][None], own])[
+                other
+            ].ravel()
+            state = rule.update(state, Evidence(played, value, won, -value))
+        self.plans[mine][task.policy] = plans[mine]
+        factors[other] = replace(factors[other], probs=tuple((total / total.sum()).tolist()))
+        return Mixture(tuple(factors))
+
+
+def test_with_exact_responses_exploitability_never_rises() -> None:
+    """McAleer et al. 2022, Proposition 2; and what is announced is least exploitable, up to the rule's regret."""
+    exact = _ExactResponses(rounds=400)
+    scheduler = AnytimePSRO(**{**OPTIONS, "generations": 8})
+    found = []
+    while tasks := scheduler.next_tasks(exact.view(), free=9):
+        averages = {}
+        for task in tasks:
+            if isinstance(task, TrainingTask):
+                averages[task.id] = exact.train(task)
+            else:
+                marginals = task.solution.marginals
+                plans = [np.stack(list(p.values()))[: len(m)] for p, m in zip(exact.plans, marginals, strict=True)]
+                announced = exact.tree.exploitability([m @ p for m, p in zip(marginals, plans, strict=True)]).nash_conv
+                least = population_exploitability(exact.tree, [p[m > 0] for m, p in zip(marginals, plans, strict=True)])
+                found.append((announced, least.nash_conv))
+        answered(scheduler, tasks, exact.view(), averages)
+    announced, least = np.array(found).T
+    assert (np.diff(announced) <= 0.01).all()
+    assert announced[-1] < 0.1 < announced[0]
+    assert (announced - least <= 0.03).all()
