@@ -146,8 +146,9 @@ class Evaluation(Config):
 
 
 class Checkpoints(Config):
-    """Barriers: at the start of every `generations`-th generation and every `iterations` training iterations inside a response.
-    They are part of the schedule: a run without a kill passes them too. keep: complete checkpoints left on disk."""
+    """Barriers: at the start of every `generations`-th generation, every `iterations` training iterations inside a response, and after
+    evaluation that has played so many matches. They are part of the schedule: a run without a kill passes them too. keep: complete
+    checkpoints left on disk."""
 
     generations: int = Field(1, ge=1)
     iterations: int = Field(200, ge=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ludus.algorithms.base import Algorithm, ComputedOracle
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.errors import ConfigError, ScenarioError, article
@@ -89,6 +91,12 @@ def _check_evaluation(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {env.id} is not (tree={scenario.env.tree}, "
             f"node_limit={scenario.env.node_limit}). Use auto, or raise env.node_limit."
+        )
+    adaptive = scenario.evaluation.adaptive
+    if adaptive is not None and adaptive.tolerance > 0 and not np.isfinite(env.utility_range).all():
+        raise ScenarioError(
+            f"evaluation.adaptive.tolerance={adaptive.tolerance} needs returns between known limits, and {env.id} has {env.utility_range}. "
+            "Set it to 0, so that the budget alone ends the evaluation."
         )
 
 

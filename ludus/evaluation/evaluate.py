@@ -88,19 +88,11 @@ class _Run:
         players = self.stored.mixture(profile)
         returns = self._player.returns(players, episodes, block=FRESH)
         spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
-        exact = None
-        if self.exact is not None:
-            stacks = self.exact.stack
-            plans = [
-                np.asarray(f.probs) @ stacks(p, [entry[0] for entry in f.entries])
-                for p, f in enumerate(players.factors)
-            ]
-            exact = self.exact.tree.values(plans)
         return HeadToHead(
             policies=profile,
             episodes=episodes,
             mean=returns.mean(axis=0),
             half_width=spread * float(student.ppf(0.975, episodes - 1)),
             wins=outcomes(returns),
-            exact=exact,
+            exact=None if self.exact is None else self.exact.values(players),
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.envs.game_tree import GameTree, PlanStack
 from ludus.errors import ScenarioError
+from ludus.evaluation.mixtures import instead
 from ludus.policies.base import Policy
 from ludus.types import Exploitability, Mixture, PolicyRef, Solution
 
@@ -94,22 +95,25 @@ class ExactEvaluator:
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
         """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored)."""
-        plans = [self.stack(seat, [ref])[0]] * self.tree.num_players
-        joint = [f for f in opponents.factors if len(f.seats) > 1]
-        for factor in opponents.factors:
-            if len(factor.seats) == 1 and factor.seats[0] != seat:
+        return float(self.values(instead(opponents, seat, ref))[seat])
+
+    def values(self, players: Mixture) -> NDArray[np.float64]:
+        """float64[P]: expected returns where every seat is drawn from `players`."""
+        plans = [np.empty(0)] * self.tree.num_players
+        joint = [f for f in players.factors if len(f.seats) > 1]
+        for factor in players.factors:
+            if len(factor.seats) == 1:
                 refs = [entry[0] for entry in factor.entries]
                 plans[factor.seats[0]] = np.asarray(factor.probs) @ self.stack(factor.seats[0], refs)
-        value = 0.0
+        total = np.zeros(self.tree.num_players)
         for drawn in product(*(range(len(f.entries)) for f in joint)):
             prob = 1.0
             for factor, k in zip(joint, drawn, strict=True):
                 prob *= factor.probs[k]
-                for other, entry in zip(factor.seats, factor.entries[k], strict=True):
-                    if other != seat:
-                        plans[other] = self.stack(other, [entry])[0]
-            value += prob * float(self.tree.values(plans)[seat])
-        return value
+                for seat, ref in zip(factor.seats, factor.entries[k], strict=True):
+                    plans[seat] = self.stack(seat, [ref])[0]
+            total += prob * self.tree.values(plans)
+        return total
 
     def exploitability(self, solution: Solution) -> Exploitability:
         """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn)."""

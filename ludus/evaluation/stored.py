@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ludus.errors import ConfigError, RunError, nearest
+from ludus.evaluation.mixtures import factors_of
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.policies.base import Policy
@@ -27,13 +28,15 @@ class StoredRun:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with Reader(folder) as reader:
-            info, stored, generations = reader.info(), reader.policies(), reader.generations()
-        if not generations:
+            info, stored, last = reader.info(), reader.policies(), reader.last_generation()
+            joint = None if last is None else reader.joint(last.number)
+        if last is None:
             raise RunError(f"{str(folder)!r} has no finished generation yet; there is nothing to evaluate.")
         self.scenario = _scenario(folder, info.text)
         self.population = info.population
-        self.generation = generations[-1].number
-        self.solution = Solution(tuple(np.array(m) for m in generations[-1].marginals), generations[-1].solver_gap)
+        self.generation = last.number
+        marginals = tuple(np.array(m) for m in last.marginals)
+        self.solution = Solution(marginals if joint is None else None, last.solver_gap, joint=joint)
         self.members: dict[int, list[PolicyRecord]] = {}
         for policy in stored:
             self.members.setdefault(policy.record.ref.population, []).append(policy.record)
@@ -69,17 +72,15 @@ class StoredRun:
         return [record.ref.policy for record in self.members[self.population[player]]]
 
     def mixture(self, profile: Sequence[str]) -> Mixture:
-        """The policies that these names, one per player, stand for; `META` is the last meta-strategy."""
-        return Mixture(tuple(self._factor(p, name) for p, name in enumerate(profile)))
-
-    def _factor(self, player: int, name: str) -> Factor:
-        members = self.members[self.population[player]]
-        if name != META:
-            ref = next(record.ref for record in members if record.ref.policy == name)
-            return Factor((player,), ((ref,),), (1.0,))
-        probs = self.solution.strategies[player]
-        kept = [int(i) for i in np.flatnonzero(probs > 0)]
-        return Factor((player,), tuple((members[i].ref,) for i in kept), tuple(float(probs[i]) for i in kept))
+        """The policies that these names, one per player, stand for; `META` is the last meta-strategy. Where that is a joint distribution,
+        the players who are named so are drawn together."""
+        members = [[record.ref for record in self.members[which]] for which in self.population]
+        factors = list(factors_of(self.solution, members, [p for p, name in enumerate(profile) if name == META]))
+        for player, name in enumerate(profile):
+            if name != META:
+                ref = next(ref for ref in members[player] if ref.policy == name)
+                factors.append(Factor((player,), ((ref,),), (1.0,)))
+        return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
 
 def _scenario(folder: Path, text: str) -> Scenario:

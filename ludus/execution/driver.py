@@ -26,12 +26,14 @@ from ludus.observe.base import Observer
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.store import Store
 from ludus.population.agent_manager import AgentManager
+from ludus.sampling.filling import filled
 from ludus.scenario import Scenario
 from ludus.schedulers.base import Scheduler
 from ludus.stopping.progress import Progress
 from ludus.stopping.stoppers import Stopper
 from ludus.training.training import Parts
 from ludus.types import (
+    Array,
     Evaluated,
     Metrics,
     Solution,
@@ -67,6 +69,7 @@ class Driver:
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
     _covered: bool = False  # by a checkpoint: nothing happened since
+    _matches: int = 0  # since the last barrier
     _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
 
     @property
@@ -123,8 +126,11 @@ class Driver:
         for result in self.work.results(tasks, proceed=self._proceed, checkpoint=self.checkpoint):
             self._record(result)
             self.scheduler.on_result(result, self.manager.view())
-            if isinstance(result, Evaluated) and result.task.solution is not None:
-                self._after_generation(result.task.generation)
+            if isinstance(result, Evaluated):
+                if result.task.solution is not None:
+                    self._after_generation(result.task.generation)
+                else:
+                    self._after_matches(result)
 
     def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
@@ -162,18 +168,31 @@ class Driver:
             result,
             solution,
             history=self.history,
-            mean=self.manager.table.view().mean,
+            mean=self._mean(),
             seconds=self.seconds,
             solving=self._solving,
         )
         self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
         self.store.generation_done(record)
+        if solution.joint is not None:
+            self.store.joint_recorded(record.number, solution.joint)
         self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
         for population, ratings in enumerate(self.manager.elo()):
             self.store.ratings_recorded(population, ratings)
         self.observer.generation_done(record)
 
+    def _mean(self) -> Array:
+        """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out."""
+        payoffs = self.manager.table.view()
+        return (payoffs if self.scenario.evaluation.adaptive is None else filled(payoffs)).mean
+
     # ------------------------------------------------------------------------------------------ barriers
+
+    def _after_matches(self, result: Evaluated) -> None:
+        """An evaluation in several steps may take long."""
+        self._matches += len(result.matches)
+        if self._matches >= self.scenario.checkpoints.iterations:
+            self.checkpoint({})
 
     def _after_generation(self, generation: int) -> None:
         if generation % self.scenario.checkpoints.generations == 0:
@@ -200,7 +219,7 @@ class Driver:
         self.store.commit(name)
         self.named.append(name)
         self.clean()
-        self._covered = True
+        self._covered, self._matches = True, 0
 
     def finish(self) -> None:
         """A last barrier, unless nothing happened since the one before it."""

@@ -211,8 +211,8 @@ def _check_changes(stored: Scenario, scenario: Scenario) -> None:
 
 
 def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
-    """Without what belongs to a part that was replaced: a response in progress starts anew under another oracle, and another
-    meta-solver starts cold."""
+    """Without what belongs to a part that was replaced: a response in progress starts anew under another oracle, another meta-solver starts
+    cold, and what is played in order to solve the present meta-game is decided anew."""
     if "trainings" not in state:
         raise RunError("the checkpoint was written by another version of Ludus. Resume the run with that one.")
     if scenario.oracle != stored.oracle and state["kept"]:
@@ -222,6 +222,9 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
         )
     if scenario.oracle != stored.oracle:
         state = {**state, "trainings": {}}
-    if getattr(scenario, "meta_solver", None) != getattr(stored, "meta_solver", None):
+    solves = getattr(scenario, "meta_solver", None) == getattr(stored, "meta_solver", None)
+    if not solves:
         state = {**state, "scheduler": {**state["scheduler"], "warm": None}}
+    if not solves or scenario.evaluation != stored.evaluation:
+        state = {**state, "scheduler": {**state["scheduler"], "sampling": None}}
     return state

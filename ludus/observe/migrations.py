@@ -23,6 +23,11 @@ MIGRATIONS: dict[int, str] = {
     DROP TABLE generations;
     ALTER TABLE generations_new RENAME TO generations;
     """,
+    # Version 1 kept only the marginals of joint meta-strategies.
+    1: """
+    CREATE TABLE joints (
+      generation INTEGER PRIMARY KEY, players INTEGER NOT NULL, profiles BLOB NOT NULL, probs BLOB NOT NULL, barrier INTEGER NOT NULL);
+    """,
 }
 """version -> the SQL that leads to the next one."""
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.errors import RunError
 from ludus.observe import payoff_view
@@ -132,6 +133,16 @@ class Reader:
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
             return _generation(rows[0]) if rows else None
+
+    def joint(self, generation: int) -> NDArray[np.float64] | None:
+        """The joint meta-strategy float64[n_0, …] of a generation; None if there are marginals only."""
+        sql = "SELECT sizes, players, profiles, probs FROM joints JOIN generations ON generation = number WHERE generation = ?"
+        with translated(self.path):
+            for sizes, players, profiles, probs in self._rows(sql, generation):
+                out = np.zeros(json.loads(sizes))
+                out[tuple(np.frombuffer(profiles, "<i4").reshape(-1, players).T)] = np.frombuffer(probs, "<f8")
+                return out
+        return None
 
     def policies(self) -> tuple[StoredPolicy, ...]:
         """By population, then place."""

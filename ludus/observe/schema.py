@@ -1,13 +1,14 @@
 """The tables of a run's database, `ludus.db` (SQLite).
 
 `barrier` is the number of the checkpoint whose commit covers a row, so that a resumed run can drop what came after its checkpoint.
-Arrays are little-endian blobs (float64, profiles int32); small records are JSON.
+Arrays are little-endian blobs (float64, profiles int32); small records are JSON. A generation's `marginals` are always there; a joint
+meta-strategy has its profiles of a probability above 0 in `joints`.
 """
 
 from __future__ import annotations
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 1
+VERSION = 2
 FILE = "ludus.db"
 
 TABLES = """
@@ -25,6 +26,8 @@ CREATE TABLE generations (
   number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
   vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
   solver_seconds REAL NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
+CREATE TABLE joints (
+  generation INTEGER PRIMARY KEY, players INTEGER NOT NULL, profiles BLOB NOT NULL, probs BLOB NOT NULL, barrier INTEGER NOT NULL);
 CREATE TABLE tasks (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
   metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
@@ -46,12 +49,13 @@ CREATE TABLE events (
   barrier INTEGER NOT NULL);
 """
 
-COVERED = ("policies", "generations", "tasks", "matches", "payoffs", "ratings", "metrics", "events")
+COVERED = ("policies", "generations", "joints", "tasks", "matches", "payoffs", "ratings", "metrics", "events")
 """The tables whose rows a checkpoint covers."""
 
 INSERT = {
     "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     "generations": "INSERT OR REPLACE INTO generations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "joints": "INSERT OR REPLACE INTO joints VALUES (?,?,?,?,?)",
     "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
     "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once
     "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",

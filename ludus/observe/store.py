@@ -131,6 +131,12 @@ class Store:
         head = (record.number, record.seconds, record.episodes, record.nash_conv, *scores, _blob(flat))
         self._add("generations", (*head, record.solver_gap, record.solver_seconds, record.exact, time.time()))
 
+    def joint_recorded(self, generation: int, joint: NDArray[np.float64]) -> None:
+        """A joint meta-strategy float64[n_0, …] of a generation, whose marginals its record has."""
+        profiles = np.argwhere(joint > 0)
+        blob = np.ascontiguousarray(profiles, "<i4").tobytes()
+        self._add("joints", (generation, joint.ndim, blob, _blob(joint[tuple(profiles.T)])))
+
     def task_started(self, task: Task) -> None:
         self._task(task, "started", {}, {}, None)
 

@@ -84,6 +84,9 @@ class AdaptiveEvaluation:
         cells = first_cells(payoffs, profiles=self._start, at_least=self._portion, rng=rng)
         if len(cells.units):
             return self._ordered(cells)
+        if max(payoffs.sizes) == 1:  # nobody has a choice
+            self.reason = "nothing to learn"
+            return None
         self.standing = self._look(payoffs)
         left = self.budget - self.units
         if self.tolerance > 0.0 and self.standing.most <= self.tolerance:

@@ -31,12 +31,15 @@ def run_dir(tmp_path: Path) -> Path:
 def test_records_come_back_equal(run_dir: Path) -> None:
     facts = synthetic.info(run_dir, utility_range=((-13.0, 13.0), (float("-inf"), float("inf"))))
     record = synthetic.generation(3, (4, 5), nash_conv=1.25)
+    joint = np.zeros((4, 5))
+    joint[1, 2], joint[3, 0] = 0.125, 0.875
     with Store.create(run_dir, facts) as store:
         assert isinstance(store, Recorder)
         store.generation = 3
         store.policy_added(synthetic.policy(0, 0))
         store.policy_added(synthetic.policy(0, 1, generation=1))
         store.generation_done(record)
+        store.joint_recorded(3, joint)
         store.matches_recorded([synthetic.match("m1", (0, 1), 8, [0.5, -0.5], [2.0, 2.0])])
         store.metrics_recorded("episodes", 100, {"loss": 0.5, "entropy": float("nan")})
         store.metrics_recorded("episodes", 200, {"loss": 0.25})
@@ -46,6 +49,7 @@ def test_records_come_back_equal(run_dir: Path) -> None:
     with Reader(run_dir) as reader:
         assert reader.info() == facts
         assert reader.generations() == (record,)
+        np.testing.assert_array_equal(reader.joint(3), joint)
         first, second = reader.policies()
         assert (first.record, second.record) == (synthetic.policy(0, 0), synthetic.policy(0, 1, generation=1))
         assert second.record.lineage.parent == PolicyRef(0, "p0", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic_run as synthetic
 
@@ -118,6 +119,9 @@ def test_payoff_outside_the_populations(run_dir: Path) -> None:
         reader.payoffs()
 
 
+_V1 = """
+DROP TABLE joints;
+"""
 _V0 = """
 DROP TABLE ratings;
 DROP TABLE generations;
@@ -136,7 +140,7 @@ def old_run(tmp_path: Path) -> Path:
     run_dir = tmp_path / "old"
     run_dir.mkdir()
     connection = sqlite3.connect(run_dir / "ludus.db")
-    connection.executescript(schema.TABLES + _V0 + f"PRAGMA application_id = {schema.APPLICATION_ID};")
+    connection.executescript(schema.TABLES + _V1 + _V0 + f"PRAGMA application_id = {schema.APPLICATION_ID};")
     connection.close()
     return run_dir
 
@@ -148,6 +152,7 @@ def test_older_version_is_read_without_being_changed(old_run: Path) -> None:
         assert (record.nash_conv, record.gains, record.solver_seconds) == (4.7, (2.0, 2.7), 0.0)
         assert record.marginals == ((1.0,), (1.0,))
         assert reader.ratings() == ()
+        assert reader.joint(0) is None
     assert _contents(old_run) == before
 
 
@@ -155,15 +160,36 @@ def test_older_version_is_migrated_when_it_is_resumed(old_run: Path) -> None:
     with Store.open(old_run) as store:
         store.ratings_recorded(0, {"p0": 1500.0})
         store.generation_done(synthetic.generation(1, (2, 2), nash_conv=1.0))
+        store.joint_recorded(1, np.eye(2) / 2)
         store.commit("g1")
     with sqlite3.connect(old_run / "ludus.db") as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(generations)")]
         fresh = sqlite3.connect(":memory:")
         fresh.executescript(schema.TABLES)
-        assert columns == [row[1] for row in fresh.execute("PRAGMA table_info(generations)")]
+        names = [row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        assert {"generations", "joints", "ratings"} <= set(names)
+        for name in names:
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+            assert columns == [row[1] for row in fresh.execute(f"PRAGMA table_info({name})")], name
         fresh.close()
     connection.close()
     with Reader(old_run) as reader:
         assert [record.number for record in reader.generations()] == [0, 1]
         assert [rating.rating for rating in reader.ratings()] == [1500.0]
+        np.testing.assert_array_equal(reader.joint(1), np.eye(2) / 2)
+
+
+def test_previous_version_is_migrated_too(tmp_path: Path) -> None:
+    run_dir = tmp_path / "previous"
+    run_dir.mkdir()
+    connection = sqlite3.connect(run_dir / "ludus.db")
+    connection.executescript(schema.TABLES + _V1)
+    connection.executescript(f"PRAGMA application_id = {schema.APPLICATION_ID}; PRAGMA user_version = 1;")
+    connection.close()
+    with Store.open(run_dir) as store:
+        store.generation_done(synthetic.generation(0, (3, 2), nash_conv=1.0))
+        store.joint_recorded(0, np.array([[0.25, 0.0], [0.0, 0.0], [0.0, 0.75]]))
+        store.commit("g0")
+    with Reader(run_dir) as reader:
+        np.testing.assert_array_equal(reader.joint(0), [[0.25, 0.0], [0.0, 0.0], [0.0, 0.75]])
+        assert reader.joint(1) is None

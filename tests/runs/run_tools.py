@@ -64,6 +64,15 @@ mode: explore
 generations: 3
 checkpoints: {iterations: 1}
 """,
+    "adaptive": """
+env: {id: openspiel/kuhn_poker, num_envs: 8, tree: "off"}
+oracle: {kind: ppo, batch: 20, epochs: 1, hidden: [8]}
+response: {episodes: 60}
+evaluation: {adaptive: {budget: 100, portion: 10, batch: 30, start: 2}}
+mode: explore
+generations: 3
+checkpoints: {iterations: 4}
+""",
     "shared": """
 env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
 oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}

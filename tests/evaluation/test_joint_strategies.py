@@ -1,0 +1,108 @@
+"""Joint meta-strategies: what is drawn for the seats, by hand; and that a run's own is played and judged after it, not its marginals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
+from ludus.evaluation.mixtures import factors_of, instead
+from ludus.evaluation.stored import META, StoredRun
+from ludus.exploit import exploit_run
+from ludus.observe.reader import Reader
+from ludus.runner import run
+from ludus.scenario_files import parse_scenario
+from ludus.types import Factor, Mixture, PolicyRef, Solution
+
+MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))
+TRAFFIC = Solution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))
+
+
+def refs(*names: str) -> tuple[PolicyRef, ...]:
+    return tuple(PolicyRef(int(name[0]), name) for name in names)
+
+
+def test_a_joint_distribution_is_drawn_at_once() -> None:
+    (factor,) = factors_of(TRAFFIC, MEMBERS, [0, 1, 2])
+    assert factor.seats == (0, 1, 2)
+    assert factor.entries == (refs("0-0", "1-0", "2-0"), refs("0-1", "1-1", "2-0"), refs("0-1", "1-1", "2-1"))
+    assert factor.probs == (0.5, 0.25, 0.25)
+
+
+def test_some_seats_of_a_joint_distribution() -> None:
+    (factor,) = factors_of(TRAFFIC, MEMBERS, [0, 2])
+    assert (factor.seats, factor.probs) == ((0, 2), (0.5, 0.25, 0.25))
+    assert factor.entries == (refs("0-0", "2-0"), refs("0-1", "2-0"), refs("0-1", "2-1"))
+    (factor,) = factors_of(TRAFFIC, MEMBERS, [1])
+    assert (factor.seats, factor.entries, factor.probs) == ((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
+    assert factors_of(TRAFFIC, MEMBERS, []) == ()
+
+
+def test_marginals_are_drawn_apart() -> None:
+    solution = Solution((np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.array([1.0, 0.0])), 0.0)
+    first, second = factors_of(solution, MEMBERS, [0, 1])
+    assert first == Factor((0,), (refs("0-1"),), (1.0,))
+    assert second == Factor((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
+
+
+def test_another_policy_in_a_seat_of_a_joint_distribution() -> None:
+    new = PolicyRef(1, "new")
+    (joint,) = factors_of(TRAFFIC, MEMBERS, [0, 1, 2])
+    others, mine = instead(Mixture((joint,)), 1, new).factors
+    assert mine == Factor((1,), ((new,),), (1.0,))
+    assert others.entries == (refs("0-0", "2-0"), refs("0-1", "2-0"), refs("0-1", "2-1"))
+    (both,) = instead(Mixture((others, mine)), 0, PolicyRef(0, "new")).factors[1:2]
+    assert both == Factor((0,), ((PolicyRef(0, "new"),),), (1.0,))
+    assert instead(Mixture((others, mine)), 0, PolicyRef(0, "new")).factors[0] == Factor(
+        (2,), (refs("2-0"), refs("2-1")), (0.75, 0.25)
+    )
+
+
+@pytest.fixture(scope="module")
+def correlated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four generations against coarse correlated equilibria."""
+    folder = tmp_path_factory.mktemp("correlated") / "run"
+    text = "{env: {id: openspiel/kuhn_poker, num_envs: 64}, oracle: exact, meta_solver: cce, generations: 4}"
+    run(parse_scenario(text), run_dir=folder, report=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(correlated: Path) -> EvaluationReport:
+    return evaluate_run(correlated, episodes=4000)
+
+
+def test_the_run_keeps_it(correlated: Path) -> None:
+    with Reader(correlated) as reader:
+        record = reader.last_generation()
+        assert record is not None
+        joint = reader.joint(record.number)
+        assert reader.joint(99) is None
+    assert joint is not None
+    assert joint.shape == record.sizes
+    assert joint.sum() == pytest.approx(1.0)
+    for player, marginal in enumerate(record.marginals):
+        np.testing.assert_allclose(joint.sum(axis=1 - player), marginal, atol=1e-12)
+    assert np.abs(joint - np.multiply.outer(*map(np.array, record.marginals))).max() > 0.01, "no product"
+
+
+def test_meta_plays_it(correlated: Path, report: EvaluationReport) -> None:
+    """Its value and its exploitability are those that the run has recorded."""
+    with Reader(correlated) as reader:
+        record = reader.last_generation()
+    assert record is not None
+    meta = next(match for match in report.matches if match.policies == (META, META))
+    assert meta.exact == pytest.approx(record.values, abs=1e-9)
+    assert (np.abs(meta.mean - record.values) <= 1.5 * meta.half_width).all()
+    assert report.exploitability is not None
+    assert report.exploitability.nash_conv == pytest.approx(record.nash_conv, abs=1e-9)
+    (factor,) = StoredRun(correlated).mixture([META, META]).factors
+    assert factor.seats == (0, 1)
+
+
+def test_exploiters_meet_it(correlated: Path, report: EvaluationReport) -> None:
+    found = exploit_run(correlated, budget=200, episodes=2000)
+    assert report.exploitability is not None
+    assert (found.least <= report.exploitability.gain + 1e-9).all(), "nobody gains more than a best response"
