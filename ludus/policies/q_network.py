@@ -53,6 +53,25 @@ def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
     return q
 
 
+def checked_epsilon(spec: PolicySpec, given: Array) -> float:
+    """The epsilon of weights, float32[1]. Raises PolicyError if it is no probability."""
+    epsilon = float(given[0])
+    if not 0.0 <= epsilon <= 1.0:
+        raise PolicyError(f"epsilon of a {spec.kind!r} policy is {epsilon}; expected a probability.")
+    return epsilon
+
+
+def epsilon_greedy(
+    q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
+) -> Act:
+    """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
+    float32[n, >= 1]. Raises PolicyError for a mask of another shape, or a row that has no legal action or a NaN."""
+    legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
+    chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
+    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp), q)
+    return Act(action, logp)
+
+
 class QPolicy(CategoricalPolicy):
     """Kind `q_network`; config as `q_spec` makes it. Observations are flattened to float32[n, inputs].
 
@@ -66,9 +85,7 @@ class QPolicy(CategoricalPolicy):
         layout = q_layout(spec)
         shapes = layout.shapes("q")
         self._weights = fitted(spec, weights, {**shapes, "epsilon": (1,)})
-        self.epsilon = float(self._weights["epsilon"][0])
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise PolicyError(f"epsilon of a 'q_network' policy is {self.epsilon}; expected a probability.")
+        self.epsilon = checked_epsilon(spec, self._weights["epsilon"])
         self.network = Perceptron(layout, flatten(self._weights, list(shapes)))
 
     def act(
@@ -97,11 +114,7 @@ class QPolicy(CategoricalPolicy):
         """The actions that outputs, mask and noise give; epsilon float64[n] of "explore"."""
         if out.shape[1] > self.actions:
             out = action_values(out, full_mask(mask, len(out), self.actions))
-        legal, action, logp = checked_mask(mask, len(out), self.actions), *answers(len(out))
-        if mode == "greedy":
-            epsilon = np.zeros(len(out))
-        refuse_row(_epsilon_greedy(out, legal, noise[:, 0], epsilon, action, logp), out)
-        return Act(action, logp)
+        return epsilon_greedy(out, mask, noise, np.zeros(len(out)) if mode == "greedy" else epsilon)
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str

@@ -12,6 +12,7 @@ POLICIES = {
     "cnn": "ludus.policies.convolutional:CNNPolicy",
     "gru": "ludus.policies.recurrent:GRUPolicy",
     "mlp": "ludus.policies.network:MLPPolicy",
+    "q_module": "ludus.policies.q_module:QModulePolicy",
     "q_network": "ludus.policies.q_network:QPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "tabular": "ludus.policies.tabular:TabularPolicy",

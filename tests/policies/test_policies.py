@@ -7,8 +7,10 @@ from torch import nn
 from ludus.errors import PolicyError, UnknownName
 from ludus.policies.convolutional import initial_weights as cnn_initial
 from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.q_module import arrays_of, make_module
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
+from ludus.policies.q_specs import Head, q_module_spec
 from ludus.policies.recurrent import GRUPolicy
 from ludus.policies.recurrent import initial_weights as gru_initial
 from ludus.policies.registry import POLICIES, build_policy
@@ -66,6 +68,8 @@ def make(kind, enumeration, seed=0, **options):
     if kind == "q_network":
         spec = q_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8,), **options)
         return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
+    if kind == "q_module":
+        spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=Head(**options))
     spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
     return build_policy(spec, scaled(initial_weights(spec, rng)))
 
@@ -83,6 +87,11 @@ def scaled(weights):
         ("gru", {}),
         ("q_network", {}),
         ("q_network", {"dueling": True}),
+        ("q_module", {}),
+        ("q_module", {"dueling": True, "noisy": True}),
+        ("q_module", {"dueling": True, "distribution": "c51", "atoms": 5, "low": -1.0, "high": 1.0}),
+        ("q_module", {"distribution": "quantile", "atoms": 5}),
+        ("q_module", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
         ("mlp", {"value": "shared"}),
         ("mlp", {"value": "separate", "activation": "relu"}),
         ("mlp", {"value": "none"}),

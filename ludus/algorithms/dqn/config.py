@@ -1,81 +1,82 @@
-"""DQN's settings."""
+"""DQN's settings, and those of its best known variants."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from dataclasses import replace
+from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.base import About, Collect, Learner, LearnerContext
+from ludus.algorithms.base import About, Learner, LearnerContext
+from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete
-from ludus.config import Config
+from ludus.algorithms.spaces import discrete, reward_scale
 from ludus.data.base import ItemUnit, Sizes, TableSpec
+from ludus.errors import ScenarioError
+from ludus.policies.q_specs import Distribution, Head, q_module_spec
 from ludus.policies.specs import q_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
 
-TABLE = "replay"
+
+def _about(paper: str) -> About:
+    return About(actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper=paper)
 
 
-class DQN(Config):
-    """Deep Q-learning (Mnih et al. 2015) with double, dueling and n-step targets and prioritised replay; see the README beside it."""
+class DQN(QLearning):
+    """Deep Q-learning (Mnih et al. 2015). Every part of Rainbow is a switch of its own, and so are quantiles (QR-DQN, IQN) and Munchausen
+    rewards; see the README beside it."""
 
-    about: ClassVar[About] = About(
-        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Mnih et al. 2015"
+    about: ClassVar[About] = _about("Mnih et al. 2015")
+
+    noisy: bool = False  # the layers after the body have parametric noise, which explores
+    noise_scale: float = Field(default=0.5, gt=0)  # its initial size
+    distribution: Distribution = (
+        "none"  # what is learned of returns: means, chances of values, quantiles, quantile function
     )
-
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
-    activation: Literal["tanh", "relu"] = "relu"
-    double: bool = True
-    dueling: bool = False
-    n_step: int = Field(default=1, ge=1)
-    gamma: float = Field(default=1.0, ge=0, le=1)
-
-    rollout: int = Field(default=500, ge=1)  # what is collected between two rounds of updates, in rollout_unit
-    rollout_unit: Literal["episodes", "decisions"] = "episodes"
-    capacity: int = Field(default=100_000, ge=1)  # decisions in the replay table
-    min_size: int = Field(default=1000, ge=1)  # decisions before the first update
-    batch: int = Field(default=512, ge=1)  # decisions per update
-    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of a row's |error|; 0: all rows are drawn alike
-    importance: Scheduled = Schedule(
-        start=0.4, end=1.0
-    )  # how far the weights of prioritised rows make up for their being drawn more often
-    updates_per_decision: float = Field(default=0.02, gt=0)
-
-    learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
-    epsilon: Scheduled = Schedule(start=1.0, end=0.0)
-    target_period: int = Field(default=50, ge=1)  # updates between copies into the target network
-    polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update
-    huber_delta: float = Field(default=1.0, gt=0)
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
-    scale_rewards: bool = True  # by the largest utility, where it is known
+    atoms: int = Field(default=51, ge=2)  # values, quantiles, or levels drawn per update
+    v_min: float | None = None  # range of c51's values, in the environment's rewards; None: the game's utilities
+    v_max: float | None = None
+    munchausen: bool = (
+        False  # rewards are helped by the log-probability of a soft policy, which also takes the maximum's place
+    )
+    munchausen_weight: float = Field(default=0.9, ge=0, le=1)
+    munchausen_temperature: float = Field(default=0.03, gt=0)  # in scaled rewards
+    munchausen_least: float = Field(default=-1.0, le=0)  # the log-probability times temperature counts no less
 
     @model_validator(mode="after")
-    def _check(self) -> DQN:
-        if self.epsilon.start > 1.0 or (self.epsilon.end or 0.0) > 1.0:
-            raise ValueError("epsilon is a probability; its start and end must be at most 1")
-        if self.importance.start > 1.0 or (self.importance.end or 0.0) > 1.0:
-            raise ValueError("importance is an exponent from 0 to 1; its start and end must be at most 1")
+    def _check_switches(self) -> DQN:
         if self.min_size > self.capacity:
             raise ValueError(f"min_size {self.min_size} must be at most the capacity {self.capacity}")
+        if self.munchausen and self.double:
+            raise ValueError(
+                "munchausen takes the mean over its soft policy and has no maximum for double to choose; set double=false"
+            )
+        if self.munchausen and self.n_step > 1:
+            raise ValueError(f"munchausen helps the reward of one step; n_step is {self.n_step}, and must be 1")
+        if self.v_min is not None and self.v_max is not None and self.v_min >= self.v_max:
+            raise ValueError(f"v_min {self.v_min} must be below v_max {self.v_max}")
         return self
 
     @property
     def item(self) -> ItemUnit:
         return "decision"
 
-    def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if some player's actions are not discrete."""
-        for player in range(env.num_players):
-            discrete(env, (player,), algorithm="DQN")
+    @property
+    def compiled(self) -> bool:
+        """Whether it is a perceptron of means, for which forward and backward pass are written out."""
+        return self.body == "mlp" and self.distribution == "none" and not (self.noisy or self.munchausen)
 
-    def collect(self) -> Collect:
-        return Collect(self.rollout_unit, self.rollout)
+    def check(self, env: EnvSpec) -> None:
+        """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
+        super().check(env)
+        for player in range(env.num_players):
+            self._head(env, (player,))
 
     def tables(self) -> Sequence[TableSpec]:
         limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
-        kind = "prioritised" if exponent > 0.0 else "ring"
+        kind = "prioritised" if self.prioritised else "ring"
         return (TableSpec(TABLE, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
 
     def sizes(self) -> Mapping[str, Sizes]:
@@ -83,12 +84,81 @@ class DQN(Config):
         return {TABLE: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        inputs, actions = discrete(env, seats, algorithm="DQN")
+        if not self.compiled:
+            return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats))
+        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
         return q_spec(
             inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling
         )
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.algorithms.dqn.learner import DQNLearner  # a scenario can be read without loading torch
+        from ludus.algorithms.dqn.compiled import CompiledLearner  # a scenario can be read without loading torch
+        from ludus.algorithms.dqn.module import ModuleLearner
 
-        return DQNLearner(self, context, start)
+        return (CompiledLearner if self.compiled else ModuleLearner)(self, context, start)
+
+    def _head(self, env: EnvSpec, seats: tuple[int, ...]) -> Head:
+        noise_scale = self.noise_scale if self.noisy else 0.0
+        head = Head(dueling=self.dueling, noisy=self.noisy, noise_scale=noise_scale, distribution=self.distribution)
+        if self.distribution == "none":
+            return head
+        low, high = self._value_range(env, seats) if self.distribution == "c51" else (0.0, 0.0)
+        return replace(head, atoms=self.atoms, low=low, high=high)
+
+    def _value_range(self, env: EnvSpec, seats: tuple[int, ...]) -> tuple[float, float]:
+        """Of scaled returns: the options', or else the utilities'. Raises ScenarioError if they are unknown."""
+        ranges = [env.utility_range[seat] for seat in seats]
+        low = min(low for low, _ in ranges) if self.v_min is None else self.v_min
+        high = max(high for _, high in ranges) if self.v_max is None else self.v_max
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ScenarioError(
+                f"{type(self).__name__}: c51 spreads {self.atoms} values over the range of returns, {low:g} to {high:g} in {env.id}. Give "
+                " v_min and v_max, in the environment's rewards, or use distribution=quantile, which needs no range."
+            )
+        scale = reward_scale(env, seats, enabled=self.scale_rewards)
+        return low * scale, high * scale
+
+
+class Rainbow(DQN):
+    """DQN with double, dueling and 3-step targets, prioritised replay, noisy layers and C51 (Hessel et al. 2018)."""
+
+    about: ClassVar[About] = _about("Hessel et al. 2018")
+
+    dueling: bool = True
+    n_step: int = Field(default=3, ge=1)
+    priority_exponent: float = Field(default=0.5, ge=0, le=1)
+    noisy: bool = True
+    distribution: Distribution = "c51"
+    epsilon: Scheduled = Schedule(start=0.0)
+    learning_rate: Scheduled = Schedule(start=1e-3)
+
+
+class QRDQN(DQN):
+    """DQN that learns quantiles of the return (Dabney et al. 2018, "Distributional reinforcement learning with quantile regression")."""
+
+    about: ClassVar[About] = _about("Dabney et al. 2018, quantile regression")
+
+    double: bool = False
+    distribution: Distribution = "quantile"
+    learning_rate: Scheduled = Schedule(start=1e-3)
+
+
+class IQN(DQN):
+    """DQN that learns the return's quantile function (Dabney et al. 2018, "Implicit quantile networks")."""
+
+    about: ClassVar[About] = _about("Dabney et al. 2018, implicit quantile networks")
+
+    double: bool = False
+    distribution: Distribution = "implicit"
+    atoms: int = Field(default=32, ge=2)
+    learning_rate: Scheduled = Schedule(start=1e-3)
+
+
+class MunchausenDQN(DQN):
+    """DQN with rewards that the log-probability of a soft policy helps (Vieillard et al. 2020)."""
+
+    about: ClassVar[About] = _about("Vieillard et al. 2020")
+
+    double: bool = False
+    munchausen: bool = True
+    learning_rate: Scheduled = Schedule(start=1e-3)

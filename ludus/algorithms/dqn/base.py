@@ -1,0 +1,87 @@
+"""What learning action values from replay has in common: settings of DQN and R2D2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ludus.algorithms.base import Collect
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import discrete, one_space
+from ludus.config import Config
+from ludus.errors import ScenarioError
+from ludus.policies.specs import body_config
+from ludus.types import EnvSpec
+
+TABLE = "replay"
+
+
+class QLearning(Config):
+    """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
+
+    body: Literal["mlp", "nature", "impala"] = "mlp"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the body "mlp", as its activation
+    activation: Literal["tanh", "relu"] = "relu"
+    double: bool = True
+    dueling: bool = False
+    n_step: int = Field(default=1, ge=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+
+    rollout: int = Field(default=500, ge=1)  # what is collected between two rounds of updates, in rollout_unit
+    rollout_unit: Literal["episodes", "decisions"] = "episodes"
+    capacity: int = Field(default=100_000, ge=1)  # items in the replay table
+    min_size: int = Field(default=1000, ge=1)  # decisions before the first update
+    batch: int = Field(default=512, ge=1)  # items per update
+    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
+    importance: Scheduled = Schedule(
+        start=0.4, end=1.0
+    )  # how far the weights of prioritised items make up for their being drawn more often
+    updates_per_decision: float = Field(default=0.02, gt=0)
+
+    learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
+    epsilon: Scheduled = Schedule(start=1.0, end=0.0)
+    target_period: int = Field(default=50, ge=1)  # updates between copies into the target network
+    polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update
+    huber_delta: float = Field(default=1.0, gt=0)
+    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    @model_validator(mode="after")
+    def _check_exponents(self) -> Self:
+        if self.epsilon.start > 1.0 or (self.epsilon.end or 0.0) > 1.0:
+            raise ValueError("epsilon is a probability; its start and end must be at most 1")
+        if self.importance.start > 1.0 or (self.importance.end or 0.0) > 1.0:
+            raise ValueError("importance is an exponent from 0 to 1; its start and end must be at most 1")
+        return self
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete, or their observations do not fit the body."""
+        for player in range(env.num_players):
+            self._inputs(env, (player,))
+
+    def collect(self) -> Collect:
+        return Collect(self.rollout_unit, self.rollout)
+
+    @property
+    def prioritised(self) -> bool:
+        """Whether items with larger errors are drawn more often."""
+        return self.priority_exponent > 0.0
+
+    def _inputs(self, env: EnvSpec, seats: tuple[int, ...]) -> Mapping[str, Any]:
+        """What specs of policies say about the spaces and the body. Raises ScenarioError."""
+        name = type(self).__name__
+        _, actions = discrete(env, seats, algorithm=name)
+        observation, _ = one_space(env, seats, algorithm=name)
+        shape = tuple(observation.shape or ())
+        if env.enumeration is not None:
+            shape = env.enumeration.observation.shape[1:]
+        body = body_config(self.body, self.hidden, self.activation)
+        image = env.enumeration is None and str(observation.dtype) == "uint8"
+        if self.body != "mlp" and len(shape) != 3:
+            raise ScenarioError(
+                f"{name}: the body {self.body!r} sees images of shape (channels, height, width); {env.id} has observations of shape "
+                f"{shape}. Use body=mlp."
+            )
+        return {"shape": shape, "actions": actions, "body": body, "image": image}
