@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ludus import __version__
 from ludus.algorithms.base import ComputedOracle
-from ludus.algorithms.spaces import discrete
+from ludus.algorithms.spaces import discrete, one_space
 from ludus.assembly import build_driver, first_shard
 from ludus.envs.base import VectorEnv
 from ludus.errors import RunError
@@ -33,6 +33,7 @@ from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.spilling import spilling
 from ludus.observe.store import Store
 from ludus.observe.tensorboard import TensorBoardWriter
+from ludus.policies.specs import random_spec
 from ludus.report import write_report
 from ludus.result import Result, read_result
 from ludus.runtime.base import Runtime
@@ -149,7 +150,11 @@ def _first_policies(driver: Driver) -> None:
     table = driver.manager.table
     for population in range(len(table.population_sizes)):
         seat = table.population.index(population)
-        spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
+        space = one_space(env, (seat,), algorithm="the first policy")[1]
+        if env.enumeration is None:
+            spec = random_spec(space)
+        else:
+            spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
         ref = driver.manager.add(population, f"{population}-0", spec, {})
         driver.work.admit(ref)
 

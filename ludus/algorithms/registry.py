@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 ALGORITHMS = {
+    "ddpg": "ludus.algorithms.ddpg.config:DDPG",
     "dqn": "ludus.algorithms.dqn.config:DQN",
     "exact": "ludus.algorithms.exact.config:ExactBestResponse",
     "iqn": "ludus.algorithms.dqn.config:IQN",
@@ -10,5 +11,8 @@ ALGORITHMS = {
     "ppo": "ludus.algorithms.ppo.config:PPO",
     "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
     "rainbow": "ludus.algorithms.dqn.config:Rainbow",
+    "sac": "ludus.algorithms.sac.config:SAC",
+    "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
     "tabular_q": "ludus.algorithms.tabular_q.config:TabularQ",
+    "td3": "ludus.algorithms.ddpg.config:TD3",
 }

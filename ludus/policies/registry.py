@@ -10,11 +10,13 @@ from ludus.types import PolicySpec, Weights
 POLICIES = {
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "cnn": "ludus.policies.convolutional:CNNPolicy",
+    "deterministic": "ludus.policies.actors:DeterministicActor",
     "gru": "ludus.policies.recurrent:GRUPolicy",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",
     "q_network": "ludus.policies.q_network:QPolicy",
     "random": "ludus.policies.random:RandomPolicy",
+    "squashed_gaussian": "ludus.policies.actors:SquashedGaussianActor",
     "tabular": "ludus.policies.tabular:TabularPolicy",
     "torch": "ludus.policies.torch_module:TorchPolicy",
 }

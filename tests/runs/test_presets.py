@@ -24,12 +24,18 @@ SHORT = {
     "leduc-exact": (),
     "leduc-self-play": ("response.episodes=1500",),
     "liars-dice": (),
+    "pendulum": (
+        "response.decisions=300",
+        "evaluation.episodes=5",
+        "oracle.hidden=[16]",
+        "oracle.batch=32",
+    ),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "tic-tac-toe": (),
 }
-PLAYERS = {"cartpole": 1, "kuhn-3p": 3}
+PLAYERS = {"cartpole": 1, "kuhn-3p": 3, "pendulum": 1}
 LEARNED = {"leduc", "leduc-dqn", "leduc-self-play"}
-PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "simple-tag"}
+PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "pendulum", "simple-tag"}
 """No tree: payoffs are played, and NashConv is not known."""
 SLOW = {
     "connect-four",

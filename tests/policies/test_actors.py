@@ -1,0 +1,183 @@
+"""Policies of continuous actions, against torch.distributions and numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution
+
+from ludus.errors import PolicyError
+from ludus.policies.actor_specs import actor_spec
+from ludus.policies.actors import initial_actor, log_slope
+from ludus.policies.registry import build_policy
+from ludus.testing.policy import check_policy
+
+LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 0.5], np.float32)
+OWN = {"deterministic": {"noise": 0.3, "warm_up": 0.0}, "squashed_gaussian": {"warm_up": 0.0}}
+KINDS = sorted(OWN)
+
+
+def make(kind, seed=0, scale=30.0, low=LOW, high=HIGH, **own):
+    spec = actor_spec(kind, inputs=3, low=low, high=high, hidden=(8,))
+    weights = {k: v * scale for k, v in initial_actor(spec, np.random.default_rng(seed)).items()}
+    numbers = {**OWN[kind], **own}
+    return build_policy(spec, {**weights, **{name: np.array([x], np.float32) for name, x in numbers.items()}})
+
+
+def rows(n, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, 3)).astype(np.float32), rng.random((n, 2), dtype=np.float32)
+
+
+@pytest.mark.parametrize("warm_up", [0.0, 1.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind, warm_up):
+    check_policy(make(kind, warm_up=warm_up), observation=rows(50)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_actions_have_the_shape_and_the_bounds_of_the_space(kind):
+    low, high = np.full((2, 1), -3.0), np.full((2, 1), -1.0)
+    policy = make(kind, scale=300.0, low=low, high=high)
+    x, noise = rows(500)
+    for mode in policy.modes:
+        action = policy.act(x, None, None, noise, mode=mode).action
+        assert action.shape == (500, 2, 1)
+        assert action.dtype == np.float32
+        assert (action >= -3.0).all()
+        assert (action <= -1.0).all()
+    assert np.ptp(action) > 1.9, "greedy ones reach both ends"
+
+
+def test_squashed_gaussian_is_torchs():
+    policy = make("squashed_gaussian", scale=3.0)
+    x, noise = rows(200)
+    act = policy.act(x, None, None, noise)
+    out = torch.from_numpy(policy.network.outputs(x).astype(np.float64))
+    mean, std = out[:, :2], out[:, 2:].clamp(-20, 2).exp()
+    half, middle = torch.tensor([2.0, 0.25]), torch.tensor([0.0, 0.25])
+    normal = torch.from_numpy(ndtri(noise.astype(np.float64)))
+    u = mean + std * normal
+    reference = TransformedDistribution(
+        Normal(mean, std), [TanhTransform(cache_size=1), AffineTransform(middle.double(), half.double(), cache_size=1)]
+    )
+    action = middle + half * torch.tanh(u)
+    np.testing.assert_allclose(act.action, action, atol=1e-6)
+    flat = Normal(mean, std).log_prob(u) - TanhTransform().log_abs_det_jacobian(u, torch.tanh(u)) - half.log()
+    np.testing.assert_allclose(act.logp, flat.sum(dim=1), atol=1e-4)
+    inside = (u.abs() < 4).all(dim=1)  # beyond, the inverse of tanh has lost its digits
+    np.testing.assert_allclose(act.logp[inside], reference.log_prob(action).sum(dim=1)[inside], atol=1e-3)
+    np.testing.assert_allclose(
+        policy.act(x, None, None, noise, mode="greedy").action, middle + half * mean.tanh(), atol=1e-6
+    )
+
+
+def test_squashed_gaussian_integrates_to_one():
+    policy = make("squashed_gaussian", scale=1.0, low=np.array([-2.0]), high=np.array([3.0]))
+    u = (np.arange(20000, dtype=np.float32) + np.float32(0.5))[:, None] / np.float32(20000)
+    act = policy.act(np.zeros((20000, 3), np.float32), None, None, u)
+    order = np.argsort(act.action[:, 0])
+    total = np.trapezoid(np.exp(act.logp.astype(np.float64))[order], act.action[order, 0].astype(np.float64))
+    assert total == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("u", "wanted"), [(0.0, 0.0), (1.0, -0.8675616609660547), (-1.0, -0.8675616609660547), (400.0, -798.6137056388801)]
+)
+def test_slope_of_tanh(u, wanted):
+    """log(1 - tanh(1)²) = log 0.41997434; far out log 4 - 2 |u|, where 1 - tanh² itself is 0."""
+    assert log_slope(u) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_deterministic_actor_by_hand():
+    """tanh 0 = 0 and noise 0.5: uniforms ½, Φ(1) and Φ(3) make 0, 0.5, and 1.5, which is clipped to 1; the bounds are [-2, 2]."""
+    spec = actor_spec("deterministic", inputs=1, low=np.array([-2.0]), high=np.array([2.0]), hidden=())
+    zero = {"actor.0.weight": np.zeros((1, 1)), "actor.0.bias": np.zeros(1)}
+    policy = build_policy(spec, {**zero, "noise": np.array([0.5]), "warm_up": np.zeros(1)})
+    noise = np.array([[0.5], [0.8413447460685429], [0.9986501019683699]], np.float32)
+    act = policy.act(np.zeros((3, 1), np.float32), None, None, noise)
+    np.testing.assert_allclose(act.action[:, 0], [0.0, 1.0, 2.0], atol=1e-5)
+    density = -0.5 * math.log(2 * math.pi) - math.log(0.5 * 2.0)
+    beyond = math.log(0.02275013194817921)  # of a normal deviate beyond (1 - 0)/0.5 = 2
+    np.testing.assert_allclose(act.logp, [density, density - 0.5, beyond], atol=1e-5)
+    greedy = policy.act(np.zeros((3, 1), np.float32), None, None, noise, mode="greedy")
+    assert not greedy.action.any()
+    assert not greedy.logp.any()
+
+
+def test_clipping_far_away_has_a_finite_probability():
+    spec = actor_spec("deterministic", inputs=1, low=np.array([-1.0]), high=np.array([1.0]), hidden=())
+    policy = build_policy(
+        spec,
+        {
+            "actor.0.weight": np.zeros((1, 1)),
+            "actor.0.bias": np.array([-9.0]),
+            "noise": np.array([0.01]),
+            "warm_up": np.zeros(1),
+        },
+    )
+    act = policy.act(np.zeros((2, 1), np.float32), None, None, np.array([[0.9], [0.0]], np.float32))
+    assert np.isfinite(act.logp).all()
+    assert act.action[1, 0] == -1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_warming_up_is_uniform_and_travels_with_the_weights(kind):
+    policy = make(kind, warm_up=1.0)
+    x, noise = rows(1000)
+    act = policy.act(x, None, None, noise)
+    np.testing.assert_allclose(act.action, LOW + (HIGH - LOW) * noise, atol=1e-6)
+    np.testing.assert_allclose(act.logp, -math.log(4.0) - math.log(0.5), atol=1e-6)
+    greedy = policy.act(x, None, None, noise, mode="greedy").action
+    assert np.array_equal(greedy, make(kind).act(x, None, None, noise, mode="greedy").action)
+    assert not np.array_equal(greedy, act.action)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_plays_as_its_policies_do(kind):
+    policies = [make(kind, seed=s, warm_up=float(s == 2)) for s in range(3)]
+    x, noise = rows(30)
+    index = np.arange(30, dtype=np.int32) % 3
+    for mode in policies[0].modes:
+        together = type(policies[0]).stack(policies).act(x, None, None, noise, index, mode)
+        for k, policy in enumerate(policies):
+            alone = policy.act(x[index == k], None, None, noise[index == k], mode=mode)
+            np.testing.assert_allclose(together.action[index == k], alone.action, atol=1e-5)
+            np.testing.assert_allclose(together.logp[index == k], alone.logp, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"low": [-1.0]}, r"low is \[-1.0\]; expected 2 finite numbers"),
+        ({"high": [2.0, math.inf]}, "high is .* expected 2 finite numbers"),
+        ({"high": [2.0, 0.0]}, "is not below high"),
+        ({"hidden": [0]}, "hidden"),
+    ],
+)
+def test_wrong_specs(changes, message):
+    policy = make("deterministic")
+    spec = type(policy.spec)("deterministic", {**policy.spec.config, **changes})
+    with pytest.raises(PolicyError, match=message):
+        build_policy(spec, policy.weights())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_number_is_refused(kind):
+    policy = make(kind)
+    x, noise = rows(4)
+    x[2, 0] = np.nan
+    with pytest.raises(PolicyError, match="row 2 of 4 has no action"):
+        policy.act(x, None, None, noise)
+    with pytest.raises(PolicyError, match="none below 0"):
+        make(kind, warm_up=-1.0)
+
+
+def test_actions_and_back():
+    box = make("deterministic").box
+    action = np.array([[-2.0, 0.5], [0.0, 0.25], [1.0, 0.125]], np.float32)
+    np.testing.assert_allclose(box.to_unit(action), [[-1.0, 1.0], [0.0, 0.0], [0.5, -0.5]])
