@@ -32,6 +32,7 @@ from ludus.observe.store import Store
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
+from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
 from ludus.population.ratings.results import duels, pairs
 from ludus.population.statistics import moments
@@ -67,6 +68,7 @@ class League:
         self.matches = 0
         self._warm = None
         self._solver = Nash(tolerance=1e-4)
+        self.ratings: RatingTable | None = None
 
     def grow(self, count: int) -> dict[str, float]:
         """Add so many policies to each population, and do with the league what a league needs; seconds of each part."""
@@ -130,7 +132,7 @@ class League:
     def _rate(self) -> None:
         sizes = self.manager.table.population_sizes
         found = pairs(duels(self.manager.table.log, sizes, (0, 1)), sum(sizes))
-        self.ratings = BradleyTerry(ties="half").fit(found, sizes=sizes)
+        self.ratings = BradleyTerry(ties="half").fit(found, sizes=sizes, start=self.ratings)
 
     def _solve(self) -> None:
         self.manager.record_exact(self.table)

@@ -74,8 +74,7 @@ class RatingSoftmax:
 
 def _log_strengths(won: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[n] from how often i beat j, float64[n, n]; games against itself do not count."""
-    others = np.where(np.eye(len(won), dtype=np.bool_), 0.0, won)
-    return maximise(Likelihood(Pairs(others, np.zeros_like(others)), PRIOR, davidson=False))[0]
+    return maximise(Likelihood(Pairs.of(won), PRIOR, davidson=False))[0]
 
 
 def mean_ratings(payoffs: Payoffs) -> list[NDArray[np.float64]]:

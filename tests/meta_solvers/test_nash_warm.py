@@ -129,12 +129,31 @@ def test_large_games_are_solved_again_without_the_interior_point(monkeypatch, sh
         np.testing.assert_allclose(ours, theirs, atol=1e-4)  # a random game's only equilibrium
 
 
-@pytest.mark.parametrize("options", [{"slack": 0.5, "tolerance": 1e-6}, {"tolerance": 1e-4}])
-def test_loose_answers_stay_interior(options):
-    smaller, larger = views(LARGE, 8)
+LOOSE = pytest.mark.parametrize("options", [{"slack": 0.5, "tolerance": 1e-6}, {"tolerance": 1e-4}])
+
+
+def grown_by(better, **options):
+    """A large game's solution, and that of the game with one more strategy for each player, whose payoffs are raised by `better`."""
+    matrix = np.random.default_rng(8).normal(size=(LARGE + 1, LARGE + 1))
+    matrix[-1] += better
+    matrix[:, -1] -= better
     solver = Nash(**options)
-    found = solver.solve(larger, warm=solver.solve(smaller, rng=RNG).warm, rng=RNG)
+    last = solver.solve(zero_sum_view(matrix[:-1, :-1]), rng=RNG)
+    return last, solver.solve(zero_sum_view(matrix), warm=last.warm, rng=RNG)
+
+
+@LOOSE
+def test_loose_answers_stay_interior(options):
+    _, found = grown_by(0.5, **options)
     assert all((marginal > 0).all() for marginal in found.marginals)
+
+
+@LOOSE
+def test_policies_that_gain_nothing_leave_a_large_solution_as_it_is(options):
+    last, found = grown_by(-1.0, **options)
+    for before, after in zip(last.marginals, found.marginals, strict=True):
+        assert after.tolist() == [*before.tolist(), 0.0]
+    assert found.gap == last.gap
 
 
 def test_the_interior_point_answers_where_pivots_do_not():

@@ -23,7 +23,7 @@ def duel(name, profile, won, drawn, lost, population=(0, 0)):
 
 def counted(won, drawn=None):
     won = np.array(won, dtype=float)
-    return Pairs(won, np.zeros_like(won) if drawn is None else np.array(drawn, dtype=float))
+    return Pairs.of(won, None if drawn is None else np.array(drawn, dtype=float))
 
 
 LOG = [duel("a", (0, 1), 3, 2, 1), duel("b", (1, 0), 4, 0, 0), duel("c", (1, 2), 5, 0, 4), duel("d", (2, 2), 9, 0, 9)]
@@ -34,14 +34,15 @@ LOG = [duel("a", (0, 1), 3, 2, 1), duel("b", (1, 0), 4, 0, 0), duel("c", (1, 2),
 
 def test_both_seats_are_pooled_and_self_play_is_left_out():
     found = pairs(duels([*LOG, match("e", (0, 1), [[1, -1]], population=(0, 0))], [3]), 3)
-    assert found.won.tolist() == [[0, 3, 0], [5, 0, 5], [0, 4, 0]]
-    assert found.drawn.tolist() == [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
-    assert found.games.tolist() == [[0, 10, 0], [10, 0, 9], [0, 9, 0]]
+    won, drawn = found.tables()
+    assert won.tolist() == [[0, 3, 0], [5, 0, 5], [0, 4, 0]]
+    assert drawn.tolist() == [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
+    assert found.games.tolist() == [10, 9]
 
 
 def test_players_of_two_populations_are_counted_through():
     found = pairs(duels([duel("a", (1, 0), 3, 0, 1, population=(0, 1))], [2, 1], (0, 1)), 3)
-    assert found.won.tolist() == [[0, 0, 0], [0, 0, 3], [0, 1, 0]]
+    assert found.tables()[0].tolist() == [[0, 0, 0], [0, 0, 3], [0, 1, 0]]
 
 
 def test_other_numbers_of_players_and_contradictions_are_refused():
@@ -103,7 +104,7 @@ def test_published_baseball_ratings():
 
 def independent(results, prior, davidson):
     """The same likelihood written pair by pair, and SciPy's optimiser."""
-    n = len(results.won)
+    n, (won, drawn) = results.n, results.tables()
 
     def loss(at):
         strength, v = np.exp(at[:n]), np.exp(at[n]) if davidson else 0.0
@@ -112,8 +113,8 @@ def independent(results, prior, davidson):
             total += prior * (0.5 * np.log(strength[i]) - np.log(1 + strength[i]))
             for j in range(n):
                 whole = strength[i] + strength[j] + v * np.sqrt(strength[i] * strength[j])
-                share = 0.5 * results.drawn[i, j]
-                total += results.won[i, j] * np.log(strength[i] / whole)
+                share = 0.5 * drawn[i, j]
+                total += won[i, j] * np.log(strength[i] / whole)
                 if davidson:
                     total += share * np.log(v * np.sqrt(strength[i] * strength[j]) / whole)
                 else:
@@ -179,7 +180,7 @@ def test_wald_intervals_hold_as_often_as_they_say():
         drawn, won = np.zeros((8, 8)), np.zeros((8, 8))
         for i, j in zip(*np.triu_indices(8, 1), strict=True):
             won[i, j], drawn[i, j], won[j, i] = rng.multinomial(40, chance[i, j])
-        rated = BradleyTerry(prior=0.0).fit(Pairs(won, drawn + drawn.T))
+        rated = BradleyTerry(prior=0.0).fit(Pairs.of(won, drawn + drawn.T))
         held += int(((rated.low <= POINTS * true) & (POINTS * true <= rated.high)).sum())
     assert 0.93 < held / 1600 < 0.97
 
@@ -207,6 +208,19 @@ def test_groups_that_never_met_are_said_and_not_compared():
     )
 
 
+def test_a_start_changes_nothing_but_the_time():
+    """Two populations of 3 and 2, to each of which a policy is added: ratings before are found again at their new places."""
+    rng = np.random.default_rng(2)
+    won = rng.integers(1, 9, size=(7, 7)).astype(float)
+    np.fill_diagonal(won, 0)
+    there = [0, 1, 2, 4, 5]
+    before = BradleyTerry().fit(counted(won[np.ix_(there, there)]), sizes=(3, 2))
+    after = BradleyTerry().fit(counted(won), sizes=(4, 3))
+    found = BradleyTerry().fit(counted(won), sizes=(4, 3), start=before)
+    for name in ("rating", "low", "high"):
+        np.testing.assert_allclose(getattr(found, name), getattr(after, name), atol=1e-3)
+
+
 def test_nobody_and_one():
     assert Elo().fit(counted(np.zeros((0, 0)))).rating.tolist() == []
     assert Elo().fit(counted(np.zeros((1, 1)))).rating.tolist() == [0]
@@ -223,10 +237,11 @@ def test_relabelling_and_mirroring(numbers, order, ties):
     won, drawn = np.array(numbers[:16], float).reshape(4, 4), np.zeros((4, 4))
     np.fill_diagonal(won, 0)
     drawn[np.triu_indices(4, 1)] = numbers[16:22]
-    made, order = Pairs(won, drawn + drawn.T), list(order)
+    drawn, order = drawn + drawn.T, list(order)
+    made = Pairs.of(won, drawn)
     rated = BradleyTerry(ties=ties).fit(made)
-    moved = BradleyTerry(ties=ties).fit(Pairs(made.won[np.ix_(order, order)], made.drawn[np.ix_(order, order)]))
-    turned = BradleyTerry(ties=ties).fit(Pairs(made.won.T, made.drawn))
+    moved = BradleyTerry(ties=ties).fit(Pairs.of(won[np.ix_(order, order)], drawn[np.ix_(order, order)]))
+    turned = BradleyTerry(ties=ties).fit(Pairs.of(won.T, drawn))
     np.testing.assert_allclose(moved.rating, rated.rating[order], atol=1e-3)
     np.testing.assert_allclose(moved.low, rated.low[order], atol=1e-3)
     np.testing.assert_allclose(turned.rating, -rated.rating, atol=1e-3)
@@ -239,7 +254,7 @@ def test_a_thousand_policies():
     true = rng.normal(size=1000)
     meetings = np.triu(rng.integers(0, 4, size=(1000, 1000)), 1)
     first = rng.binomial(meetings, 1 / (1 + np.exp(true - true[:, None])))
-    rated = Elo().fit(Pairs(first + (meetings - first).T.astype(float), np.zeros((1000, 1000))))
+    rated = Elo().fit(Pairs.of(first + (meetings - first).T.astype(float)))
     error = rated.rating / POINTS - (true - true.mean())
     assert np.abs(error).max() < 0.4
     held = (np.abs(error) * POINTS < rated.high - rated.rating).mean()

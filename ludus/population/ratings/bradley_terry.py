@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
@@ -53,47 +54,72 @@ class BradleyTerry:
         sizes, (first, second) = population_sizes(payoffs), payoffs.population
         return self.fit(pairs(duels(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
 
-    def fit(self, results: Pairs, *, sizes: Sequence[int] = ()) -> RatingTable:
-        """The same of counted results; sizes: policies per population (default: one population of all)."""
-        n, kind = len(results.won), "bradley_terry" if self.ties == "davidson" else "elo"
+    def fit(self, results: Pairs, *, sizes: Sequence[int] = (), start: RatingTable | None = None) -> RatingTable:
+        """The same of counted results; sizes: policies per population (default: one population of all). start: the ratings before these
+        results came in, of populations to which some policies may have been added since: the same answer, sooner."""
+        n, kind = results.n, "bradley_terry" if self.ties == "davidson" else "elo"
         if n == 0:
             return table(kind, "Elo points", sizes, np.empty(0))
+        sizes = tuple(sizes) or (n,)
         group = results.groups()
         counted = results if self.ties == "davidson" else _halved(results)
         likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
         if self.prior == 0:
             _require_finite(results, group)
-        best, curve = maximise(likelihood)
-        contrast = np.eye(n) - (group[:, None] == group) / np.bincount(group)[group]
-        low, high = self._ends(likelihood, best, curve, contrast)
+        best, curve = maximise(likelihood, start=None if start is None else _begun(start, sizes, likelihood.size))
+        low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1
         if self.intervals != "none":
             low[alone], high[alone] = -np.inf, np.inf
         return table(
             kind,
             "Elo points",
-            tuple(sizes) or (n,),
-            POINTS * (contrast @ best[:n]),
+            sizes,
+            POINTS * _centred(best[:n], group),
             bounds=(POINTS * low, POINTS * high),
             group=group,
             notes=_notes(group),
         )
 
     def _ends(
-        self, likelihood: Likelihood, best: Vector, curve: Curve, contrast: NDArray[np.float64]
+        self, likelihood: Likelihood, best: Vector, curve: Curve, group: NDArray[np.int64]
     ) -> tuple[Vector, Vector]:
-        """The ends of the intervals of contrast float64[n, n] @ log strengths."""
-        n = len(contrast)
+        """The ends of the intervals of log strengths, less the mean of their groups."""
+        n = len(group)
         low, high = np.full(n, np.nan), np.full(n, np.nan)
         if self.intervals == "none":
             return low, high
-        spread, rating = covariance(curve)[:n, :n], contrast @ best[:n]
-        half = Z95 * np.sqrt(np.maximum(((contrast @ spread) * contrast).sum(axis=1), 0.0))
+        half = Z95 * np.sqrt(np.maximum(_variance(covariance(curve)[:n, :n], group), 0.0))
         if self.intervals == "wald":
+            rating = _centred(best[:n], group)
             return rating - half, rating + half
-        for i in np.flatnonzero(np.abs(contrast).sum(axis=1) > 0):
-            low[i], high[i] = _profile(likelihood, best, curve.value, contrast[i], half[i])
+        for i in np.flatnonzero(np.bincount(group)[group] > 1):
+            contrast = (np.arange(n) == i) - (group == group[i]) / np.sum(group == group[i])
+            low[i], high[i] = _profile(likelihood, best, curve.value, contrast, half[i])
         return low, high
+
+
+def _begun(start: RatingTable, sizes: Sequence[int], m: int) -> Vector:
+    """float64[m]: its strengths in the places that they have now, others 0."""
+    begun, at = np.zeros(m), 0
+    for p, size in enumerate(sizes):
+        known = start.of(p) / POINTS
+        begun[at : at + len(known)] = np.where(np.isfinite(known), known, 0.0)[:size]
+        at += size
+    return begun
+
+
+def _centred(strength: Vector, group: NDArray[np.int64]) -> Vector:
+    """float64[n]: less the mean of the group."""
+    return np.asarray(strength - (np.bincount(group, strength) / np.bincount(group))[group])
+
+
+def _variance(spread: NDArray[np.float64], group: NDArray[np.int64]) -> Vector:
+    """float64[n]: of strengths with covariance `spread`, each less the mean of its group."""
+    n = len(group)
+    share = csr_array((1.0 / np.bincount(group)[group], (group, np.arange(n))))  # [groups, n]
+    of_means = share @ spread
+    return np.asarray(spread.diagonal() - 2 * of_means[group, range(n)] + (share @ of_means.T).diagonal()[group])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +130,8 @@ class Elo(BradleyTerry):
 
 
 def _halved(results: Pairs) -> Pairs:
-    return Pairs(results.won + 0.5 * results.drawn, np.zeros_like(results.drawn))
+    half = 0.5 * results.drawn
+    return replace(results, won=results.won + half, drawn=np.zeros_like(half), lost=results.lost + half)
 
 
 def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
@@ -118,7 +145,8 @@ def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
 
 def _require_finite(results: Pairs, group: NDArray[np.int64]) -> None:
     """Ford's (1957) condition: within a group, there is no set of policies that never lost to, nor drew with, the others."""
-    label = connected_components(results.won + results.drawn > 0, directed=True, connection="strong")[1]
+    won, drawn = results.tables()
+    label = connected_components(won + drawn > 0, directed=True, connection="strong")[1]
     for number in np.unique(group):
         parts = np.unique(label[group == number])
         if len(parts) > 1:

@@ -48,10 +48,8 @@ class OnlineElo:
         if self.order == "shuffled":
             order = seeding.generator(self.seed, "online_elo").permutation(len(games))
         rating = _play(found.first[order], found.second[order], games[order], score[order], float(self.k), n)
-        met = np.bincount(
-            found.first * n + found.second, weights=games * (found.first != found.second), minlength=n * n
-        )
-        group = groups_of(met.reshape(n, n).astype(np.float64))
+        met = games > 0
+        group = groups_of(n, found.first[met], found.second[met])
         notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}"]
         if n and group.max() > 0:
             notes.append(

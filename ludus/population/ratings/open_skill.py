@@ -62,7 +62,9 @@ class OpenSkill:
                 _update(model, skills, teams, ranks)
                 together[teams[0][0], [i for team in teams for i in team]] = 1
         mu, sigma = (np.array([getattr(s, name) for s in skills]) for name in ("mu", "sigma"))
-        return table("openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=groups_of(together))
+        return table(
+            "openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=groups_of(len(mu), *np.nonzero(together))
+        )
 
 
 def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -> Iterator[Game]:

@@ -13,28 +13,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve, cholesky
+from scipy.linalg.lapack import dpotri
 
 from ludus.errors import DataError
 from ludus.population.ratings.results import Pairs
 
 Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
 MOST_STEPS, HALVINGS = 200, 40
 RIDGE = (
     1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
 )
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Curve:
     """At one point: the log-likelihood with its prior, its gradient float64[m], minus its Hessian float64[m, m]."""
 
     value: float
     gradient: Vector
     information: NDArray[np.float64]
+
+    @cached_property
+    def factor(self) -> NDArray[np.float64]:
+        """float64[m, m]: lower triangular L, the information being L L'."""
+        return np.asarray(cholesky(self.information, lower=True, check_finite=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,22 +60,25 @@ class Likelihood:
 
     @cached_property
     def size(self) -> int:
-        return len(self.pairs.won) + int(self.drawn)
+        return self.pairs.n + int(self.drawn)
 
     @cached_property
-    def _data(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Games; half of wins minus losses; number of draws that are modelled."""
-        won, drawn = self.pairs.won, self.pairs.drawn
-        return self.pairs.games, 0.5 * (won - won.T).sum(axis=1), 0.5 * float(drawn.sum()) if self.drawn else 0.0
+    def _data(self) -> tuple[Index, Index, Vector, Vector, float]:
+        """Of each pair that met: its first and second policy, and their games. Half of wins minus losses; number of draws that are
+        modelled."""
+        pairs, n = self.pairs, self.pairs.n
+        net = 0.5 * (pairs.won - pairs.lost)
+        score = np.asarray(np.bincount(pairs.first, net, n) - np.bincount(pairs.second, net, n), dtype=np.float64)
+        return pairs.first, pairs.second, pairs.games, score, float(pairs.drawn.sum()) if self.drawn else 0.0
 
     def value(self, at: Vector) -> float:
         """The log-likelihood with its prior; constants of the data are left out."""
-        games, score, draws = self._data
+        first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
-        distance = np.abs(strength[:, None] - strength) / 2
+        distance = np.abs(strength[first] - strength[second]) / 2
         draw = np.exp(log_draw)
         partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
-        value = strength @ score - 0.5 * float((games * partition).sum())
+        value = strength @ score - float(games @ partition)
         value -= self.prior * float((np.abs(strength) / 2 + np.log1p(np.exp(-np.abs(strength)))).sum())
         if self.drawn:
             value += (draws + self.prior) * log_draw - 2 * self.prior * np.log(2 + draw)
@@ -76,29 +86,31 @@ class Likelihood:
 
     def curve(self, at: Vector) -> Curve:
         """Value, gradient and information."""
-        games, score, draws = self._data
+        first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
         n, draw = len(strength), float(np.exp(log_draw))
-        difference = strength[:, None] - strength
+        difference = strength[first] - strength[second]
         e = np.exp(-np.abs(difference) / 2)
         z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
-        slope = np.sign(difference) * (1 - e**2) / (2 * z)
+        slope = games * np.sign(difference) * (1 - e**2) / (2 * z)
         bend = games * (e**2 + draw * e * (1 + e**2) / 4) / z**2
         gradient, information = np.empty(self.size), np.zeros((self.size, self.size))
         likely = 1 / (1 + np.exp(-strength))
-        gradient[:n] = score - (games * slope).sum(axis=1) + self.prior * (0.5 - likely)
-        information[:n, :n] = -bend
-        information[range(n), range(n)] += bend.sum(axis=1) + self.prior * likely * (1 - likely) + RIDGE
+        gradient[:n] = score - self._sums(slope, -slope) + self.prior * (0.5 - likely)
+        information[first, second] = information[second, first] = -bend
+        information[range(n), range(n)] = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
         if self.drawn:
             share = draw * e / z
             against = draw / (2 + draw)
-            gradient[n] = draws + self.prior - 0.5 * float((games * share).sum()) - 2 * self.prior * against
-            cross = -(games * slope * share).sum(axis=1)
-            information[n, :n] = information[:n, n] = cross
-            information[n, n] = 0.5 * float((games * share * (1 - share)).sum()) + 2 * self.prior * against * (
-                1 - against
-            )
+            gradient[n] = draws + self.prior - float(games @ share) - 2 * self.prior * against
+            information[n, :n] = information[:n, n] = -self._sums(slope * share, -slope * share)
+            information[n, n] = float(games @ (share * (1 - share))) + 2 * self.prior * against * (1 - against)
         return Curve(self.value(at), gradient, information)
+
+    def _sums(self, of_first: Vector, of_second: Vector) -> Vector:
+        """float64[n]: over each policy's pairs."""
+        first, second, n = self._data[0], self._data[1], self.pairs.n
+        return np.asarray(np.bincount(first, of_first, n) + np.bincount(second, of_second, n), dtype=np.float64)
 
     def _split(self, at: Vector) -> tuple[Vector, float]:
         return (at[:-1], float(at[-1])) if self.drawn else (at, -np.inf)
@@ -111,7 +123,7 @@ def maximise(
     fixed: tuple[Vector, float] | None = None,
     tolerance: float = 1e-9,
 ) -> tuple[Vector, Curve]:
-    """The parameters of greatest likelihood, and the curve there, by Newton's method with halved steps.
+    """The parameters of greatest likelihood, and the curve at the last point before them, by Newton's method with halved steps.
 
     fixed: (c float64[m], r), only points with c @ parameters = r. Raises DataError if it does not converge, which needs a maximum that is
     not finite.
@@ -125,14 +137,14 @@ def maximise(
         step = _newton(curve, None if fixed is None else fixed[0])
         gain = float(curve.gradient @ step)  # twice what the step promises
         if gain < tolerance:
-            return at + step, likelihood.curve(at + step)
+            return at + step, curve
         at = at + _damped(likelihood, curve.value, at, step)
         curve = likelihood.curve(at)
     raise DataError("the ratings did not converge; give a larger prior.")
 
 
 def _newton(curve: Curve, contrast: Vector | None) -> Vector:
-    factor = cho_factor(curve.information, lower=True, check_finite=False)
+    factor = (curve.factor, True)
     free = cho_solve(factor, curve.gradient, check_finite=False)
     if contrast is None:
         return np.asarray(free)
@@ -150,5 +162,7 @@ def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> V
 
 def covariance(curve: Curve) -> NDArray[np.float64]:
     """float64[m, m]: the inverse of the observed information."""
-    factor = cho_factor(curve.information, lower=True, check_finite=False)
-    return np.asarray(cho_solve(factor, np.eye(len(curve.information)), check_finite=False))
+    half, _ = dpotri(curve.factor, lower=True)  # its lower triangle; a third of the work of solving for an identity
+    whole = half + half.T
+    np.fill_diagonal(whole, half.diagonal())
+    return np.asarray(whole)

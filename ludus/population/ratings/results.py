@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ludus.errors import DataError
@@ -29,25 +31,47 @@ class Duels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """won: float64[n, n], how often i beat j, over both seat orders. drawn: float64[n, n], symmetric; a draw is in both (i, j) and (j, i).
-    A policy's matches against itself are left out."""
+    """Who met whom among n policies, over both seat orders; matches of a policy against itself are left out.
 
+    first, second: int64[k], first < second, each pair once, in order. won, drawn, lost: float64[k], episodes by their end for the first.
+    """
+
+    n: int
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
     won: NDArray[np.float64]
     drawn: NDArray[np.float64]
+    lost: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, won: NDArray[np.float64], drawn: NDArray[np.float64] | None = None) -> Pairs:
+        """From tables float64[n, n]: how often i beat j, and how often they drew (symmetric)."""
+        drawn = np.zeros_like(won) if drawn is None else drawn
+        first, second = np.nonzero(np.triu(won + won.T + drawn, 1))
+        at = (first, second)
+        return cls(len(won), first, second, won[at], drawn[at], won.T[at])
 
     @property
     def games(self) -> NDArray[np.float64]:
-        """float64[n, n], symmetric: how often i and j met."""
-        return self.won + self.won.T + self.drawn
+        """float64[k]: how often they met."""
+        return self.won + self.drawn + self.lost
+
+    def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """As `of` takes them."""
+        won, drawn = np.zeros((2, self.n, self.n))
+        won[self.first, self.second], won[self.second, self.first] = self.won, self.lost
+        drawn[self.first, self.second] = drawn[self.second, self.first] = self.drawn
+        return won, drawn
 
     def groups(self) -> NDArray[np.int64]:
         """int64[n]: a number for each set of policies that matches connect, in the order of their first members."""
-        return groups_of(self.games)
+        return groups_of(self.n, self.first, self.second)
 
 
-def groups_of(games: NDArray[np.float64]) -> NDArray[np.int64]:
-    """int64[n]: connected components of the graph of who met whom, numbered by first appearance."""
-    label = connected_components(games > 0, directed=False)[1] if len(games) else np.empty(0)
+def groups_of(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n]: connected components of n policies of which first[k] met second[k], numbered by first appearance."""
+    met = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(n, n))
+    label = connected_components(met, directed=False)[1] if n else np.empty(0)
     return np.asarray(label, dtype=np.int64)
 
 
@@ -64,8 +88,9 @@ def duels(matches: Iterable[Match], sizes: Sequence[int], population: tuple[int,
         if match.wins:
             kept.append(match)
     start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    profile = np.array([m.profile for m in kept], dtype=np.int64).reshape(-1, 2)
-    wins = np.array([m.wins for m in kept], dtype=np.float64).reshape(-1, 2, 3)
+    profile = np.fromiter(chain.from_iterable(m.profile for m in kept), np.int64).reshape(-1, 2)
+    counts = chain.from_iterable(chain.from_iterable(m.wins or () for m in kept))
+    wins = np.fromiter(counts, np.float64).reshape(-1, 2, 3)
     wrong = (wins[:, 0] != wins[:, 1, ::-1]).any(axis=1) | (wins < 0).any(axis=(1, 2))
     if wrong.any():
         match = kept[int(np.argmax(wrong))]
@@ -80,13 +105,8 @@ def pairs(found: Duels, n: int) -> Pairs:
     """How often each of n policies beat and drew with each other."""
     apart = found.first != found.second
     first, second = found.first[apart], found.second[apart]
-    won = _scatter(first, second, found.won[apart], n) + _scatter(second, first, found.lost[apart], n)
-    drawn = _scatter(first, second, found.drawn[apart], n)
-    return Pairs(won, drawn + drawn.T)
-
-
-def _scatter(
-    row: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float64], n: int
-) -> NDArray[np.float64]:
-    counts = np.bincount(row * n + column, weights=value, minlength=n * n)
-    return np.asarray(counts, dtype=np.float64).reshape(n, n)
+    turned = first > second
+    cell, at = np.unique(np.minimum(first, second) * n + np.maximum(first, second), return_inverse=True)
+    won, drawn, lost = (ends[apart] for ends in (found.won, found.drawn, found.lost))
+    ends = (np.where(turned, lost, won), drawn, np.where(turned, won, lost))
+    return Pairs(n, cell // n, cell % n, *(np.bincount(at, end, len(cell)).astype(np.float64) for end in ends))
