@@ -15,7 +15,7 @@ from ludus.policies.recurrent import GRUPolicy
 from ludus.policies.recurrent import initial_weights as gru_initial
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.specs import cnn_spec, gru_spec, mlp_spec, q_spec
+from ludus.policies.specs import body_config, cnn_spec, gru_spec, mlp_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
@@ -70,6 +70,7 @@ def make(kind, enumeration, seed=0, **options):
         return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
     if kind == "q_module":
         spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=Head(**options))
+        return build_policy(spec, {**arrays_of(make_module(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)})
     spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
     return build_policy(spec, scaled(initial_weights(spec, rng)))
 
