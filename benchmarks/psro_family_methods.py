@@ -41,6 +41,17 @@ METHODS: dict[str, dict[str, Any]] = {
     "rectified": {"scenario": "psro", "meta_solver": "nash", "responses": "rectified"},
     "anytime": {"scenario": "anytime_psro"},
     "self-play psro": {"scenario": "self_play_psro"},
+    "efficient": {"scenario": "efficient_psro"},
+    "psro, behavioural diversity": {
+        "scenario": "psro",
+        "meta_solver": NASH,
+        "diversity": {"kind": "behavioural", "weight": 0.01},
+    },
+    "psro, response diversity": {
+        "scenario": "psro",
+        "meta_solver": NASH,
+        "diversity": {"kind": "response", "weight": 1.0},
+    },
     "pipeline": {"scenario": "pipeline_psro", "meta_solver": NASH},
     "self-play": {"scenario": "self_play"},
     "self-play, past 20%": {"scenario": "self_play", "latest": 0.8, "past": "quality"},
@@ -65,6 +76,6 @@ def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[s
         "seed": seed,
         **keys,
     }
-    if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro"):
+    if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro"):
         out["warm_start"] = "last"
     return out
