@@ -1,0 +1,105 @@
+"""Settings of magnetic mirror descent and R-NaD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import discrete
+from ludus.config import Config
+from ludus.data.base import ItemUnit, Sizes, TableSpec
+from ludus.policies.specs import mlp_spec
+from ludus.types import EnvSpec, PolicySpec, Weights
+
+TABLE = "rollouts"
+
+
+def _about(paper: str) -> About:
+    return About(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper=paper)
+
+
+class MMD(Config):
+    """Magnetic mirror descent (Sokota et al. 2023) as a policy gradient, with masked discrete actions; see the README beside this file.
+
+    In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
+
+    about: ClassVar[About] = _about("Sokota et al. 2023")
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "relu"
+    value_network: Literal["shared", "separate"] = "shared"
+
+    batch: int = Field(default=1000, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "episodes"
+    epochs: int = Field(default=10, ge=1)
+    minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
+    max_lag: int | None = Field(default=None, ge=0)
+    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+
+    alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
+    eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing
+    magnet: Literal["uniform", "moving", "policy"] = "uniform"
+    magnet_rate: float = Field(
+        default=0.01, gt=0, le=1
+    )  # of "moving": the share of the weights that it takes over per update
+    magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
+    regularise: Literal["loss", "reward"] = "loss"
+
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip: float | None = Field(default=None, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    @model_validator(mode="after")
+    def _check(self) -> MMD:
+        if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
+            raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
+        return self
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete."""
+        for player in range(env.num_players):
+            discrete(env, (player,), algorithm=type(self).__name__)
+
+    def collect(self) -> Collect:
+        return Collect(self.batch_unit, self.batch)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
+        return mlp_spec(
+            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.algorithms.mmd.learner import MMDLearner  # a scenario can be read without loading torch
+
+        return MMDLearner(self, context, start)
+
+
+class RNaD(MMD):
+    """Regularised Nash dynamics (Perolat et al. 2021, 2022): the same learner, whose rewards are regularised towards an earlier policy of
+    its own. That policy is replaced again and again, so that no regularisation is left in what it converges to."""
+
+    about: ClassVar[About] = _about("Perolat et al. 2022")
+
+    alpha: Scheduled = Schedule(start=0.05)
+    magnet: Literal["uniform", "moving", "policy"] = "policy"
+    regularise: Literal["loss", "reward"] = "reward"

@@ -1,0 +1,230 @@
+"""The learner of magnetic mirror descent and R-NaD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.mmd.config import MMD, TABLE
+from ludus.algorithms.mmd.rewards import regularised
+from ludus.algorithms.mmd.steps import Step, Steps
+from ludus.algorithms.mmd.terms import Floats, log_policy, log_uniform
+from ludus.algorithms.network import Network
+from ludus.algorithms.ppo.batch import Batch
+from ludus.algorithms.progress import Budget
+from ludus.algorithms.ranks import agree
+from ludus.algorithms.returns import gae, tail_values
+from ludus.algorithms.spaces import reward_scale
+from ludus.algorithms.states import StateTable, compact
+from ludus.data.base import Columns, Sample
+from ludus.data.trajectories import Trajectories
+from ludus.errors import TrainingError
+from ludus.policies.mlp import as_rows
+from ludus.policies.network import MLPPolicy, initial_weights, layouts
+from ludus.seeding import generator
+from ludus.types import Array, Metrics, State, Tail, Weights
+
+
+class MMDLearner:
+    """Learns from decision rows whose advantages were computed when they arrived, with the values of the weights of that time. Keeps a
+    magnet network beside its own where the magnet moves."""
+
+    def __init__(self, config: MMD, context: LearnerContext, start: Weights | None = None) -> None:
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        weights = start if start is not None else initial_weights(self.spec, generator(context.seed, "mmd", "weights"))
+        weights = MLPPolicy(self.spec, weights).weights()
+        self._network, self._magnet = Network(layouts(self.spec), weights), Network(layouts(self.spec), weights)
+        agree(context.ranks, self._network.flat)  # ranks then do the same whole work
+        self._magnet.flat[:] = self._network.flat
+        self._value_part = "value" if config.value_network == "separate" else "policy"
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
+        self._steps = Steps(config, self._network, actions=self._actions, fail=self._error)
+        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._duel = context.env.zero_sum and context.env.num_players == 2
+        self._seed = context.seed
+        self._budget = Budget.of(config.collect(), context)
+        self._progress = 0.0  # of the budget, before the rows of the next update were collected
+        self._updates = 0
+        self._waiting = 0
+        self._blind = 0  # tails that should have been bootstrapped and have no observation
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
+        """Decision rows with advantage and value target (in scaled rewards), from the current value network."""
+        rows = trajectories
+        x, mask, state = self._seen(rows.observation, rows.mask)
+        out = self._network.evaluate(self._value_part, x)
+        value = out[:, -1].astype(np.float64)[state]
+        reward = rows.reward.astype(np.float64) * self._scale
+        if self.config.regularise == "reward":
+            taken = self._magnet_of(x, mask)[state, rows.action.astype(np.int64)]
+            cost = self.config.alpha.at(self._progress) * (rows.logp - taken)
+            reward = regularised(rows, reward, cost, opponents=self._duel)
+        tail_value = tail_values(rows.tail, self._tail_values(rows))
+        advantage, target = gae(rows.start, reward, value, tail_value, self.config.gamma, self.config.gae_lambda)
+        columns = {
+            "observation": rows.observation,
+            "action": rows.action,
+            "logp": rows.logp,
+            "advantage": advantage.astype(np.float32),
+            "target": target.astype(np.float32),
+            "value": value.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
+        }
+        if self._states is None and rows.mask is not None:
+            columns["mask"] = rows.mask
+        self._budget.add(rows)
+        self._waiting += rows.num_rows
+        return [(TABLE, columns)]
+
+    def _tail_values(self, rows: Trajectories) -> Floats:
+        """Of the tail observations float64[S]; 0 for ids of -1, of which nothing is known."""
+        after = rows.tail_observation
+        if self._states is None:
+            return self._evaluate(as_rows(after, self._inputs))
+        known = after >= 0
+        self._blind += int(np.count_nonzero(~known & (rows.tail != Tail.TERMINATED)))
+        out = np.zeros(len(after))
+        if known.any():
+            states, state = compact(after[known] - self._states.base, len(self._states))
+            out[known] = self._evaluate(self._states.x[torch.from_numpy(states)])[state]
+        return out
+
+    def _evaluate(self, x: torch.Tensor) -> Floats:
+        return self._network.evaluate(self._value_part, x)[:, -1].astype(np.float64)
+
+    def _seen(
+        self, observation: Array, mask: NDArray[np.bool_] | None
+    ) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
+        """x float32[m, inputs] and mask bool[m, A] of the states that occur, and state int32[n] of the rows."""
+        if self._states is not None:
+            states, state = compact(observation - self._states.base, len(self._states))
+            return self._states.x[torch.from_numpy(states)], self._states.mask[states], state
+        if mask is None:
+            mask = np.ones((len(observation), self._actions), np.bool_)
+        return as_rows(observation, self._inputs), mask, np.arange(len(observation), dtype=np.int32)
+
+    def _magnet_of(self, x: torch.Tensor, mask: NDArray[np.bool_]) -> Floats:
+        """Its log-probabilities float64[m, A]; 0 where illegal."""
+        if self.config.magnet == "uniform":
+            return log_uniform(mask)
+        return log_policy(self._magnet.evaluate("policy", x), mask)
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """All rows that wait, as one update."""
+        return [(TABLE, 0)] if self._waiting else []
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def update(self, batch: Sample) -> Metrics:
+        """`epochs` passes over the rows. Raises TrainingError; the weights are then those from before the update."""
+        flat, adam = self._network.flat.copy(), self._steps.adam.state_dict()
+        try:
+            metrics = self._learn(batch.columns)
+            if not np.isfinite(self._network.flat).all():
+                raise self._error("the weights", f"after a step of rate {metrics['learning_rate']:g}")
+        except TrainingError:
+            self._network.flat[:] = flat
+            self._steps.adam.load_state_dict(adam)
+            raise
+        self._updates += 1
+        self._waiting = 0
+        self._progress = self._budget.progress
+        self._move_magnet()
+        return metrics
+
+    def _move_magnet(self) -> None:
+        if self.config.magnet == "moving":
+            rate = np.float32(self.config.magnet_rate)
+            self._magnet.flat += rate * (self._network.flat - self._magnet.flat)
+        elif self.config.magnet == "policy" and self._updates % self.config.magnet_period == 0:
+            self._magnet.flat[:] = self._network.flat
+
+    def _learn(self, columns: Columns) -> Metrics:
+        config, rng = self.config, generator(self._seed, "mmd", "shuffle", self._updates)
+        for name in ("advantage", "target"):
+            if not np.isfinite(columns[name]).all():
+                raise self._error(
+                    f"the {name}s", "already before the first epoch: look for it in the rewards, or in the values"
+                )
+        x, mask, state = self._seen(columns["observation"], columns.get("mask"))
+        before, magnet = log_policy(self._network.evaluate("policy", x), mask), self._magnet_of(x, mask)
+        advantage = columns["advantage"].astype(np.float64)
+        rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"])
+        batch = Batch(x, mask, state, *rows, joint=len(advantage))
+        step = self._epochs(batch, before=before, magnet=magnet, rng=rng)
+        spread = float(np.var(batch.target))
+        unexplained = float(np.var(batch.target - batch.value))
+        return {
+            "rows": float(len(advantage)),
+            "learning_rate": config.learning_rate.at(self._progress),
+            "alpha": config.alpha.at(self._progress),
+            "eta": config.eta.at(self._progress),
+            "policy_loss": step.terms.surrogate,
+            "value_loss": step.value_loss,
+            "entropy": step.terms.entropy,
+            "kl_magnet": step.terms.magnet,
+            "kl": step.terms.moved,
+            "clip_fraction": step.terms.clipped,
+            "gradient_norm": step.norm,
+            "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
+            "tails_without_value": float(self._blind),
+        }
+
+    def _epochs(self, batch: Batch, *, before: Floats, magnet: Floats, rng: np.random.Generator) -> Step:
+        config = self.config
+        alpha, eta = config.alpha.at(self._progress), config.eta.at(self._progress)
+        weights = {
+            "rate": config.learning_rate.at(self._progress),
+            "alpha": alpha if config.regularise == "loss" else 0.0,
+            "beta": 1.0 / eta if eta > 0.0 else 0.0,
+        }
+        whole = self._steps.prepare(batch, before, magnet) if config.minibatches == 1 else None
+        step = Step.nothing()
+        for epoch in range(config.epochs):
+            if whole is not None:
+                step = self._steps.take(whole, **weights, where=f"epoch {epoch + 1}")
+                continue
+            for k, index in enumerate(np.array_split(rng.permutation(len(batch.state)), config.minibatches)):
+                if len(index):
+                    part = self._steps.part(batch, before, magnet, index)
+                    step = self._steps.take(part, **weights, where=f"epoch {epoch + 1}, minibatch {k + 1}")
+        return step
+
+    def _error(self, what: str, where: str) -> TrainingError:
+        return TrainingError(
+            f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite {where}. The weights from before "
+            "this update are kept; a smaller learning_rate, or finite rewards and observations, may help."
+        )
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        return self._network.weights()
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self._network.flat.copy(),
+            "magnet": self._magnet.flat.copy(),
+            "adam": self._steps.adam.state_dict(),
+            "budget": self._budget.state_dict(),
+            "progress": self._progress,
+            "updates": self._updates,
+            "waiting": self._waiting,
+            "blind": self._blind,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._network.flat[:], self._magnet.flat[:] = state["weights"], state["magnet"]
+        self._steps.adam.load_state_dict(state["adam"])
+        self._budget.load_state_dict(state["budget"])
+        self._progress = float(state["progress"])
+        self._updates, self._waiting, self._blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
