@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -34,13 +35,14 @@ from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
-from ludus.population.ratings.results import duels, pairs
+from ludus.population.ratings.results import Tally, pairs
 from ludus.population.statistics import moments
 from ludus.types import Match, PolicyRef, Weights
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 GAME = "openspiel/leduc_poker"
 OPPONENTS, EPISODES = 20, 100  # of each new policy
+ADDING = ("add", "play", "commit", "exact payoffs", "rate", "solve")  # the rest are questions about the whole league
 _ENVS = 2000
 
 
@@ -69,6 +71,7 @@ class League:
         self._warm = None
         self._solver = Nash(tolerance=1e-4)
         self.ratings: RatingTable | None = None
+        self._tally = Tally((0, 1))
 
     def grow(self, count: int) -> dict[str, float]:
         """Add so many policies to each population, and do with the league what a league needs; seconds of each part."""
@@ -81,6 +84,7 @@ class League:
             ("rate", self._rate),
             ("solve", self._solve),
             ("list", self._list),
+            ("rate with intervals", lambda: self._rate("wald")),
         ):
             begun = time.perf_counter()
             part()
@@ -129,10 +133,11 @@ class League:
         """Exact ones of the new profiles: they replace the sampled ones in the table that is solved."""
         self.table = self.exact.payoffs()
 
-    def _rate(self) -> None:
+    def _rate(self, intervals: Literal["wald", "none"] = "none") -> None:
         sizes = self.manager.table.population_sizes
-        found = pairs(duels(self.manager.table.log, sizes, (0, 1)), sum(sizes))
-        self.ratings = BradleyTerry(ties="half").fit(found, sizes=sizes, start=self.ratings)
+        self._tally.read(self.manager.table.log)
+        found = pairs(self._tally.duels(sizes), sum(sizes))
+        self.ratings = BradleyTerry(ties="half", intervals=intervals).fit(found, sizes=sizes, start=self.ratings)
 
     def _solve(self) -> None:
         self.manager.record_exact(self.table)
@@ -171,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 lines.point(policies=2.0 * size, matches=league.matches, megabytes=used, **seconds)
                 if 2 * size in (100, args.policies):
                     one = league.grow(1)  # the next one of each population
-                    whole = sum(one.values())
+                    whole = sum(one[name] for name in ADDING)
                     lines.figures(
                         {
                             f"policies {2 * size + 1} and {2 * size + 2}, seconds": whole,

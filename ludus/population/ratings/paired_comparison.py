@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 from scipy.linalg.lapack import dpotri
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import cg
 
 from ludus.errors import DataError
 from ludus.population.ratings.results import Pairs
@@ -28,20 +30,24 @@ MOST_STEPS, HALVINGS = 200, 40
 RIDGE = (
     1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
 )
+SPARSE = 20  # one in so many entries: from there on a Newton step costs less by conjugate gradients
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """At one point: the log-likelihood with its prior, its gradient float64[m], minus its Hessian float64[m, m]."""
+    """At one point: the log-likelihood with its prior, its gradient float64[m], minus its Hessian float64[m, m] (sparse where few of
+    many policies met)."""
 
     value: float
     gradient: Vector
-    information: NDArray[np.float64]
+    information: NDArray[np.float64] | csr_array
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
         """float64[m, m]: lower triangular L, the information being L L'."""
-        return np.asarray(cholesky(self.information, lower=True, check_finite=False))
+        information = self.information
+        dense = information.toarray() if isinstance(information, csr_array) else information
+        return np.asarray(cholesky(dense, lower=True, check_finite=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +100,29 @@ class Likelihood:
         z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
         slope = games * np.sign(difference) * (1 - e**2) / (2 * z)
         bend = games * (e**2 + draw * e * (1 + e**2) / 4) / z**2
-        gradient, information = np.empty(self.size), np.zeros((self.size, self.size))
+        gradient = np.empty(self.size)
         likely = 1 / (1 + np.exp(-strength))
         gradient[:n] = score - self._sums(slope, -slope) + self.prior * (0.5 - likely)
-        information[first, second] = information[second, first] = -bend
-        information[range(n), range(n)] = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
-        if self.drawn:
-            share = draw * e / z
-            against = draw / (2 + draw)
-            gradient[n] = draws + self.prior - float(games @ share) - 2 * self.prior * against
-            information[n, :n] = information[:n, n] = -self._sums(slope * share, -slope * share)
-            information[n, n] = float(games @ (share * (1 - share))) + 2 * self.prior * against * (1 - against)
-        return Curve(self.value(at), gradient, information)
+        diagonal = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
+        if not self.drawn:
+            return Curve(self.value(at), gradient, self._symmetric((first, second), -bend, diagonal))
+        share = draw * e / z
+        against = draw / (2 + draw)
+        gradient[n] = draws + self.prior - float(games @ share) - 2 * self.prior * against
+        last = float(games @ (share * (1 - share))) + 2 * self.prior * against * (1 - against)
+        at_side = (np.concatenate([first, np.arange(n)]), np.concatenate([second, np.full(n, n)]))
+        side = np.concatenate([-bend, -self._sums(slope * share, -slope * share)])
+        return Curve(self.value(at), gradient, self._symmetric(at_side, side, np.append(diagonal, last)))
+
+    def _symmetric(self, at: tuple[Index, Index], side: Vector, diagonal: Vector) -> NDArray[np.float64] | csr_array:
+        """The matrix [m, m] with `side` at the places `at` above its diagonal."""
+        m, every = len(diagonal), np.arange(len(diagonal))
+        if SPARSE * len(side) > m * m:
+            whole = np.diag(diagonal)
+            whole[at] = whole[at[::-1]] = side
+            return whole
+        rows, columns = (np.concatenate([a, b, every]) for a, b in (at, at[::-1]))
+        return csr_array((np.concatenate([side, side, diagonal]), (rows, columns)), shape=(m, m))
 
     def _sums(self, of_first: Vector, of_second: Vector) -> Vector:
         """float64[n]: over each policy's pairs."""
@@ -144,6 +161,12 @@ def maximise(
 
 
 def _newton(curve: Curve, contrast: Vector | None) -> Vector:
+    information = curve.information
+    if isinstance(information, csr_array) and contrast is None:
+        inverse = diags_array(1.0 / information.diagonal())
+        step, failed = cg(information, curve.gradient, rtol=1e-10, maxiter=len(curve.gradient), M=inverse)
+        if not failed:
+            return np.asarray(step)
     factor = (curve.factor, True)
     free = cho_solve(factor, curve.gradient, check_finite=False)
     if contrast is None:
