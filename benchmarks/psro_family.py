@@ -3,34 +3,41 @@ per game: exploitability of the announced meta-strategies, and of the least expl
 whose meta-strategies mean different things.
 
     python -m benchmarks.psro_family [--games leduc …] [--methods psro …] [--seeds 0 1 …] [--quick]
+    python -m benchmarks.psro_family --findings [--page docs/psro-family.md]
+    python -m benchmarks.psro_family --plot docs/images/psro_family.svg
 
 One run per cell (game, method, seed), on one core; its result is a file of its own, benchmarks/results/psro_family/GAME/METHOD-SEED.json,
 and cells that have one are not run again: the command can be stopped and goes on. The table shows means over the seeds with 95%
-intervals (Student's t). `--quick` runs a twentieth of the budget of Kuhn and Leduc poker with one seed and writes nothing.
+intervals (Student's t). `--quick` runs a twentieth of the budget of Kuhn and Leduc poker with one seed and writes nothing. `--findings`
+prints what the cells say of the authors' findings, `--page` writes it into the page, `--plot` draws the curves; none of them runs a cell.
+
+What is announced, and so measured as "exploitability": PSRO and its kin, the meta-strategies of the solver (JPSRO: the marginals of the
+joint one); anytime, self-play and efficient PSRO, the mean of the distributions that the rule has moved through during the last task;
+pipeline PSRO, the solution of the game among the newest snapshots of its levels; self-play, PFSP and the league, the newest (main) policy,
+played with its own randomness; fictitious self-play, the uniform average of all snapshots.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import t as student
 
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import Bar, Medians
-from benchmarks.machine import ROOT, commit, this_machine, today
+from benchmarks.machine import commit, this_machine, today
+from benchmarks.psro_family_cells import RESULTS, SEEDS, Cells, cell_path, interval, load
 from benchmarks.psro_family_methods import GAMES, METHODS
+from benchmarks.psro_family_plot import svg
+from benchmarks.psro_family_report import inserted, report
 
-SEEDS = (0, 1, 2, 3, 4)
-RESULTS = ROOT / "benchmarks" / "results" / "psro_family"
 _SHOWN = ("exploitability", "population exploitability", "seconds")
 BARS = (
     Bar("best member on leduc, mean exploitability", "<= 0.40", lambda m: _best(m, "leduc")),
@@ -44,13 +51,10 @@ def contestant(game: str, method: str, *, share: float = 1.0) -> Contestant:
     return Contestant(f"{game}: {method}", "benchmarks.psro_family_run", arguments=arguments, timeout_s=3600)
 
 
-def cell(game: str, method: str, seed: int, *, folder: Path = RESULTS) -> Path:
-    """Where its result lies."""
-    return folder / game / f"{re.sub('[^a-z0-9]+', '-', method.lower()).strip('-')}-{seed}.json"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
+    if args.findings or args.page or args.plot:
+        return _report(load(args.results), page=args.page, plot=args.plot)
     games, seeds = (("kuhn", "leduc"), (0,)) if args.quick else (args.games, args.seeds)
     found: dict[str, list[Repetition]] = {}
     for seed in seeds:
@@ -72,11 +76,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small version, a minute or two")
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--findings", action="store_true", help="print what the cells say, and run none")
+    parser.add_argument("--page", type=Path, help="a page to write it into")
+    parser.add_argument("--plot", type=Path, help="a picture of the curves to write")
     return parser
 
 
+def _report(cells: Cells, *, page: Path | None, plot: Path | None) -> int:
+    measured = report(cells)
+    print(measured)
+    if page:
+        page.write_text(inserted(page.read_text(encoding="utf-8"), measured), encoding="utf-8")
+    if plot:
+        plot.write_text(svg(cells), encoding="utf-8")
+    return 0
+
+
 def _cell(game: str, method: str, seed: int, *, quick: bool, core: int, folder: Path) -> Repetition:
-    path = cell(game, method, seed, folder=folder)
+    path = cell_path(game, method, seed, folder=folder)
     if path.exists() and not quick:
         return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"])
     worker = contestant(game, method, share=0.05 if quick else 1.0)
@@ -104,16 +121,6 @@ def _show(found: dict[str, list[Repetition]]) -> None:
         values = [[r.figures[figure] for r in many if figure in r.figures] for figure in _SHOWN]
         table.add_row(name, str(len(values[0])), *(interval(some) for some in values))
     Console().print(table)
-
-
-def interval(values: Sequence[float]) -> str:
-    """Mean ± half the 95% interval; the mean alone of a single value."""
-    if not values:
-        return "-"
-    if len(values) == 1:
-        return f"{values[0]:.3f}"
-    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return f"{mean(values):.3f} ± {half:.3f}"
 
 
 def _best(medians: Medians, game: str) -> float:

@@ -39,8 +39,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "alpha-psro": {"scenario": "psro", "meta_solver": "alpha_rank", "responses": "preference"},
     "jpsro, CCE": {"scenario": "psro", "meta_solver": "cce"},
     "rectified": {"scenario": "psro", "meta_solver": "nash", "responses": "rectified"},
-    "anytime": {"scenario": "anytime_psro"},
-    "self-play psro": {"scenario": "self_play_psro"},
+    "anytime": {"scenario": "anytime_psro", "rule": "hedge"},
+    "self-play psro": {"scenario": "self_play_psro", "rule": "hedge", "share_of_new": 0.1},
     "efficient": {"scenario": "efficient_psro"},
     "psro, behavioural diversity": {
         "scenario": "psro",
@@ -55,20 +55,25 @@ METHODS: dict[str, dict[str, Any]] = {
     "pipeline": {"scenario": "pipeline_psro", "meta_solver": NASH},
     "self-play": {"scenario": "self_play"},
     "self-play, past 20%": {"scenario": "self_play", "latest": 0.8, "past": "quality"},
-    "fictitious self-play": {"scenario": "fictitious_self_play"},
+    "fictitious self-play": {
+        "scenario": "fictitious_self_play",
+        "mode": "greedy",
+        "oracle": {"learning_rate": 0.01, "entropy": 0.05},
+    },
     "pfsp": {"scenario": "pfsp"},
     "league": {"scenario": "league"},
 }
-"""Keys beside those that all have in common. PSRO's members start from the last one, and are played greedily, as in the `leduc` preset."""
+"""Keys beside those that all have in common; an oracle's options are added to the common ones. PSRO's members start from the last one, and
+are played greedily, as in the `leduc` preset. Fictitious self-play averages best responses, which are greedy too, to a past that goes on
+growing, so that its learning rate does not fall."""
 
 
 def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[str, Any]:
     """The scenario of one cell. share: of the budget."""
     chosen, keys = GAMES[game], METHODS[method]
     budget = int(chosen.budget * share)
-    out = {
+    out: dict[str, Any] = {
         "env": {"id": chosen.env, "num_envs": chosen.batch},
-        "oracle": {"kind": "ppo", "batch": chosen.batch},
         "generations": -(-budget // (2 * chosen.task)),
         "response": {"episodes": chosen.task},
         "stop": {"episodes": budget},
@@ -76,6 +81,7 @@ def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[s
         "seed": seed,
         **keys,
     }
+    out["oracle"] = {"kind": "ppo", "batch": chosen.batch, **keys.get("oracle", {})}
     if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro"):
         out["warm_start"] = "last"
     return out

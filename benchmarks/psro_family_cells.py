@@ -1,0 +1,113 @@
+"""Measured cells of `benchmarks.psro_family`: where each lies, and what the findings and the picture read of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from benchmarks.machine import ROOT
+from benchmarks.psro_family_methods import GAMES, METHODS
+
+RESULTS = ROOT / "benchmarks" / "results" / "psro_family"
+SEEDS = (0, 1, 2, 3, 4)
+_POPULATION = "population exploitability at "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One run. episodes, exploitability: float64[n], after each generation, of what it announced. population: float64[m], exploitability of
+    the least exploitable mixture of the policies that there were at 1/m, 2/m, … of the generations. seconds: of the run."""
+
+    game: str
+    method: str
+    seed: int
+    episodes: NDArray[np.float64]
+    exploitability: NDArray[np.float64]
+    population: NDArray[np.float64]
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        """Exploitability in the end."""
+        return float(self.exploitability[-1])
+
+    def at(self, share: float) -> float:
+        """Exploitability when `share` of the budget had been played."""
+        place = int(np.searchsorted(self.episodes, share * GAMES[self.game].budget, side="right")) - 1
+        return float(self.exploitability[max(place, 0)])
+
+    def population_at(self, share: float) -> float:
+        """The same of the least exploitable mixture of the population."""
+        return float(self.population[max(round(share * len(self.population)), 1) - 1])
+
+    @property
+    def rises(self) -> NDArray[np.float64]:
+        """float64[n - 1]: by how much exploitability rose from each generation to the next; 0 where it fell."""
+        return np.maximum(np.diff(self.exploitability), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Those that there are, by game and method, in the order of their seeds."""
+
+    of: Mapping[tuple[str, str], Sequence[Cell]]
+
+    def __call__(self, game: str, method: str) -> Sequence[Cell]:
+        """Empty if there are none."""
+        return self.of.get((game, method), ())
+
+    def methods(self, game: str) -> list[str]:
+        """Methods with cells of this game."""
+        return [method for method in METHODS if self(game, method)]
+
+
+def cell_path(game: str, method: str, seed: int, *, folder: Path = RESULTS) -> Path:
+    """Where a cell's result lies."""
+    return folder / game / f"{re.sub('[^a-z0-9]+', '-', method.lower()).strip('-')}-{seed}.json"
+
+
+def load(folder: Path = RESULTS) -> Cells:
+    """All cells in `folder`."""
+    pairs = [(game, method) for game in GAMES for method in METHODS]
+    return Cells({(game, method): tuple(_cells(game, method, folder)) for game, method in pairs})
+
+
+def _cells(game: str, method: str, folder: Path) -> Iterator[Cell]:
+    for seed in SEEDS:
+        path = cell_path(game, method, seed, folder=folder)
+        if path.exists():
+            yield read(game, method, json.loads(path.read_text(encoding="utf-8"))["repetition"])
+
+
+def read(game: str, method: str, repetition: Mapping[str, object]) -> Cell:
+    """The cell of a repetition, as it was written."""
+    curve, figures = repetition["curve"], repetition["figures"]
+    assert isinstance(curve, dict)
+    assert isinstance(figures, dict)
+    return Cell(
+        game=game,
+        method=method,
+        seed=int(str(repetition["seed"])),
+        episodes=np.array(curve["episodes"], float),
+        exploitability=np.array(curve["nash_conv"], float) / 2,
+        population=np.array([value for name, value in figures.items() if name.startswith(_POPULATION)], float),
+        seconds=float(figures["seconds"]),
+    )
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean ± half the 95% interval (Student's t); the mean alone of a single value."""
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return f"{mean(values):.3f} ± {half:.3f}"

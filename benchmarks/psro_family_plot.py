@@ -1,0 +1,90 @@
+"""The picture of `benchmarks.psro_family`: exploitability over training episodes, one panel per game, as SVG.
+
+Written by hand: the project's own charts are drawn by the browser, and a picture in the docs should not need a library more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.psro_family_cells import Cell, Cells
+from benchmarks.psro_family_methods import GAMES
+
+WIDTH, HEIGHT, LEFT, TOP, PANEL = 520, 400, 60, 40, (420, 300)
+LEGEND = 240
+FLOOR = 0.01  # of the logarithmic axis; what is below lies on it
+POINTS = 60  # of a curve
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#7f7f7f", "#bcbd22")
+DASHES = ("", "6 3", "2 2")
+
+
+def svg(cells: Cells) -> str:
+    """Means over the seeds. Raises ValueError if there are no cells at all."""
+    games = [game for game in GAMES if cells.methods(game)]
+    if not games:
+        raise ValueError("there are no cells to draw; run the benchmark first.")
+    methods = list(dict.fromkeys(m for game in games for m in cells.methods(game)))
+    columns = min(2, len(games))
+    rows = math.ceil(len(games) / columns)
+    width, height = columns * WIDTH + LEGEND, rows * HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for i, game in enumerate(games):
+        parts.append(f'<g transform="translate({i % columns * WIDTH + LEFT} {i // columns * HEIGHT + TOP})">')
+        parts += _panel(game, cells, methods)
+        parts.append("</g>")
+    parts += _legend(methods, columns * WIDTH + 10)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(game: str, cells: Cells, methods: Sequence[str]) -> Iterator[str]:
+    wide, high = PANEL
+    ends = [value for m in methods for c in cells(game, m) for value in c.exploitability]
+    top = 10 ** (math.ceil(4 * math.log10(max(*ends, 2 * FLOOR))) / 4)
+    yield f'<text x="{wide / 2}" y="-12" text-anchor="middle" font-size="14">{escape(game)}</text>'
+    yield f'<rect width="{wide}" height="{high}" fill="none" stroke="#888"/>'
+    for value in (v * 10.0**e for e in range(-2, 2) for v in (1, 2, 5)):
+        if FLOOR <= value <= top:
+            y = _height(value, top)
+            yield f'<path d="M0 {y:.1f}H{wide}" stroke="#ddd"/>'
+            yield f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
+    budget = GAMES[game].budget
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x = share * wide
+        yield f'<text x="{x:.0f}" y="{high + 16}" text-anchor="middle">{share * budget / 1e6:g}</text>'
+    yield f'<text x="{wide / 2}" y="{high + 32}" text-anchor="middle">training episodes, millions</text>'
+    yield f'<text transform="translate(-42 {high / 2}) rotate(-90)" text-anchor="middle">exploitability</text>'
+    shares = np.linspace(0, 1, POINTS)
+    for k, method in enumerate(methods):
+        if some := cells(game, method):
+            points = zip(shares * wide, (_height(v, top) for v in mean_curve(some, shares)), strict=True)
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+            yield f'<path d="M{path}" fill="none" {_stroke(k)}><title>{escape(method)}</title></path>'
+
+
+def mean_curve(cells: Sequence[Cell], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[n]: the mean over cells of their exploitability at these shares of the budget."""
+    return np.asarray(np.mean([[cell.at(share) for share in shares] for cell in cells], axis=0))
+
+
+def _height(value: float, top: float) -> float:
+    """On the logarithmic axis from FLOOR to `top`, downwards."""
+    return PANEL[1] * (1.0 - math.log(max(value, FLOOR) / FLOOR) / math.log(top / FLOOR))
+
+
+def _legend(methods: Sequence[str], x: int) -> Iterator[str]:
+    for k, method in enumerate(methods):
+        y = TOP + 20 * k
+        yield f'<path d="M{x} {y}h30" {_stroke(k)}/><text x="{x + 38}" y="{y + 4}">{escape(method)}</text>'
+
+
+def _stroke(k: int) -> str:
+    dash = DASHES[k // len(COLOURS) % len(DASHES)]
+    return f'stroke="{COLOURS[k % len(COLOURS)]}" stroke-width="1.6" stroke-dasharray="{dash or "none"}"'
