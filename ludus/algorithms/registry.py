@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 ALGORITHMS = {
+    "a2c": "ludus.algorithms.a2c.config:A2C",
     "ddpg": "ludus.algorithms.ddpg.config:DDPG",
     "dqn": "ludus.algorithms.dqn.config:DQN",
     "exact": "ludus.algorithms.exact.config:ExactBestResponse",
+    "impala": "ludus.algorithms.impala.config:IMPALA",
     "iqn": "ludus.algorithms.dqn.config:IQN",
     "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
     "ppo": "ludus.algorithms.ppo.config:PPO",
     "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
     "rainbow": "ludus.algorithms.dqn.config:Rainbow",
+    "reinforce": "ludus.algorithms.reinforce.config:Reinforce",
     "sac": "ludus.algorithms.sac.config:SAC",
     "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
     "tabular_q": "ludus.algorithms.tabular_q.config:TabularQ",

@@ -157,6 +157,14 @@ class ActorCritic(nn.Module):
             after = None if after is None else torch.cat([after, other], dim=1)
         return out, None if self.value is None else self.value(features)[:, 0], after
 
+    def value_of(self, x: Tensor) -> Tensor:
+        """The value [n] alone, of a network that has one and no memory."""
+        if self.normaliser is not None:
+            x = self.normaliser(x)
+        tower = self.actor if self.critic is None else self.critic
+        out: Tensor = cast(nn.Linear, self.value)(tower(x, None, None)[0])[:, 0]
+        return out
+
 
 def _shape(spec: PolicySpec) -> tuple[int, ...]:
     shape = entry(spec, "shape")

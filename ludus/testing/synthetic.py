@@ -22,7 +22,7 @@ class _Seen:
 
     given: Array
     taken: Array
-    mask: NDArray[np.bool_]
+    mask: NDArray[np.bool_] | None
 
 
 def synthetic_rollout(
@@ -57,7 +57,7 @@ def synthetic_rollout(
         action=_rows(actions, alive),
         logp=_rows(logps, alive),
         reward=rng.standard_normal(rows).astype(np.float32),
-        mask=None if implied else _rows([s.mask for s in steps], alive),
+        mask=None if implied or after.mask is None else _rows([s.mask for s in steps if s.mask is not None], alive),
         t=np.broadcast_to(np.arange(_LONGEST, dtype=np.int32), alive.shape)[alive],
         tail=tail,
         tail_observation=tail_observation,
@@ -85,6 +85,8 @@ def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.rand
         return _Seen(ids, taken, env.enumeration.mask[ids])
     agent = env.agents_of(int(seat[0]))[0]
     observation = rng.standard_normal((len(seat), *(agent.observation.shape or ()))).astype(np.float32)
-    mask = rng.random((len(seat), int(getattr(agent.action, "n", 1)))) < 0.7
+    if not hasattr(agent.action, "n"):  # vectors of actions have no masks
+        return _Seen(observation, observation, None)
+    mask = rng.random((len(seat), int(agent.action.n))) < 0.7
     mask[np.arange(len(seat)), rng.integers(0, mask.shape[1], len(seat))] = True
     return _Seen(observation, observation, mask)

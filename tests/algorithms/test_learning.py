@@ -156,9 +156,9 @@ def test_continuous_actions_are_refused(tensors):
 
     box = Box(-1, 1, (2,))
     env = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
-    for algorithm in (PPO(), DQN()):
-        with pytest.raises(ScenarioError, match="needs discrete actions"):
-            algorithm.check(env)
+    with pytest.raises(ScenarioError, match="needs discrete actions"):
+        DQN().check(env)
+    PPO().check(env)
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         TabularQ().check(tensors)
 

@@ -1,9 +1,8 @@
-"""What an on-policy algorithm of one's own says: its networks and its loss. Everything else is here."""
+"""What on-policy algorithms share, and what one of one's own says: its networks and its loss. Everything else is here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -18,37 +17,20 @@ from ludus.types import EnvSpec, PolicySpec, Weights
 if TYPE_CHECKING:  # a scenario can be read without loading torch
     from torch import Tensor, nn
 
+    from ludus.algorithms.on_policy.batch import Batch
+
 TABLE = "rollouts"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """n decisions as tensors: x float32[n, inputs], mask bool[n, A], action int64[n]; logp of the behaviour, advantage and target (of the
-    critic, in scaled rewards), float32[n]. With a correction logp is that of the weights at the update's beginning, and the advantage is
-    weighted by how far the behaviour was from them."""
-
-    x: Tensor
-    mask: Tensor
-    action: Tensor
-    logp: Tensor
-    advantage: Tensor
-    target: Tensor
-
-
-class OnPolicy(Config):
-    """Base of on-policy algorithms: derive, give `networks` and `loss`, and add fields as options.
-
-    One iteration collects `batch`, estimates advantages with the network "critic" (Schulman et al. 2016; gae_lambda 1 gives returns minus
-    values), and takes `epochs` steps of Adam on the loss of all rows. Fields of the derived class are part of its policies' spec: policies
-    that differ in them do not start from each other.
-    """
-
-    about: ClassVar[About] = About(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="")
+class Gradient(Config):
+    """What every on-policy algorithm has: what it collects, and how the rows of a rollout become steps of Adam."""
 
     batch: int = Field(default=500, ge=1)  # what one update learns from, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"
     epochs: int = Field(default=1, ge=1)
-    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+    minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
+    max_lag: int | None = Field(default=None, ge=0)
+    capacity: int = Field(default=1_000_000, ge=1)  # most items waiting
     learning_rate: Scheduled = Schedule(start=1e-2)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
@@ -59,6 +41,39 @@ class OnPolicy(Config):
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known
 
+    @property
+    def kl_limit(self) -> float | None:
+        """The estimated KL divergence from the batch's log-probabilities at which an update ends."""
+        return None
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def collect(self) -> Collect:
+        return Collect(self.batch_unit, self.batch)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        known = self.batch_unit == "decisions" and self.item == "decision"
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if known else {}
+
+
+class OnPolicy(Gradient):
+    """Base of on-policy algorithms of your own: derive, give `networks` and `loss`, and add fields as options.
+
+    One iteration collects `batch`, estimates advantages with the network "critic" (Schulman et al. 2016; gae_lambda 1 gives returns minus
+    values), and takes `epochs` times `minibatches` steps of Adam on the loss of the rows. Fields of the derived class are part of its
+    policies' spec: policies that differ in them do not start from each other.
+    """
+
+    about: ClassVar[About] = About(
+        actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2016"
+    )
+
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
         """Modules by name: "policy" maps float32[n, inputs] to logits [n, actions], "critic" to values [n] or [n, 1]; others are yours."""
         raise NotImplementedError
@@ -67,24 +82,10 @@ class OnPolicy(Config):
         """The scalar to be made small. `ludus.algorithms.losses` has the usual terms."""
         raise NotImplementedError
 
-    @property
-    def item(self) -> ItemUnit:
-        return "decision"
-
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if some player's actions are not discrete."""
         for player in range(env.num_players):
             discrete(env, (player,), algorithm=type(self).__name__)
-
-    def collect(self) -> Collect:
-        return Collect(self.batch_unit, self.batch)
-
-    def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="queue", capacity=self.capacity),)
-
-    def sizes(self) -> Mapping[str, Sizes]:
-        """Known where decisions are collected; how many an episode has is not."""
-        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         from ludus.policies.torch_module import torch_spec
@@ -96,5 +97,6 @@ class OnPolicy(Config):
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.algorithms.on_policy.learner import OnPolicyLearner
+        from ludus.algorithms.on_policy.models import OwnModel
 
-        return OnPolicyLearner(self, context, start)
+        return OnPolicyLearner(self, OwnModel(self, context, start), context)

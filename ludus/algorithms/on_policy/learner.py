@@ -1,204 +1,183 @@
-"""The learner of on-policy algorithms that are written as networks and a loss."""
+"""The learner of on-policy algorithms, by autograd: from rollouts to items, and from batches to steps of Adam."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from ludus import seeding
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.correction import corrected, normalised, trace_columns
-from ludus.algorithms.losses import log_prob
-from ludus.algorithms.on_policy.config import TABLE, Batch, OnPolicy
+from ludus.algorithms.correction import corrected, normalised
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import TABLE, Gradient
+from ludus.algorithms.on_policy.items import Items
+from ludus.algorithms.on_policy.models import Model
+from ludus.algorithms.on_policy.parameters import Parameters
+from ludus.algorithms.on_policy.sequences import MEMORY, unpadded
 from ludus.algorithms.optimizer import Adam
 from ludus.algorithms.progress import Budget
 from ludus.algorithms.ranks import agree
-from ludus.algorithms.returns import gae, tail_values
-from ludus.algorithms.spaces import reward_scale
-from ludus.algorithms.states import StateTable
 from ludus.data.base import Columns, Sample
 from ludus.data.trajectories import Trajectories
-from ludus.errors import PolicyError, ScenarioError, TrainingError
-from ludus.policies.mlp import as_rows
-from ludus.policies.torch_module import make_networks, networks_of, weights_of
+from ludus.errors import ScenarioError, TrainingError
 from ludus.types import Array, Metrics, State, Weights
 
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 
 
 class OnPolicyLearner:
-    """Learns from decision rows whose advantages were computed when they arrived, with the critic of that time."""
+    """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
-    def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None = None) -> None:
-        self.config = config
-        self.spec = config.policy(context.env, context.seats)
-        fresh = seeding.key(context.seed, "on-policy", "weights") % 2**63
-        self._networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=fresh)
-        if "critic" not in self._networks:
-            raise PolicyError(f"{self.spec.config['maker']}: networks() made no 'critic', which advantages need.")
-        self._parameters = list(self._networks.parameters())
-        self._ranks, self._trusted = context.ranks, context.ranks.size == 1
-        if not self._trusted:
-            _require_no_batch_norm(self._networks)
-            flat = _flat(self._parameters)
-            agree(self._ranks, flat)
-            _assign(flat, self._parameters)
-        self._adam = Adam(sum(p.numel() for p in self._parameters))
-        enumeration = context.env.enumeration
-        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
-        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+    def __init__(self, config: Gradient, model: Model, context: LearnerContext) -> None:
+        self.config, self.model, self.spec = config, model, model.spec
+        self._ranks, self._trusted = context.ranks, context.ranks.size == 1 or model.trusted
+        self._parameters = Parameters(model.module, sums=1 + len(model.names))
+        agree(self._ranks, self._parameters.flat)
+        self._adam = Adam(len(self._parameters.flat))
+        self._items = Items(config, model, context)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
         self._updates = self._waiting = 0
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
-        """Decision rows with advantage and critic's target."""
-        rows, config = trajectories, self.config
-        value, after = self._values(rows.observation), tail_values(rows.tail, self._values(rows.tail_observation))
-        reward = rows.reward.astype(np.float64) * self._scale
-        advantage, target = gae(rows.start, reward, value, after, config.gamma, config.gae_lambda)
-        columns = {
-            "observation": rows.observation,
-            "action": rows.action,
-            "logp": rows.logp,
-            "advantage": advantage.astype(np.float32),
-            "target": target.astype(np.float32),
-            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
-        }
-        if config.correction == "vtrace":
-            columns |= trace_columns(rows.start, reward, value, after)
-        if rows.mask is not None:
-            columns["mask"] = rows.mask
-        self._budget.add(rows)
-        self._waiting += rows.num_rows
+        """Decision rows with advantage and critic's target; of networks that remember, sequences of them."""
+        columns = self._items.of(trajectories)
+        self._budget.add(trajectories)
+        self._waiting += trajectories.num_rows
         return [(TABLE, columns)]
 
-    def _values(self, observation: Array) -> NDArray[np.float64]:
-        """The critic's values float64[n]; 0 for ids of -1, of which nothing is known."""
-        with torch.no_grad():
-            out = self._networks["critic"](self._x(observation)).reshape(-1).numpy().astype(np.float64)
-        return np.where(observation >= 0, out, 0.0) if self._states is not None else out
-
-    def _x(self, observation: Array) -> torch.Tensor:
-        if self._states is None:
-            return as_rows(observation, self._inputs)
-        return self._states.x[torch.from_numpy(np.maximum(observation - self._states.base, 0).astype(np.int64))]
-
     def batches(self) -> Sequence[tuple[str, int]]:
-        """All rows that wait, as one update."""
+        """All items that wait, as one update."""
         return [(TABLE, 0)] if self._waiting else []
 
+    # ------------------------------------------------------------------------------------------ learning
+
     def update(self, batch: Sample) -> Metrics:
-        """`epochs` steps on the loss. Raises TrainingError; the weights are then those from before the update."""
-        weights, adam = self._networks.state_dict(), self._adam.state_dict()
-        kept = {name: tensor.clone() for name, tensor in weights.items()}
-        rate = self.config.learning_rate.at(self._progress)
+        """`epochs` times `minibatches` steps on the loss. Raises TrainingError; the weights are then those from before the update."""
+        kept = {name: tensor.clone() for name, tensor in self.model.module.state_dict().items()}
+        adam, rate = self._adam.state_dict(), self.config.learning_rate.at(self._progress)
         try:
             with torch.random.fork_rng(devices=[]):  # of dropout, say
                 torch.manual_seed(seeding.key(self._seed, *self._stream, "update", self._updates) % 2**63)
-                loss, norm = self._learn(self._batch(batch.columns), rate)
+                learned = self._batch(batch.columns)
+                metrics = self._learn(learned, rate)
         except TrainingError:
-            self._networks.load_state_dict(kept)
+            self.model.module.load_state_dict(kept)
             self._adam.load_state_dict(adam)
             raise
+        self.model.learned(learned.x)
         self._updates += 1
         self._waiting = 0
         self._progress = self._budget.progress
-        return {"rows": float(len(batch.index)), "loss": loss, "gradient_norm": norm, "learning_rate": rate}
+        return {"rows": float(len(learned)), "learning_rate": rate, **self._items.metrics, **metrics}
 
     def _batch(self, columns: Columns) -> Batch:
-        observation, action = columns["observation"], torch.from_numpy(columns["action"].astype(np.int64))
-        if self._states is not None:
-            mask = self._states.mask[observation - self._states.base]
-        else:
-            mask = columns.get("mask", np.ones((len(observation), self._actions), np.bool_))
-        x, mask = self._x(observation), torch.from_numpy(mask)
+        start = memory = None
+        if self.model.memory:
+            memory = torch.from_numpy(columns[MEMORY])
+            columns, start = unpadded(columns)
+        x, mask, action = self._items.tensors(columns)
+        batch = Batch(x, mask, action, **_floats(columns), start=start, memory=memory)
         if self.config.correction == "vtrace":
-            columns = {**columns, **self._corrected(columns, x, mask, action)}
+            columns = {**columns, **self._corrected(columns, batch)}
         advantage = columns["advantage"].astype(np.float64)
         weight = columns.get("weight")
         if self.config.normalise_advantages:
             advantage = normalised(advantage, weight)
         elif weight is not None:
             advantage = advantage * weight
-        others = (columns["logp"], advantage.astype(np.float32), columns["target"])
-        return Batch(x, mask, action, *map(torch.from_numpy, others))
+        return replace(batch, **_floats({**columns, "advantage": advantage}))
 
-    def _corrected(
-        self, columns: Columns, x: torch.Tensor, mask: torch.Tensor, action: torch.Tensor
-    ) -> Mapping[str, Array]:
+    def _corrected(self, columns: Columns, batch: Batch) -> Mapping[str, Array]:
         """What the weights of now make of the rows."""
         config = self.config
         with torch.no_grad():
-            logp = log_prob(self._networks["policy"](x), action, mask).numpy()
+            logp = self.model.log_prob(batch).numpy()
+            value = self._items.values(columns["observation"], batch.x, batch.memory, batch.start)
         target, advantage, weight = corrected(
             columns,
-            value=self._values(columns["observation"]),
+            value=value,
             logp=logp.astype(np.float64),
             gamma=config.gamma,
             lam=config.gae_lambda,
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
-        return {"advantage": advantage, "weight": weight, "target": target.astype(np.float32), "logp": logp}
+        return {"advantage": advantage, "weight": weight, "target": target, "logp": logp, "value": value}
 
     @property
     def _stream(self) -> tuple[int | str, ...]:
         return ("on-policy", self._ranks.rank) if self._ranks.rank else ("on-policy",)
 
-    def _learn(self, batch: Batch, rate: float) -> tuple[float, float]:
-        joint = len(batch.action)
-        mine = batch if self._ranks.size == 1 else _rows(batch, self._ranks.share(joint))
+    def _learn(self, batch: Batch, rate: float) -> Metrics:
+        config, model = self.config, self.model
         if not self._trusted:
-            self._require_mean(batch, mine)
-        value = norm = 0.0
-        for epoch in range(self.config.epochs):
-            value, gradient = self._gradient(mine, joint)
-            flat = _flat(self._parameters)
-            norm = self._adam.step(flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
-            if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(flat).all()):
-                raise TrainingError(
-                    f"{type(self.config).__name__} update {self._updates + 1}: the loss ({value}), its gradient or a weight became NaN or "
-                    f"infinite in epoch {epoch + 1}. The weights from before this update are kept; a smaller learning_rate may help."
+            self._require_mean(batch)
+        limit = config.kl_limit
+        last, norm, epochs = [0.0] * (1 + len(model.names)), 0.0, 0
+        model.module.train()
+        try:
+            for epoch, part in self._parts(batch):
+                sums = self._gradient(part)
+                if limit is not None and sums[1 + model.names.index("kl")] > limit:
+                    break
+                last, epochs = sums, epoch
+                norm = self._adam.step(
+                    self._parameters.flat, self._parameters.gradient, rate=rate, max_norm=config.max_gradient_norm
                 )
-            _assign(flat, self._parameters)
-        return value, norm
+                if not (math.isfinite(last[0]) and math.isfinite(norm)):
+                    raise self._error(f"the loss ({last[0]}), its gradient", epoch)
+        finally:
+            model.module.eval()
+        if not np.isfinite(self._parameters.flat).all():
+            raise self._error(f"the loss ({last[0]}), its gradient or a weight", epochs)
+        out = {"loss": last[0], "gradient_norm": norm, "epochs": float(epochs)}
+        return {**out, **dict(zip(model.names, last[1:], strict=True)), **_explained(batch, model)}
 
-    def _gradient(self, mine: Batch, joint: int) -> tuple[float, NDArray[np.float32]]:
-        """The loss of all ranks' rows, and its gradient by all parameters in turn."""
-        value, parts = 0.0, [torch.zeros_like(p) for p in self._parameters]
-        if len(mine.action):  # the mean over no rows is no number
-            self._networks.train()
-            loss = self._loss(mine)
-            gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-            self._networks.eval()
-            value = float(loss.detach())
-            parts = [zero if g is None else g for zero, g in zip(parts, gradients, strict=True)]
-        gradient = _flat(parts)
-        if self._ranks.size == 1:
-            return value, gradient
-        both = np.append(gradient, np.float32(value)) * np.float32(len(mine.action) / joint)
-        self._ranks.sum(both)
-        return float(both[-1]), both[:-1]
+    def _error(self, what: str, epoch: int) -> TrainingError:
+        return TrainingError(
+            f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite in epoch {epoch}. The weights from "
+            "before this update are kept; a smaller learning_rate may help."
+        )
 
-    def _loss(self, batch: Batch) -> torch.Tensor:
-        return self.config.loss(cast(Mapping[str, nn.Module], self._networks), batch)
+    def _parts(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
+        """(epoch, from 1; a part): the whole batch, or minibatches of rows or sequences, shuffled anew in every epoch."""
+        count = min(self.config.minibatches, batch.units)
+        rng = seeding.generator(self._seed, "on-policy", "shuffle", self._updates) if count > 1 else None
+        for epoch in range(1, self.config.epochs + 1):
+            if rng is None:
+                yield epoch, batch
+                continue
+            for which in np.array_split(rng.permutation(batch.units), count):
+                yield epoch, batch.part(which)
 
-    def _require_mean(self, batch: Batch, mine: Batch) -> None:
+    def _gradient(self, part: Batch) -> list[float]:
+        """The loss of all ranks' rows and the model's other scalars; `gradient` is filled in."""
+        parameters, alone = self._parameters, self._ranks.size == 1
+        mine = part if alone else part.part(self._ranks.share(part.units))
+        parameters.zero()
+        if len(mine):  # the mean over no rows is no number
+            loss, terms = self.model.loss(mine, self._progress)
+            parameters.backward(loss)
+            parameters.sums[:] = torch.stack([loss.detach(), *(term.detach() for term in terms)]).numpy()
+        if not alone:
+            parameters.joint *= np.float32(len(mine) / len(part))
+            self._ranks.sum(parameters.joint)
+        return [float(x) for x in parameters.sums]
+
+    def _require_mean(self, batch: Batch) -> None:
         """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
-        joint, share = len(batch.action), len(mine.action)
+        joint, mine = len(batch), batch.part(self._ranks.share(batch.units))
+        share = len(mine)
         with torch.no_grad():
-            whole = float(self._loss(batch))
-            both = np.array([whole, float(self._loss(mine)) * share / joint if share else 0.0])
+            whole = float(self.model.loss(batch, self._progress)[0])
+            both = np.array([whole, float(self.model.loss(mine, self._progress)[0]) * share / joint if share else 0.0])
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
@@ -207,51 +186,40 @@ class OnPolicyLearner:
             )
         self._trusted = True
 
+    # ------------------------------------------------------------------------------------------ state
+
     def weights(self) -> Weights:
-        return weights_of(self._networks)
+        return self.model.weights()
 
     def state_dict(self) -> State:
         return {
-            "weights": weights_of(self._networks),
+            **self.model.state_dict(),
             "adam": self._adam.state_dict(),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
             "updates": self._updates,
             "waiting": self._waiting,
+            "blind": self._items.blind,
         }
 
     def load_state_dict(self, state: State) -> None:
-        self._networks.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in state["weights"].items()})
+        self.model.load_state_dict(state)
         self._adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
-        self._updates, self._waiting = int(state["updates"]), int(state["waiting"])
+        self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 
-def _require_no_batch_norm(networks: nn.Module) -> None:
-    for name, module in networks.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            raise ScenarioError(
-                f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
-                "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
-            )
+def _floats(columns: Columns) -> dict[str, Any]:
+    """The columns that a loss looks at, as float32 tensors."""
+    names = ("logp", "advantage", "target", "value")
+    return {name: torch.from_numpy(np.ascontiguousarray(columns[name], np.float32)) for name in names}
 
 
-def _rows(batch: Batch, share: slice) -> Batch:
-    return Batch(**{f.name: getattr(batch, f.name)[share] for f in fields(Batch)})
-
-
-@torch.no_grad()
-def _assign(flat: NDArray[np.float32], parameters: Sequence[nn.Parameter]) -> None:
-    """What `_flat` put one after the other, back into its places. (torch's `vector_to_parameters` makes the parameters views of the vector
-    instead; their addresses, and on some processors the last bit of a product with them, would then depend on how often that was done.)"""
-    at = 0
-    for parameter in parameters:
-        parameter.copy_(torch.from_numpy(flat[at : at + parameter.numel()]).view_as(parameter))
-        at += parameter.numel()
-
-
-def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float32]:
-    """One after the other, as a copy. (`parameters_to_vector` refuses gradients that autograd leaves transposed.)"""
-    flat: NDArray[np.float32] = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
-    return flat
+def _explained(batch: Batch, model: Model) -> Metrics:
+    """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
+    if not model.names:
+        return {}
+    spread = float(batch.target.var(correction=0))
+    unexplained = float((batch.target - batch.value).var(correction=0))
+    return {"explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0}

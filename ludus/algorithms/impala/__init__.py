@@ -1,0 +1,5 @@
+"""IMPALA."""
+
+from ludus.algorithms.impala.config import IMPALA
+
+__all__ = ["IMPALA"]

@@ -1,0 +1,43 @@
+"""IMPALA's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from ludus.algorithms.base import About
+from ludus.algorithms.on_policy.family import PolicyGradient
+from ludus.algorithms.schedule import Schedule, Scheduled
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ludus.algorithms.on_policy.batch import Batch
+
+
+class IMPALA(PolicyGradient):
+    """Actor-critic whose targets and advantages are V-trace's (Espeholt et al. 2018): made for workers that do not wait
+    (`mode: async`), whose rows older weights have made; see the README beside this file."""
+
+    about: ClassVar[About] = About(
+        actions=("discrete", "multi_discrete", "box"),
+        data="on-policy",
+        recurrent=True,
+        masks=True,
+        paper="Espeholt et al. 2018",
+    )
+
+    value_network: Literal["shared", "separate"] = "shared"
+    batch: int = Field(default=512, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "decisions"
+    learning_rate: Scheduled = Schedule(start=3e-3)
+    entropy: Scheduled = Schedule(start=0.01)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    correction: Literal["vtrace"] = "vtrace"
+    normalise_advantages: bool = False
+
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        from ludus.algorithms.losses import policy_gradient
+
+        return policy_gradient(logp, batch.advantage)

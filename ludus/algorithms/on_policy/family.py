@@ -1,0 +1,104 @@
+"""The family of policy gradients: REINFORCE, A2C, PPO and IMPALA differ in a surrogate and in defaults, and share all else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ludus.algorithms.base import Learner, LearnerContext
+from ludus.algorithms.on_policy.config import Gradient
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import one_space
+from ludus.data.base import ItemUnit
+from ludus.errors import PolicyError, ScenarioError
+from ludus.policies.specs import IMAGES, Body, Core, Value, action_config, actor_critic_spec, body_config
+from ludus.types import EnvSpec, PolicySpec, Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ludus.algorithms.on_policy.batch import Batch
+
+
+class PolicyGradient(Gradient):
+    """Networks, action spaces and normalisation of the family, and its loss:
+
+        surrogate - entropy × H(π) + value_coefficient × ½ (V - G)²
+
+    Discrete, multi-discrete and box actions; perceptrons, or convolutions for images (`network`); a GRU or an LSTM behind them (`memory`).
+    """
+
+    differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.algorithms.diversity`)
+    extra_terms: ClassVar[tuple[str, ...]] = ()  # names of what `terms` answers
+
+    network: Body = "mlp"
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the perceptron
+    activation: Literal["tanh", "relu"] = "tanh"
+    memory: Core = "none"
+    memory_size: int = Field(default=64, ge=1)
+    sequence: int = Field(default=32, ge=1)  # decisions through which gradients flow back, with a memory
+    value_network: Value = "shared"
+    continuous: Literal["gaussian", "tanh"] = "gaussian"  # box actions: clipped to the bounds, or squashed into them
+    initial_std: float = Field(default=1.0, gt=0)  # of "gaussian", where the bounds are -1 and 1
+    normalise_observations: bool = False
+    normalise_returns: bool = False
+    entropy: Scheduled = Schedule(start=0.0)
+    value_coefficient: float = Field(default=0.5, ge=0)
+    clip_value: float | None = Field(default=None, gt=0)
+
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        """The policy's loss of each row [n], from its log-probabilities now."""
+        raise NotImplementedError
+
+    def terms(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """More metrics, per row [n]."""
+        return {}
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision" if self.memory == "none" else "segment"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if it cannot play some player's actions, or see its observations."""
+        for player in range(env.num_players):
+            self.policy(env, (player,))
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """Raises ScenarioError if it cannot play there."""
+        name = type(self).__name__
+        observation, space = one_space(env, seats, algorithm=name)
+        try:
+            action = action_config(space, squash=self.continuous == "tanh")
+        except PolicyError as error:
+            raise ScenarioError(f"{name} cannot play {env.id}: {error}") from error
+        if action["kind"] == "tanh" and None in (*action["low"], *action["high"]):
+            raise ScenarioError(
+                f"{name} with continuous=tanh needs actions with finite bounds; {env.id} has {space}. Use continuous=gaussian."
+            )
+        shape = tuple(observation.shape or ())
+        if env.enumeration is not None:
+            shape, action = env.enumeration.observation.shape[1:], {**action, "actions": env.enumeration.mask.shape[1]}
+        if self.network in IMAGES and len(shape) != 3:
+            raise ScenarioError(
+                f"{name} with network={self.network} sees images [channels, height, width]; observations of {env.id} have shape "
+                f"{shape}. Use network=mlp."
+            )
+        kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
+        return actor_critic_spec(
+            shape=shape,
+            action=action,
+            body=body_config(self.network, self.hidden, self.activation),
+            core=self.memory,
+            width=self.memory_size,
+            value=self.value_network,
+            scale=1.0 / 255.0 if observation.dtype == "uint8" and env.enumeration is None else 1.0,
+            normalise=[key for key, wanted in kept.items() if wanted],
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.algorithms.on_policy.actor_critic import FamilyModel
+        from ludus.algorithms.on_policy.learner import OnPolicyLearner
+
+        return OnPolicyLearner(self, FamilyModel(self, context, start), context)

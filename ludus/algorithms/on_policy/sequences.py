@@ -1,0 +1,81 @@
+"""Segments as sequences of bounded length: the items of networks that remember, and the rows that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.data.base import Columns
+from ludus.types import Array
+
+LENGTH, MEMORY = "length", "memory0"  # columns of sequences that rows do not have
+_OF_ITEMS = (LENGTH, MEMORY, "version_lo")
+
+Floats32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Q pieces of at most so many rows, in order: piece q owns rows start[q] … start[q + 1] - 1 of segment[q], of which it is the
+    place[q]-th."""
+
+    start: NDArray[np.int64]
+    segment: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+    @staticmethod
+    def of(start: NDArray[np.int64], length: int) -> Pieces:
+        rows = np.diff(start)
+        counts = -(-rows // length)
+        segment = np.repeat(np.arange(len(rows)), counts)
+        place = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Pieces(np.append(start[segment] + place * length, start[-1]), segment, place)
+
+
+def rows_in(start: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(the rows of some segments, one after the other; where each then starts, and the end)."""
+    length = start[which + 1] - start[which]
+    starts = np.concatenate([[0], np.cumsum(length)])
+    return np.repeat(start[which] - starts[:-1], length) + np.arange(starts[-1]), starts
+
+
+Look = Callable[[NDArray[np.int64], Floats32, NDArray[np.int64]], tuple[Array, Floats32]]
+"""(rows, memory before float32[S, M], where segments start) -> (values of the rows, memory after)."""
+
+
+def walk(pieces: Pieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.float64], Floats32, Floats32]:
+    """Values float64[N] of all rows, memory float32[Q, M] before each piece, and float32[S, M] after each segment: a step for the first
+    pieces of all segments, one for the second ones, and so on."""
+    values = np.zeros(int(pieces.start[-1]))
+    state = np.array(memory0, np.float32)
+    before = np.empty((len(pieces.place), state.shape[1]), np.float32)
+    for k in range(int(pieces.place.max(initial=-1)) + 1):
+        which = np.flatnonzero(pieces.place == k)
+        segment = pieces.segment[which]
+        before[which] = state[segment]
+        rows, starts = rows_in(pieces.start, which)
+        values[rows], state[segment] = look(rows, state[segment], starts)
+    return values, before, state
+
+
+def padded(columns: Columns, pieces: Pieces, length: int) -> dict[str, Array]:
+    """Columns of rows as items [Q, length, …]; what lies behind a piece's end is zero."""
+    rows = np.diff(pieces.start)
+    alive = np.arange(length) < rows[:, None]
+    index = np.minimum(pieces.start[:-1, None] + np.arange(length), pieces.start[-1] - 1)
+    out: dict[str, Array] = {LENGTH: rows.astype(np.int32)}
+    for name, column in columns.items():
+        out[name] = column[index]
+        out[name][~alive] = 0
+    return out
+
+
+def unpadded(items: Columns, *, keep: Collection[str] = _OF_ITEMS) -> tuple[dict[str, Array], NDArray[np.int64]]:
+    """What `padded` was made of: columns of rows, and where each item starts among them."""
+    length = items[LENGTH].astype(np.int64)
+    width = next(array.shape[1] for name, array in items.items() if name not in keep)
+    alive = np.arange(width) < length[:, None]
+    return {name: array[alive] for name, array in items.items() if name not in keep}, np.append(0, np.cumsum(length))

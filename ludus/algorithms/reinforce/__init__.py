@@ -1,0 +1,5 @@
+"""REINFORCE."""
+
+from ludus.algorithms.reinforce.config import Reinforce
+
+__all__ = ["Reinforce"]
