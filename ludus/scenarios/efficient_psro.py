@@ -21,7 +21,7 @@ class EfficientPSRO(Scenario):
     episodes; its mean is what is announced. No match is played for payoffs, so that there is no meta-game and no meta-solver.
 
     levels: of such games that are played at once; each also meets the live responses of those below it. rule, rule_options: how the
-    mixture moves, `hedge` or `regret_matching_plus` (`ludus.opponents`). begin: uniform, or half of it at the last mean. warm_start,
+    mixture moves, `hedge` or `regret_matching_plus` (`ludus.opponents`). begin: where it begins, uniform or at the last mean. warm_start,
     diversity: as in psro, where they need no payoffs. Two players.
     """
 

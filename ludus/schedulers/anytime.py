@@ -74,7 +74,7 @@ class AnytimePSRO(PSROScheduler):
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             uniform = np.full(len(refs), 1.0 / len(refs))
-            probs = uniform if self.begin == "uniform" else _with_newcomers(target.opponents.strategies[player])
+            probs = uniform if self.begin == "uniform" else with_newcomers(target.opponents.strategies[player])
             marginals[player] = (refs, probs.tolist())
         return Adaptive(Mixture.product(marginals), self.rule, self.rule_options)
 
@@ -136,7 +136,7 @@ def _shared(factor: Factor, live: PolicyRef, share: float) -> Factor:
     return Factor(factor.seats, ((live,), *factor.entries), probs)
 
 
-def _with_newcomers(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def with_newcomers(probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[n]: those without weight get a uniform share each, as a rule that multiplies weights would never move them from zero."""
     new = probs == 0
     return np.where(new, 1.0 / len(probs), probs * (1.0 - new.mean()))

@@ -29,7 +29,7 @@ import numpy as np
 from ludus.errors import ConfigError
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
-from ludus.schedulers.anytime import AnytimePSRO
+from ludus.schedulers.anytime import AnytimePSRO, with_newcomers
 from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.queue import alone
 from ludus.schedulers.responses import Target
@@ -55,8 +55,8 @@ class EfficientPSRO(AnytimePSRO):
         mode: str = "greedy",
     ) -> None:
         """levels: unrestricted-restricted games that are played at once, each of which adds a policy to each population. begin: the mixture
-        that they begin with, uniform, or half that and half the mean of the last one. The rest: see `PSROScheduler` and `AnytimePSRO`.
-        Raises ConfigError for other than two players, and for what would need payoffs."""
+        that they begin with, uniform, or the mean of the last one, in which policies without weight get a uniform share. The rest: see
+        `PSROScheduler` and `AnytimePSRO`. Raises ConfigError for other than two players, and for what would need payoffs."""
         if len(population) != 2:
             raise ConfigError(f"efficient PSRO is for two players; this game has {len(population)}.")
         if levels < 1:
@@ -114,8 +114,7 @@ class EfficientPSRO(AnytimePSRO):
             below = [PolicyRef(which, self._name(which, lower), None) for lower in range(1, level)]
             probs = np.full(len(known) + len(below), 1.0 / (len(known) + len(below)))
             if self.begin == "last":
-                probs *= 0.5
-                probs[: len(known)] += 0.5 * self.solution.strategies[player]
+                probs = with_newcomers(np.append(self.solution.strategies[player], np.zeros(len(below))))
             marginals[player] = ((*known, *below), probs.tolist())
         return Adaptive(Mixture.product(marginals), self.rule, self.rule_options, moves_live=True)
 

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from ludus.errors import ConfigError
+from ludus.meta_solvers.uniform import Uniform
+from ludus.opponents.base import Evidence
 from ludus.opponents.moving import Moving
+from ludus.opponents.no_regret import Hedge
 from ludus.population.base import View
+from ludus.schedulers.anytime import AnytimePSRO
 from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
 from ludus.schedulers.efficient import EfficientPSRO
 from ludus.schedulers.pack import pack_task, unpack_task
@@ -116,7 +120,80 @@ def test_a_mixture_that_begins_with_the_last() -> None:
     averages = {first.id: Mixture((first.opponents.start.factors[0], columns)), second.id: second.opponents.start}
     answered(scheduler, [announcement, first, second], now, averages)
     _, first, _ = scheduler.next_tasks(now, free=3)
-    assert np.allclose(first.opponents.start.factors[1].probs, [0.45 + 1 / 6, 0.05 + 1 / 6, 1 / 6])
+    assert np.allclose(first.opponents.start.factors[1].probs, [0.6, 0.2 / 3, 1 / 3])
+
+
+def test_one_level_trains_what_anytime_psro_does() -> None:
+    names = ("0-0", "0-1"), ("1-0", "1-1")
+    one = EfficientPSRO(**OPTIONS, rule="regret_matching_plus").next_tasks(view(*names), free=3)
+    other = AnytimePSRO(**OPTIONS, solver=Uniform()).next_tasks(view_of_zeros(*names), free=3)
+    for mine, theirs in zip(one[1:], other[1:], strict=True):
+        assert replace(mine, opponents=replace(mine.opponents, moves_live=False)) == theirs
+
+
+def view_of_zeros(*names: tuple[str, ...]) -> View:
+    now = view(*names)
+    return replace(now, payoffs=exact_view(np.zeros(now.payoffs.mean.shape), zero_sum=True))
+
+
+class _ExactResponses:
+    """Stands for the oracle, on a matrix game: in each round of a generation each level answers the mixture that it meets, and the rule
+    sees what each entry earns against that; the last answers are added."""
+
+    def __init__(self, game: np.ndarray, rounds: int) -> None:
+        self.game, self.rounds = game, rounds  # float64[n, n], of player 0
+        self.members = [{"0-0": 0}, {"1-0": 0}]  # name -> pure strategy
+
+    def view(self) -> View:
+        return view(*(tuple(names) for names in self.members))
+
+    def answer(self, player: int, mixture: np.ndarray) -> int:
+        return int(np.argmax(self.game @ mixture if player == 0 else -self.game.T @ mixture))
+
+    def train(self, tasks: list[TrainingTask]) -> dict[str, Mixture]:
+        rule, now = Hedge(rate=2.0, explore=0.0), {task.policy: 0 for task in tasks}
+        others = {task.id: task.opponents.start.factors[1 - task.seats[0]] for task in tasks}
+        states = {name: rule.start(np.array(factor.probs)) for name, factor in others.items()}
+        sums = {name: np.zeros(len(factor.probs)) for name, factor in others.items()}
+        for _ in range(self.rounds):
+            for task in tasks:
+                (mine,) = task.seats
+                known = {**self.members[1 - mine], **now}
+                entries = [known[entry[0].policy] for entry in others[task.id].entries]
+                probs = rule.probs(states[task.id])
+                sums[task.id] += probs
+                now[task.policy] = self.answer(mine, np.bincount(entries, probs, minlength=len(self.game)))
+                answer = now[task.policy]
+                earned = self.game[answer, entries] if mine == 0 else -self.game[entries, answer]
+                seen = Evidence(np.ones(len(entries), np.int64), -earned, np.zeros(len(entries)), earned)
+                states[task.id] = rule.update(states[task.id], seen)
+        out = {}
+        for task in tasks:
+            factors = list(task.opponents.start.factors)
+            factors[1 - task.seats[0]] = replace(others[task.id], probs=tuple(sums[task.id] / self.rounds))
+            out[task.id] = Mixture(tuple(factors))
+            self.members[task.population][task.policy] = now[task.policy]
+        return out
+
+    def exploitability(self, marginals: tuple[np.ndarray, ...]) -> float:
+        x, y = (
+            np.bincount(list(names.values()), m, minlength=len(self.game))
+            for names, m in zip(self.members, marginals, strict=True)
+        )
+        return float((self.game @ y).max() - (x @ self.game).min())
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_with_exact_responses_exploitability_does_not_rise(levels: int) -> None:
+    game = np.random.default_rng(1).normal(size=(6, 6))
+    exact, found = _ExactResponses(game, rounds=300), list[float]()
+    scheduler = EfficientPSRO(**{**OPTIONS, "generations": 8 // levels}, levels=levels)
+    while tasks := list(scheduler.next_tasks(exact.view(), free=9)):
+        found += [exact.exploitability(task.solution.marginals) for task in tasks if isinstance(task, EvaluationTask)]
+        averages = exact.train([task for task in tasks if isinstance(task, TrainingTask)])
+        answered(scheduler, tasks, exact.view(), averages)
+    assert (np.diff(found) <= 0.02).all()
+    assert found[-1] < 0.3 < 1.0 < found[0]
 
 
 def test_without_a_mean_all_members_are_alike() -> None:
