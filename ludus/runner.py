@@ -28,6 +28,7 @@ from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
 from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.observe.database import require_new
 from ludus.observe.lock import require_writable
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.spilling import spilling
@@ -57,6 +58,7 @@ def run(
     scenario, env = scenario.with_shards(), first_shard(scenario)
     scenario.check(env.spec)
     folder = _folder(scenario, run_dir, name)
+    require_new(folder)  # before a runtime is started, which may take long
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
     stop, observer = stop or StopRequest(), observer or Silent()

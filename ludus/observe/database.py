@@ -6,10 +6,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from ludus.errors import RunError
 from ludus.observe.base import RunInfo
 from ludus.observe.migrations import migrate
 from ludus.observe.reader import check_integrity, info_to_json, translated
-from ludus.observe.schema import APPLICATION_ID, TABLES, VERSION
+from ludus.observe.schema import APPLICATION_ID, FILE, TABLES, VERSION
 
 
 def has_tables(path: Path) -> bool:
@@ -18,6 +19,14 @@ def has_tables(path: Path) -> bool:
         return False
     with translated(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         return bool(connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+
+
+def require_new(run_dir: Path) -> None:
+    """Raises RunError if there is a run already. Changes nothing on disk."""
+    if has_tables(run_dir / FILE):
+        raise RunError(
+            f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
+        )
 
 
 def connect(path: Path) -> sqlite3.Connection:

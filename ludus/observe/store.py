@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import RunError
 from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
-from ludus.observe.database import connect, has_tables, make_tables, upgrade
+from ludus.observe.database import connect, make_tables, require_new, upgrade
 from ludus.observe.lock import RunLock
 from ludus.observe.reader import Reader, info_to_json, summary_to_json, translated
 from ludus.observe.schema import COVERED, FILE, INSERT
@@ -60,10 +60,7 @@ class Store:
             raise RunError(
                 f"run directory {str(run_dir)!r} cannot be made: {error.strerror}. Give another one."
             ) from error
-        if has_tables(run_dir / FILE):
-            raise RunError(
-                f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
-            )
+        require_new(run_dir)
         return cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
 
     @classmethod

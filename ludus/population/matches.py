@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +24,14 @@ def frozen_match(match: Match) -> Match:
     mean.setflags(write=False)
     m2.setflags(write=False)
     return dataclasses.replace(match, mean=mean, m2=m2)
+
+
+def consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether counts of won, drawn and lost episodes can be those of one match: at most one player wins an episode."""
+    episodes = {sum(counts) for counts in wins}
+    if len(episodes) > 1 or min(map(min, wins)) < 0 or sum(won for won, _, _ in wins) > max(episodes):
+        return False
+    return len(wins) != 2 or tuple(wins[0]) == tuple(wins[1])[::-1]
 
 
 def brief(match: Match) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ludus.errors import DataError
 from ludus.population.boxes import box, cut, outside
 from ludus.population.cells import Cells
-from ludus.population.matches import brief, frozen_match, same_match
+from ludus.population.matches import brief, consistent, frozen_match, same_match
 from ludus.population.packing import pack_matches, unpack_matches
 from ludus.population.payoffs import Payoffs
 from ludus.population.statistics import Moments, decayed, merge
@@ -233,6 +233,11 @@ class PayoffTable:
         if match.n < (0 if match.exact else 1) or (match.wins and len(match.wins) != players):
             raise DataError(
                 f"match {match.id!r}: n is {match.n} and wins {match.wins}, expected at least one unit and one triple per player."
+            )
+        if match.wins and not consistent(match.wins):
+            raise DataError(
+                f"match {match.id!r} has the win counts {match.wins}, which contradict each other: each player needs as many episodes as "
+                "the others, and of two players one has won what the other has lost."
             )
         if not (np.isfinite(match.m2).all() and (match.m2 >= 0).all()):
             raise DataError(

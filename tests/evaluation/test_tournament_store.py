@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +111,31 @@ def test_who_has_no_results_yet_may_change(tmp_path: Path) -> None:
         store(tmp_path)
 
 
-def test_a_change_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+def test_one_command_at_a_time(tmp_path: Path) -> None:
+    with store(tmp_path) as first:
+        first.record([played(0, 10)])
+        with pytest.raises(RunError, match="another `ludus tournament` plays in"):
+            store(tmp_path)
+        assert first.record([played(10, 10)]) == 1
+    store(tmp_path).close()
+
+
+def test_a_command_that_was_killed_blocks_nobody(tmp_path: Path) -> None:
+    code = f"""
+import os, pathlib, signal
+from ludus.evaluation.tournament.store import TournamentStore
+TournamentStore(pathlib.Path({str(tmp_path)!r}), game="G", seed=0, entrants={{}})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    store(tmp_path).close()
+
+
+def test_a_change_while_it_is_open_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", flock)  # a file system without locks
     with store(tmp_path) as one, store(tmp_path, entrants={**ENTRANTS, "b": ("9" * 64, "")}) as other:
         one.record([played(0, 10)])
         with pytest.raises(RunError, match="'b' is not what played"):

@@ -13,6 +13,7 @@ from ludus.errors import ConfigError, LudusError, RunError, ScenarioError
 from ludus.observe.lock import RunLock
 from ludus.observe.reader import Reader, run_state
 from ludus.runner import resume, run
+from ludus.scenario_runtime import RuntimeChoice
 
 
 def state(run_dir: Path) -> str:
@@ -113,6 +114,15 @@ def test_what_a_run_cannot_change(change: str, kind: type[LudusError], words: st
     with pytest.raises(kind, match=words):
         resume(tmp_path, [change])
     assert tools.files_of(tmp_path) == before
+
+
+def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    monkeypatch.setattr(RuntimeChoice, "build", lambda self: pytest.fail("the runtime was started"))
+    with pytest.raises(RunError, match="already holds a run"):
+        tools.train("exact", tmp_path)
 
 
 def test_one_driver_per_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

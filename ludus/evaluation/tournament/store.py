@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,8 +63,8 @@ class Played:
 
 
 class TournamentStore:
-    """Opens `folder`, or makes it. Raises RunError for one that is of another game or seed, has other weights under an entrant's name, is
-    damaged or cannot be written; then nothing was changed."""
+    """Opens `folder`, or makes it, for one process at a time. Raises RunError for one that is in use, of another game or seed, has other
+    weights under an entrant's name, is damaged or cannot be written; then nothing was changed."""
 
     def __init__(self, folder: Path, *, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
         """entrants: name -> (SHA-256 of what plays, what it is in words)."""
@@ -77,9 +79,14 @@ class TournamentStore:
                 raise RunError(
                     f"folder {str(folder)!r} cannot be made: {error.strerror}. Give another --dir."
                 ) from error
-        with translated(self.path):
-            self._connection = connect(self.path)
-            self._begin(game, seed)
+        self._lock = _locked(folder)
+        try:
+            with translated(self.path):
+                self._connection = connect(self.path)
+                self._begin(game, seed)
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     def _check(self, game: str, seed: int) -> None:
         where = repr(str(self.folder))
@@ -201,6 +208,7 @@ class TournamentStore:
             with suppress(sqlite3.OperationalError):  # another command has it open
                 self._connection.execute("PRAGMA journal_mode = DELETE")
             self._connection.close()
+        os.close(self._lock)
 
     def __enter__(self) -> TournamentStore:
         return self
@@ -209,6 +217,22 @@ class TournamentStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor whose lock others see until it is closed or the process ends. Raises RunError if another process has one. Where the
+    file system has no locks there is none: whatever two commands store counts once all the same."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise RunError(
+            f"another `ludus tournament` plays in {str(folder)!r}. Wait for it or stop it, or give another --dir."
+        ) from None
+    except OSError:
+        pass
+    return lock
 
 
 def _blob(values: NDArray[np.float64]) -> bytes:
