@@ -12,6 +12,7 @@ ALGORITHMS = {
     "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
     "ppo": "ludus.algorithms.ppo.config:PPO",
     "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
+    "r2d2": "ludus.algorithms.r2d2.config:R2D2",
     "rainbow": "ludus.algorithms.dqn.config:Rainbow",
     "reinforce": "ludus.algorithms.reinforce.config:Reinforce",
     "sac": "ludus.algorithms.sac.config:SAC",

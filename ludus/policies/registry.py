@@ -15,6 +15,7 @@ POLICIES = {
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",
     "q_network": "ludus.policies.q_network:QPolicy",
+    "q_recurrent": "ludus.policies.q_recurrent:QRecurrentPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "squashed_gaussian": "ludus.policies.actors:SquashedGaussianActor",
     "tabular": "ludus.policies.tabular:TabularPolicy",

@@ -10,9 +10,10 @@ from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.q_module import arrays_of, make_module
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
-from ludus.policies.q_specs import Head, q_module_spec
 from ludus.policies.recurrent import GRUPolicy
 from ludus.policies.recurrent import initial_weights as gru_initial
+from ludus.policies.q_recurrent import make_recurrent
+from ludus.policies.q_specs import Head, q_module_spec, q_recurrent_spec
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.specs import body_config, cnn_spec, gru_spec, mlp_spec, q_spec
@@ -71,6 +72,9 @@ def make(kind, enumeration, seed=0, **options):
     if kind == "q_module":
         spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=Head(**options))
         return build_policy(spec, {**arrays_of(make_module(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)})
+    if kind == "q_recurrent":
+        spec = q_recurrent_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), memory=5, **options)
+            spec, {**arrays_of(make_recurrent(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)}
     spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
     return build_policy(spec, scaled(initial_weights(spec, rng)))
 
@@ -93,6 +97,8 @@ def scaled(weights):
         ("q_module", {"dueling": True, "distribution": "c51", "atoms": 5, "low": -1.0, "high": 1.0}),
         ("q_module", {"distribution": "quantile", "atoms": 5}),
         ("q_module", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
+        ("q_recurrent", {"core": "lstm"}),
+        ("q_recurrent", {"core": "gru", "dueling": False}),
         ("mlp", {"value": "shared"}),
         ("mlp", {"value": "separate", "activation": "relu"}),
         ("mlp", {"value": "none"}),

@@ -1,0 +1,209 @@
+"""R2D2's learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus import seeding
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.dqn.base import TABLE
+from ludus.algorithms.dqn.flat import FlatModule
+from ludus.algorithms.dqn.targets import greedy, mixed_priority, rescale, taken, unscale
+from ludus.algorithms.dqn.updates import SUMS, Found, QLearner
+from ludus.algorithms.losses import huber
+from ludus.algorithms.r2d2.config import R2D2
+from ludus.algorithms.r2d2.sequences import Slots, Windows, bootstraps, windows
+from ludus.data.base import Columns
+from ludus.data.trajectories import Trajectories
+from ludus.policies.q_module import arrays_of, loaded, rows_of
+from ludus.policies.q_recurrent import QRecurrent, make_recurrent
+from ludus.types import Array, Weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """n sequences as tensors, T slots for decisions and one more, B before them: x float32[n, B + T + 1, *shape], legal bool[n, T + 1, A],
+    before int64[n], memory float32[n, M]; action and place int64[n, T], reward and discount float32[n, T], present bool[n, T],
+    weight float32[n]."""
+
+    x: Tensor
+    legal: Tensor
+    before: Tensor
+    memory: Tensor
+    action: Tensor
+    place: Tensor
+    reward: Tensor
+    discount: Tensor
+    present: Tensor
+    weight: Tensor
+
+
+class R2D2Learner(QLearner):
+    """Learns from sequences with the memory that the worker had at their beginning."""
+
+    def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        seed = seeding.key(context.seed, "r2d2", "weights") % 2**63
+        self._module, self._judge = make_recurrent(spec, seed=seed), make_recurrent(spec)
+        if start is not None:
+            loaded(self._module, spec, start)
+        self._judge.requires_grad_(False)
+        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+        super().__init__(config, context, spec, online=online, target=target)
+        self.config = config
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
+        """Sequences, in scaled rewards; see `sequences`."""
+        rows, config = trajectories, self.config
+        found = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = Slots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
+        reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)
+        nothing = -1 if self._states is not None else 0
+        columns: dict[str, Array] = {
+            "observation": slots.observations(rows.observation, rows.tail_observation, found, first=0, fill=nothing),
+            "action": slots.rows(rows.action),
+            "reward": (reward * self._scale).astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "place": place,
+            "before": found.before.astype(np.int16),
+            "count": found.count.astype(np.int16),
+            "memory": self._memory(rows, found),
+            "version_lo": rows.version_lo[found.segment],
+        }
+        if self._states is not None:
+            self._forget_unseen(columns)
+        elif rows.mask is not None:
+            tails = rows.tail_mask
+            tails = np.ones((len(rows.tail), self._actions), np.bool_) if tails is None else tails
+            columns["mask"] = slots.observations(rows.mask, tails, found, first=config.burn_in, fill=True)
+        self._budget.add(rows)
+        self._inserted += rows.num_rows
+        return [(TABLE, columns)]
+
+    def _forget_unseen(self, columns: dict[str, Array]) -> None:
+        """Rows whose next observation nobody knows (id -1) count as ends."""
+        after = np.take_along_axis(columns["observation"], self.config.burn_in + columns["place"].astype(np.int64), 1)
+        unseen = (after < 0) & (columns["discount"] > 0.0)
+        self._blind += int(np.count_nonzero(unseen))
+        columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
+
+    @torch.no_grad()
+    def _memory(self, rows: Trajectories, found: Windows) -> NDArray[np.float32]:
+        """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
+        through the rows in between by the weights of now, which are those that acted unless workers are behind."""
+        segments, module = rows.num_segments, self._module
+        memory0 = np.zeros((segments, module.memory_size), np.float32) if rows.memory0 is None else rows.memory0
+        out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
+        if not longest:
+            return out
+        reach = np.zeros(segments, np.int64)
+        np.maximum.at(reach, found.segment, warm)
+        alive = np.flatnonzero(reach)
+        memory = torch.from_numpy(memory0.astype(np.float32))
+        for t in range(longest):
+            alive = alive[reach[alive] > t]
+            x = self._seen(rows.observation[rows.start[alive] + t])
+            memory[alive] = module.step(module.body(x), memory[alive])
+            there = np.flatnonzero(warm == t + 1)
+            out[there] = memory[found.segment[there]].numpy()
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def _gradient(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        batch = self._batch(columns, rows, weight)
+        decisions = max(1, int(columns["count"].sum()))
+        self._online.joint.fill(0.0)
+        q = self._values(self._module, batch)
+        target = self._targets(batch, q.detach())
+        error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
+        loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
+        if len(batch.action):
+            loss.backward()  # type: ignore[no-untyped-call]
+        sizes = mixed_priority(error.detach(), batch.present, mix=self.config.priority_mix)
+        value = float(((error.detach() + target) * batch.present).sum()) / decisions
+        wrong = float((error.detach().abs() * batch.present).sum()) / decisions
+        finite = bool(target[batch.present].isfinite().all())
+        found = Found(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
+        return self._joint(found, rows) if self._ranks.size > 1 else found
+
+    @torch.no_grad()
+    def _targets(self, batch: _Batch, q: Tensor) -> Tensor:
+        """h(R + discount h⁻¹(Q_target(s', argmax Q(s', ·)))), float32[n, T]. (R2D2, equation in §2.3.)"""
+        judge = self._values(self._judge, batch)
+        n, steps = batch.place.shape
+        at = torch.arange(n)[:, None], batch.place
+        chooser = q if self.config.double else judge
+        best = greedy(chooser[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
+        value = taken(judge[at].flatten(0, 1), best).view(n, steps)
+        if not self.config.rescale:
+            return batch.reward + batch.discount * value
+        epsilon = self.config.rescale_epsilon
+        return rescale(batch.reward + batch.discount * unscale(value, epsilon=epsilon), epsilon=epsilon)
+
+    def _values(self, module: QRecurrent, batch: _Batch) -> Tensor:
+        """Action values float32[n, T + 1, A], after the slots before them have refreshed the memory, without gradients."""
+        before, steps = self.config.burn_in, batch.legal.shape[1]
+        memory = self._refreshed(module, batch)
+        now = batch.x[:, before:].transpose(0, 1)
+        features = module.body(now.flatten(0, 1)).view(steps, len(batch.x), -1)
+        states = module.unroll(features, memory).transpose(0, 1)
+        q = module.values(states.flatten(0, 1), batch.legal.flatten(0, 1))
+        return q.view(len(batch.x), steps, -1)
+
+    @torch.no_grad()
+    def _refreshed(self, module: QRecurrent, batch: _Batch) -> Tensor:
+        slots, memory = self.config.burn_in, batch.memory
+        begin = slots - int(batch.before.max()) if len(batch.before) else slots
+        if begin == slots:
+            return memory
+        before = batch.x[:, begin:slots].transpose(0, 1)
+        features = module.body(before.flatten(0, 1)).view(slots - begin, len(batch.x), -1)
+        for k in range(slots - begin):
+            used = (begin + k >= slots - batch.before)[:, None]
+            memory = torch.where(used, module.step(features[k], memory), memory)
+        return memory
+
+    def _batch(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> _Batch:
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        observation, own = mine["observation"], slice(self.config.burn_in, None)
+        if self._states is not None:
+            ids = np.maximum(observation[:, own] - self._states.base, 0)
+            legal = self._states.mask[ids]
+        else:
+            every = np.ones((len(observation), self.config.length + 1, self._actions), np.bool_)
+            legal = mine.get("mask", every)
+        shape = (len(observation), observation.shape[1], *self._module.shape)
+        present = np.arange(self.config.length) < mine["count"][:, None]
+        weight = np.ones(rows) if weight is None else weight
+        return _Batch(
+            x=self._seen(observation.reshape(-1, *observation.shape[2:])).view(shape),
+            legal=torch.from_numpy(legal),
+            before=torch.from_numpy(mine["before"].astype(np.int64)),
+            memory=torch.from_numpy(mine["memory"]),
+            action=torch.from_numpy(mine["action"].astype(np.int64)),
+            place=torch.from_numpy(mine["place"].astype(np.int64)),
+            reward=torch.from_numpy(mine["reward"]),
+            discount=torch.from_numpy(mine["discount"]),
+            present=torch.from_numpy(present),
+            weight=torch.from_numpy(weight[share].astype(np.float32)),
+        )
+
+    def _seen(self, observation: Array) -> Tensor:
+        """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
+        if self._states is None:
+            return rows_of(observation, self._module.shape)
+        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
+        return self._states.x[torch.from_numpy(ids)].view(-1, *self._module.shape)
+
+    def _network_weights(self) -> Weights:
+        return arrays_of(self._module)
