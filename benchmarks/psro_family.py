@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
@@ -31,17 +31,24 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure
-from benchmarks.harness import Bar, Medians
+from benchmarks.harness import Bar, Medians, Missing
 from benchmarks.machine import commit, this_machine, today
-from benchmarks.psro_family_cells import RESULTS, SEEDS, Cells, cell_path, interval, load
+from benchmarks.psro_family_cells import RESULTS, SEEDS, cell_path, interval, load
 from benchmarks.psro_family_methods import GAMES, METHODS
 from benchmarks.psro_family_plot import svg
 from benchmarks.psro_family_report import inserted, report
 
 _SHOWN = ("exploitability", "population exploitability", "seconds")
 BARS = (
-    Bar("best member on leduc, mean exploitability", "<= 0.40", lambda m: _best(m, "leduc")),
-    Bar("best member on kuhn, mean exploitability", "<= 0.01", lambda m: _best(m, "kuhn")),
+    Bar("best member on leduc, mean exploitability of 5 seeds", "<= 0.40", lambda m: _best(m, "leduc")[1], quick=False),
+    Bar("best member on kuhn, mean exploitability of 5 seeds", "<= 0.01", lambda m: _best(m, "kuhn")[1], quick=False),
+    Bar(
+        "best member on kuhn, the slowest seed",
+        "<= 60",
+        lambda m: max(m.values(_best(m, "kuhn")[0], "seconds")),
+        " s",
+        quick=False,
+    ),
 )
 
 
@@ -54,7 +61,7 @@ def contestant(game: str, method: str, *, share: float = 1.0) -> Contestant:
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     if args.findings or args.page or args.plot:
-        return _report(load(args.results), page=args.page, plot=args.plot)
+        return _report(args.results, page=args.page, plot=args.plot)
     games, seeds = (("kuhn", "leduc"), (0,)) if args.quick else (args.games, args.seeds)
     found: dict[str, list[Repetition]] = {}
     for seed in seeds:
@@ -63,8 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 repetition = _cell(game, method, seed, quick=args.quick, core=args.core, folder=args.results)
                 found.setdefault(f"{game}: {method}", []).append(repetition)
     _show(found)
-    for bar in BARS:
-        print(bar.judge(Medians(found), quick=args.quick).line())
+    print("\n".join(_judged(found, quick=args.quick)))
     return 1 if any(r.error for many in found.values() for r in many) else 0
 
 
@@ -82,8 +88,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(cells: Cells, *, page: Path | None, plot: Path | None) -> int:
-    measured = report(cells)
+def _judged(found: Mapping[str, Sequence[Repetition]], *, quick: bool = False) -> list[str]:
+    return [bar.judge(Medians(found), quick=quick).line() for bar in BARS]
+
+
+def _report(folder: Path, *, page: Path | None, plot: Path | None) -> int:
+    cells = load(folder)
+    found = {
+        f"{game}: {method}": [_read(cell_path(game, method, cell.seed, folder=folder)) for cell in some]
+        for (game, method), some in cells.of.items()
+        if some
+    }
+    measured = "\n".join([report(cells), "", "```", *_judged(found), "```"])
     print(measured)
     if page:
         page.write_text(inserted(page.read_text(encoding="utf-8"), measured), encoding="utf-8")
@@ -95,7 +111,7 @@ def _report(cells: Cells, *, page: Path | None, plot: Path | None) -> int:
 def _cell(game: str, method: str, seed: int, *, quick: bool, core: int, folder: Path) -> Repetition:
     path = cell_path(game, method, seed, folder=folder)
     if path.exists() and not quick:
-        return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"])
+        return _read(path)
     worker = contestant(game, method, share=0.05 if quick else 1.0)
     repetition = measure(worker, python=Path(sys.executable), core=core, seed=seed, quick=False)
     print(f"{worker.name}, seed {seed}: {repetition.figures.get('wall seconds', 0):.0f} s", file=sys.stderr, flush=True)
@@ -113,6 +129,10 @@ def _cell(game: str, method: str, seed: int, *, quick: bool, core: int, folder: 
     return repetition
 
 
+def _read(path: Path) -> Repetition:
+    return Repetition(**json.loads(path.read_text(encoding="utf-8"))["repetition"])
+
+
 def _show(found: dict[str, list[Repetition]]) -> None:
     table = Table(title="means over seeds, with 95% intervals")
     for column in ("game: method", "seeds", *_SHOWN):
@@ -123,10 +143,14 @@ def _show(found: dict[str, list[Repetition]]) -> None:
     Console().print(table)
 
 
-def _best(medians: Medians, game: str) -> float:
-    """The least mean exploitability of a method, among those with results."""
-    names = [name for name in medians.names if name.startswith(f"{game}: ")]
-    return min((mean(medians.values(name, "exploitability")) for name in names), default=float("nan"))
+def _best(medians: Medians, game: str) -> tuple[str, float]:
+    """The member with the least mean exploitability of those with all seeds, and that. Raises Missing if there is none."""
+    found = {name: medians.values(name, "exploitability") for name in medians.names if name.startswith(f"{game}: ")}
+    means = {name: mean(values) for name, values in found.items() if len(values) == len(SEEDS)}
+    if not means:
+        raise Missing(f"no member has {len(SEEDS)} seeds of {game}")
+    name = min(means, key=means.__getitem__)
+    return name, means[name]
 
 
 if __name__ == "__main__":

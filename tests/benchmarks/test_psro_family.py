@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks import psro_family
+from benchmarks.contestants import Repetition
+from benchmarks.harness import Medians
 from benchmarks.psro_family_cells import Cell, Cells, cell_path, interval, load, read
 from benchmarks.psro_family_findings import (
     as_good_as,
@@ -148,11 +150,32 @@ def test_the_picture_has_a_panel_per_game_and_a_curve_per_method() -> None:
         svg(Cells({}))
 
 
+def repetitions(values: list[float], seconds: float = 5.0) -> list[Repetition]:
+    return [Repetition(k, {"exploitability": v, "seconds": seconds + k}) for k, v in enumerate(values)]
+
+
+def test_bars_are_judged_by_members_with_all_seeds() -> None:
+    leduc, kuhn, slowest = psro_family.BARS
+    found = Medians(
+        {
+            "leduc: psro": repetitions([0.3, 0.3, 0.3, 0.3, 0.4]),
+            "leduc: anytime": repetitions([0.5] * 5),
+            "leduc: league": repetitions([0.1]),
+            "kuhn: psro": repetitions([0.0] * 5),
+            "kuhn: rectified": repetitions([0.2] * 5, seconds=100.0),
+        }
+    )
+    assert [bar.judge(found, quick=False).value for bar in (leduc, kuhn, slowest)] == pytest.approx([0.32, 0.0, 9.0])
+    few = Medians({"leduc: psro": repetitions([0.3])})
+    assert [bar.judge(few, quick=False).verdict for bar in psro_family.BARS] == ["unjudged"] * 3
+
+
 def test_command_writes_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = cell_path("leduc", "psro", 0, folder=tmp_path)
     path.parent.mkdir()
     curve = {"episodes": [0.0, 2_400_000.0], "nash_conv": [4.0, 0.5]}
     figures = {"seconds": 7.0, "population exploitability at 100%": 0.1}
+    figures["exploitability"] = 0.25
     path.write_text(json.dumps({"repetition": {"seed": 0, "curve": curve, "figures": figures}}))
     page, picture = tmp_path / "page.md", tmp_path / "picture.svg"
     page.write_text(f"{BEGIN}\n{END}\n")
