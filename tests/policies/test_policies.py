@@ -74,7 +74,9 @@ def make(kind, enumeration, seed=0, **options):
         return build_policy(spec, {**arrays_of(make_module(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)})
     if kind == "q_recurrent":
         spec = q_recurrent_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), memory=5, **options)
+        return build_policy(
             spec, {**arrays_of(make_recurrent(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)}
+        )
     spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
     return build_policy(spec, scaled(initial_weights(spec, rng)))
 
