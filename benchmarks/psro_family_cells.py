@@ -107,7 +107,8 @@ def interval(values: Sequence[float]) -> str:
     """Mean ± half the 95% interval (Student's t); the mean alone of a single value."""
     if not values:
         return "-"
+    middle = round(mean(values), 3) + 0.0  # no minus zero
     if len(values) == 1:
-        return f"{values[0]:.3f}"
+        return f"{middle:.3f}"
     half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return f"{mean(values):.3f} ± {half:.3f}"
+    return f"{middle:.3f} ± {half:.3f}"

@@ -78,7 +78,7 @@ def test_a_cell_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_intervals() -> None:
     """Half width of 1 and 3: t(0.975, 1) = 12.706, times sqrt(2) / sqrt(2)."""
-    assert [interval(v) for v in ([], [0.25], [1.0, 3.0])] == ["-", "0.250", "2.000 ± 12.706"]
+    assert [interval(v) for v in ([], [0.25], [-1e-17], [1.0, 3.0])] == ["-", "0.250", "0.000", "2.000 ± 12.706"]
 
 
 PSRO = (a_cell("kuhn", "psro", [0.4, 0.0]), a_cell("leduc", "psro", [2.0, 0.2, 0.5, 0.3], population=0.1))
