@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from ludus.scenario import Scenario
-from ludus.scenarios.parts import Solver
+from ludus.scenarios.parts import Different, Solver
 
 if TYPE_CHECKING:
     from ludus.schedulers.pipeline import PipelinePSRO as PipelinePSROScheduler
@@ -19,6 +19,7 @@ class PipelinePSRO(Scenario):
 
     generations: levels in the end. levels: that train at a time. least, most: tasks that the lowest level trains for before it is
     frozen. improvement: of the payoff, below which it no longer improves. start: the file of a policy that each level starts from.
+    diversity: behavioural, from the frozen levels below.
     """
 
     meta_solver: Solver = "nash"
@@ -27,14 +28,17 @@ class PipelinePSRO(Scenario):
     most: int = Field(10, ge=1)
     improvement: float = Field(0.0, ge=0)
     start: str | None = None
+    diversity: Different = None
 
     @property
     def needs_learner(self) -> bool:
         return True
 
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
+        from ludus.schedulers.diversity import check_diversity
         from ludus.schedulers.pipeline import PipelinePSRO as Scheduler  # a scenario can be read without loading it
 
+        check_diversity(self.diversity, self.oracle, moved=True)
         return Scheduler(
             solver=self.meta_solver,
             generations=self.generations,
@@ -45,6 +49,7 @@ class PipelinePSRO(Scenario):
             most=self.most,
             improvement=self.improvement,
             start=self.start,
+            diversity=self.diversity,
             mode=self.mode,
             sampling=self.evaluation.sampling(self.meta_solver, self.seed),
         )

@@ -161,7 +161,7 @@ def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> 
 
 def check_diversity(rule: Any, oracle: object, *, moved: bool = False) -> None:
     """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its oracle. moved: the method itself
-    moves the opponents."""
+    decides what the opponents are while a response trains."""
     if rule is None:
         return
     if not isinstance(rule, DiversityRule):
@@ -171,7 +171,7 @@ def check_diversity(rule: Any, oracle: object, *, moved: bool = False) -> None:
     rule.check(oracle)
     if moved and rule.moves:
         raise ScenarioError(
-            f"diversity {kind_of(rule, DIVERSITIES)!r} moves the opponents of a response, and so does this kind of scenario. "
+            f"diversity {kind_of(rule, DIVERSITIES)!r} moves the opponents of a response, which this kind of scenario decides itself. "
             "Use behavioural diversity here, or scenario psro."
         )
 

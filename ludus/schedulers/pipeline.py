@@ -19,10 +19,11 @@ from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.base import MetaSolver
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.responses import opponents, values_of
 from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted
-from ludus.types import PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,15 @@ class PipelinePSRO(Chunked):
         most: int = 10,
         improvement: float = 0.0,
         start: PolicyRef | str | None = None,
+        diversity: DiversityRule | None = None,
         mode: str = "greedy",
         sampling: Sampling | None = None,
     ) -> None:
         """generations: levels that are frozen in the end. levels: of them train at once. The lowest is frozen when the levels below it have
         been frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than
-        `improvement`. start: of each level. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`.
-        Raises ConfigError for numbers that make no sense."""
+        `improvement`. start: of each level. diversity: how levels are made to differ from the frozen ones below them, by another rule than
+        their opponents'. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`. Raises ConfigError for
+        numbers that make no sense."""
         super().__init__(
             population=population,
             chunks=generations * most,
@@ -78,6 +81,7 @@ class PipelinePSRO(Chunked):
         self.generations, self.levels = generations, levels
         self.least, self.most, self.improvement, self.start = least, most, improvement, start
         self.together = max(1, min(levels, generations)) * len(self.populations)
+        self.diversity = diversity
         self._levels: tuple[Level, ...] = ()
         self._initial: tuple[int, ...] = ()
 
@@ -199,10 +203,19 @@ class PipelinePSRO(Chunked):
             policy=self._policy(population, level, age + 1),
             opponents=opponents(against, refs),
             mode=self.mode,
+            diversity=self._objective(level, i, refs),
             keep=True,
             length=0,
             **self.source(population, self._task_id(population, level, age) if age else None, self.start),
         )
+
+    def _objective(self, level: Level, i: int, refs: tuple[tuple[PolicyRef, ...], ...]) -> Diversity | None:
+        """Whom a level is to differ from: an initial policy, and the frozen levels below it."""
+        if self.diversity is None:
+            return None
+        known = refs[self.seats(self.populations[i])[0]]
+        below = [lower.places[i] for lower in self._levels if lower.frozen and lower.number < level.number]
+        return self.diversity.objective([known[place] for place in (0, *below)])
 
     @staticmethod
     def _policy(population: int, level: Level, age: int) -> str:

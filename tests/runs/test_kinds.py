@@ -131,7 +131,7 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ("self_play", ["oracle=exact"], "meet others that still learn"),
         ("league", ["oracle=exact"], "meet others that still learn"),
         ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
-        ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, and so does"),
+        ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),
         ("efficient_psro", ["oracle=exact"], "meet others that still learn"),
         ("efficient_psro", ["rule=hegde"], "did you mean 'hedge'"),
         ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),

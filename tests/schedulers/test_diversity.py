@@ -135,7 +135,7 @@ def test_what_is_refused() -> None:
         check_diversity(BehaviouralDiversity(), ExactBestResponse())
     with pytest.raises(ScenarioError, match="'exact' computes it at once"):
         check_diversity(ResponseDiversity(), ExactBestResponse())
-    with pytest.raises(ScenarioError, match="'response' moves the opponents of a response, and so does"):
+    with pytest.raises(ScenarioError, match="'response' moves the opponents of a response, which this"):
         check_diversity(ResponseDiversity(), PPO(), moved=True)
     with pytest.raises(ConfigError, match="is no diversity"):
         check_diversity(Uniform(), PPO())

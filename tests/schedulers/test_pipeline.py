@@ -9,10 +9,11 @@ from ludus.errors import ConfigError, RunError, ScenarioError
 from ludus.meta_solvers.nash import Nash
 from ludus.meta_solvers.uniform import Uniform
 from ludus.population.base import View
+from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.pipeline import PipelinePSRO
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 
 def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> PipelinePSRO:
@@ -168,3 +169,15 @@ def test_levels_that_do_not_fit_are_no_end() -> None:
     with pytest.raises(ScenarioError, match=r"3 tasks .* only 2 may be in progress"):
         scheduler.next_tasks(now, free=2)
     assert len(scheduler.next_tasks(now, free=3)) == 3
+
+
+def test_levels_differ_from_the_frozen_ones_below_them() -> None:
+    scheduler = pipeline((0, 0), levels=2, generations=3, most=1, diversity=BehaviouralDiversity(weight=0.5))
+    now = view({"0-0": 0.0})
+    first = scheduler.next_tasks(now, free=9)
+    assert [task.diversity for task in first if isinstance(task, TrainingTask)] == [None, None]
+    now = view({"0-0": 0.0, "0-1-1": 1.0, "0-2-1": 2.0})
+    answered(scheduler, first, now)
+    tasks = [task for task in scheduler.next_tasks(now, free=9) if isinstance(task, TrainingTask)]
+    assert [task.policy for task in tasks] == ["0-2-2", "0-3-1"]
+    assert [task.diversity for task in tasks] == [Diversity((PolicyRef(0, "0-1-1"),), 0.5)] * 2
