@@ -188,7 +188,7 @@ class Scenario(Config):
     a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
     stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
     deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
-    are). Generation 0 plays uniformly at random.
+    are), or for all players (always). Generation 0 plays uniformly at random.
     """
 
     env: Annotated[Environment, BeforeValidator(_environment)]
@@ -197,7 +197,7 @@ class Scenario(Config):
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
     mode: Literal["explore", "greedy"] = "greedy"
-    share: Literal["auto", "never"] = "auto"
+    share: Literal["auto", "never", "always"] = "auto"
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
@@ -231,6 +231,8 @@ class Scenario(Config):
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
         """[P] index of each player's population."""
+        if self.share == "always":
+            return (0,) * env.num_players
         return populations_of(env, share=self.share == "auto")
 
     def check(self, env: EnvSpec) -> None:

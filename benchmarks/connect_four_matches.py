@@ -1,0 +1,87 @@
+"""How often a policy wins connect four against Monte Carlo tree search: the matches of `benchmarks.connect_four_mcts`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.bots.cast import Named
+from ludus.bots.registry import parse_bot
+from ludus.evaluation.stored import StoredRun
+from ludus.evaluation.tournament.arena import Player
+from ludus.evaluation.tournament.field import Entrant, Field, Seat, digest_of, sha256
+from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.population.ratings.bradley_terry import Z95
+
+_SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Games by how they ended for the policy."""
+
+    won: int
+    drawn: int
+    lost: int
+
+    @property
+    def games(self) -> int:
+        return self.won + self.drawn + self.lost
+
+    @property
+    def wins(self) -> tuple[float, float, float]:
+        """Share of the games won, and its 95% interval."""
+        return wilson(self.won, self.games)
+
+    @property
+    def score(self) -> float:
+        """Mean points, a draw being half of one."""
+        return (self.won + self.drawn / 2) / self.games
+
+    def __add__(self, other: Record) -> Record:
+        return Record(self.won + other.won, self.drawn + other.drawn, self.lost + other.lost)
+
+
+def wilson(hits: int, n: int) -> tuple[float, float, float]:
+    """(share, low, high): the 95% score interval of a share (Wilson 1927, Journal of the American Statistical Association 22)."""
+    share, z2 = hits / n, Z95 * Z95
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * ((share * (1 - share) + z2 / (4 * n)) / n) ** 0.5
+    return share, middle - half, middle + half
+
+
+def play(
+    stored: StoredRun, *, place: int, simulations: int, games: int, folder: Path, seed: int
+) -> tuple[Record, Record]:
+    """The records as first and as second player, `games` each, of the populations' members at `place`, who take their likeliest actions,
+    against tree search. Results stay in `folder`: what was played is not played again."""
+    settings = stored.scenario.env
+    made = settings.make(num_envs=1)
+    made.close()
+    field = Field(settings, made.spec, (_members(stored, place), _search(simulations)))
+    report = run_tournament(
+        field,
+        folder / f"{place}-{simulations}",
+        Options(episodes=games, seed=seed, deadline=600, num_envs=settings.num_envs),
+    )
+    records = {order.seats.index(_SNAPSHOT): order for result in report.results for order in result.orders}
+    first, second = (Record(*records[seat].wins[seat]) for seat in range(2))
+    return first, second
+
+
+def _members(stored: StoredRun, place: int) -> Entrant:
+    seats, digests = [], []
+    for population in stored.population:
+        policy = stored.policy(stored.members[population][place].ref)
+        seats.append(Seat((Player(_SNAPSHOT, policy, "greedy"),), (1.0,)))
+        digests.append(digest_of(policy))
+    return Entrant(_SNAPSHOT, tuple(seats), sha256("".join(digests).encode()), f"member {place}, greedy")
+
+
+def _search(simulations: int) -> Entrant:
+    name = f"mcts,simulations={simulations}"
+    spec = parse_bot(name)
+    seat = Seat((Player(name, bot=Named(name, spec)),), (1.0,))
+    identity = json.dumps(spec.identity(), sort_keys=True)
+    return Entrant(name, (seat, seat), sha256(identity.encode()), identity)
