@@ -44,6 +44,8 @@ class CompiledLearner(DQNLearner):
         self._network, self._judge = Network({"q": layout}, weights, sums=SUMS), Network({"q": layout}, weights)
         super().__init__(config, context, spec, online=self._network, target=self._judge)
         self._inputs = int(spec.config["inputs"])
+        self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
+        self._passes = Passes(self._network, self._x)  # its buffers are kept from one batch to the next of as many rows
 
     def _gradient(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         share = self._ranks.share(rows)
@@ -77,15 +79,18 @@ class CompiledLearner(DQNLearner):
 
     def _evaluate_rows(self, columns: Columns) -> _Evaluated:
         """One pass over the observations, and one without gradients over the next ones."""
-        x, after = as_rows(columns["observation"], self._inputs), as_rows(columns["next"], self._inputs)
-        every = np.ones((len(x), self._actions), np.bool_)
+        rows, after = len(columns["observation"]), as_rows(columns["next"], self._inputs)
+        if rows != len(self._every):
+            self._x, self._every = torch.zeros(rows, self._inputs), np.ones((rows, self._actions), np.bool_)
+            self._passes = Passes(self._network, self._x)
+        self._x.numpy()[:] = columns["observation"].reshape(rows, self._inputs)
+        passes, every = self._passes, self._every
         legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
-        passes = Passes(self._network, x)
         passes.forward()
         q = action_values(passes.outputs["q"], legal)
         judge = action_values(self._judge.evaluate("q", after), legal_after)
         chooser = action_values(self._network.evaluate("q", after), legal_after) if self.config.double else judge
-        state = np.arange(len(x), dtype=np.int32)
+        state = np.arange(rows, dtype=np.int32)
         return _Evaluated(passes, q, legal, state, next_values(chooser, judge, legal_after, state))
 
     def _network_weights(self) -> Weights:

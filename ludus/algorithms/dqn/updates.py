@@ -67,6 +67,7 @@ class QLearner(ABC):
         agree(self._ranks, online.flat)
         target.flat[:] = online.flat
         self._adam = Adam(len(online.flat))
+        self._before = [np.empty_like(online.flat) for _ in range(3)]  # weights and moments, while a step is made
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._actions = int(spec.config["actions"])
@@ -124,12 +125,15 @@ class QLearner(ABC):
 
     def _step(self, rate: float) -> float:
         """Moves the weights by their gradient, and answers its norm. Raises TrainingError, and moves nothing, if one is not finite."""
-        online = self._online
-        before = online.flat.copy(), self._adam.state_dict()
-        norm = self._adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
-        if not (math.isfinite(norm) and np.isfinite(online.flat).all()):
-            online.flat[:] = before[0]
-            self._adam.load_state_dict(before[1])
+        online, adam, steps = self._online, self._adam, self._adam.steps
+        for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
+            np.copyto(kept, array)
+        norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
+        finite = math.isfinite(float(online.flat.sum())) or bool(np.isfinite(online.flat).all())  # sums show any NaN
+        if not (math.isfinite(norm) and finite):
+            for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
+                np.copyto(array, kept)
+            adam.steps = steps
             raise self._error("the gradient" if not math.isfinite(norm) else "the weights")
         return norm
 
