@@ -91,9 +91,9 @@ class AdaptivePayoffs(Config):
     """Matches go where the meta-strategy depends on them, until its NashConv in the meta-game is at most `tolerance` with `confidence`, or
     the budget of the generation is spent (tolerance 0: until it is spent).
 
-    budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks of
-    a match. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out before it is looked
-    again at what matters.
+    budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks
+    that a profile gets at a time. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out
+    before it is looked again at what matters.
     """
 
     budget: int = Field(20_000, ge=1)
@@ -129,8 +129,8 @@ class Evaluation(Config):
         return self
 
     @property
-    def match(self) -> int:
-        """Episodes of a match."""
+    def portion(self) -> int:
+        """Episodes that a profile plays at a time."""
         return self.episodes if self.adaptive is None else self.adaptive.portion
 
     def sampling(self, solver: MetaSolver, seed: int) -> Sampling:

@@ -286,7 +286,7 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTask:
-    """Order to fill payoff cells: `profiles` hold one policy index per player; one that is listed k times plays its next k matches. If
+    """Order to fill payoff cells: `profiles` hold one policy index per player; one that is listed k times plays k portions of episodes. If
     `solution` is set, it announces a generation's meta-strategies and asks for their exploitability instead."""
 
     id: str

@@ -20,11 +20,13 @@ from ludus.types import Factor, Match, Mixture, PolicyRef
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One policy for each player: its index in the player's population, and its ref. block: the how many-th match of theirs it is."""
+    """One policy for each player: its index in the player's population, and its ref. block: the how many-th match of theirs it is.
+    portions: of episodes that it is long."""
 
     index: tuple[int, ...]
     seats: tuple[PolicyRef, ...]
     block: int = 0
+    portions: int = 1
 
 
 class MatchPlayer:
@@ -40,16 +42,16 @@ class MatchPlayer:
         return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
 
     def play(self, profiles: Iterable[Profile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
-        """One match of `episodes` episodes for each profile, in their order; `ahead` of them are given out at a time, so that workers which
-        are done with one go on with the next."""
+        """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
+        workers which are done with one go on with the next."""
         waiting: deque[tuple[Profile, Pending]] = deque()
         for profile in profiles:
             alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-            waiting.append((profile, self._start(alone, episodes, profile.block)))
+            waiting.append((profile, self._start(alone, episodes * profile.portions, profile.block)))
             if len(waiting) >= ahead:
-                yield self._match(*waiting.popleft(), episodes)
+                yield self._match(*waiting.popleft())
         while waiting:
-            yield self._match(*waiting.popleft(), episodes)
+            yield self._match(*waiting.popleft())
 
     def _start(self, players: Mixture, episodes: int, block: int | str) -> Pending:
         order = RolloutOrder(
@@ -62,7 +64,7 @@ class MatchPlayer:
         )
         return self._rollouts.start(order, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
-    def _match(self, profile: Profile, pending: Pending, episodes: int) -> Match:
+    def _match(self, profile: Profile, pending: Pending) -> Match:
         returns = self._rollouts.finish(pending).episodes.returns
         found = moments(returns)
         name = "-".join(map(str, profile.index))
@@ -70,7 +72,7 @@ class MatchPlayer:
             f"match-{name}-{profile.block}",
             profile.index,
             profile.seats,
-            episodes,
+            len(returns),
             found.mean,
             found.m2,
             wins=outcomes(returns),

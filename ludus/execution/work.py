@@ -167,15 +167,16 @@ class Work:
 
     def _matches(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Iterator[Match]:
         populations, which = self.manager.populations, self.manager.table.population
-        played = Counter({index: self.manager.table.matches_of(index) for index in task.profiles})
-        profiles = []
-        for (
-            index
-        ) in task.profiles:  # each time it is listed, a profile plays the block of episodes after those that it has
-            seats = tuple(populations[p][i] for p, i in zip(which, index, strict=True))
-            profiles.append(Profile(index, seats, played[index]))
-            played[index] += 1
+        profiles = [
+            Profile(
+                index,
+                tuple(populations[p][i] for p, i in zip(which, index, strict=True)),
+                block=self.manager.table.matches_of(index),  # after those that it has
+                portions=portions,
+            )
+            for index, portions in Counter(task.profiles).items()
+        ]
         ahead = 1 if self.lanes == 1 else _AHEAD
-        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.match, ahead=ahead)):
+        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
             yield match
-            proceed((done + 1) / len(task.profiles), {})
+            proceed((done + 1) / len(profiles), {})

@@ -43,12 +43,16 @@ def unpack_record(index: int, state: Mapping[str, Any]) -> PolicyRecord:
 
 
 def pack_matches(matches: Sequence[Match], players: int) -> State:
-    """Numbers as columns over the k matches; the rest as lists."""
+    """Columns over the k matches; wins are -1 where there are none."""
     k = len(matches)
+    place: dict[PolicyRef, int] = {}  # of each policy that has played, among "refs"
+    seats = [[place.setdefault(seat, len(place)) for seat in m.seats] for m in matches]
+    nothing = ((-1, -1, -1),) * players
     return {
         "id": [m.id for m in matches],
-        "seats": [[pack_ref(seat) for seat in m.seats] for m in matches],
-        "wins": [[list(won) for won in m.wins] for m in matches],
+        "refs": [pack_ref(ref) for ref in place],
+        "seats": np.array(seats, dtype=np.int64).reshape(k, players),
+        "wins": np.array([m.wins or nothing for m in matches], dtype=np.int64).reshape(k, players, 3),
         "profile": np.array([m.profile for m in matches], dtype=np.int64).reshape(k, players),
         "n": np.array([m.n for m in matches], dtype=np.int64),
         "mean": np.array([m.mean for m in matches], dtype=np.float64).reshape(k, players),
@@ -59,16 +63,18 @@ def pack_matches(matches: Sequence[Match], players: int) -> State:
 
 def unpack_matches(state: Mapping[str, Any]) -> list[Match]:
     """What `pack_matches` packed."""
+    refs = [unpack_ref(packed) for packed in state["refs"]]
+    rows = zip(state["profile"].tolist(), state["seats"].tolist(), state["wins"].tolist(), strict=True)
     return [
         Match(
             id=name,
-            profile=tuple(int(p) for p in state["profile"][i]),
-            seats=tuple(unpack_ref(seat) for seat in state["seats"][i]),
+            profile=tuple(profile),
+            seats=tuple(refs[seat] for seat in seats),
             n=int(state["n"][i]),
             mean=state["mean"][i],
             m2=state["m2"][i],
-            wins=tuple((int(w), int(d), int(lost)) for w, d, lost in state["wins"][i]),
+            wins=tuple((w, d, lost) for w, d, lost in wins) if wins[0][0] >= 0 else (),
             exact=bool(state["exact"][i]),
         )
-        for i, name in enumerate(state["id"])
+        for i, (name, (profile, seats, wins)) in enumerate(zip(state["id"], rows, strict=True))
     ]

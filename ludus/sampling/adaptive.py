@@ -103,7 +103,7 @@ class AdaptiveEvaluation:
 
     def next_profiles(self, payoffs: Payoffs) -> tuple[tuple[int, ...], ...]:
         """The same as a list of profiles; empty when it has ended. They are whole blocks, every seat order of each; one that gets k
-        portions is listed k times, for its next k matches of `portion` episodes."""
+        portions is listed k times."""
         cells = self.next_cells(payoffs)
         if cells is None:
             return ()

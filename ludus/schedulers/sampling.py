@@ -37,7 +37,7 @@ class Sampling(Protocol):
         self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
     ) -> tuple[Profile, ...]:
         """What to play now, given the results of all that was asked for before; empty: enough is known. A profile that is listed k times is
-        to be played in its next k matches. game: the policies whose meta-game is solved; None: none is. needed: cells that are read one
+        to play k portions of episodes. game: the policies whose meta-game is solved; None: none is. needed: cells that are read one
         by one."""
         ...
 
@@ -51,7 +51,7 @@ class Sampling(Protocol):
 
 
 class EveryHole:
-    """Each missing cell once, one match each."""
+    """Each missing cell once, one portion each."""
 
     def __init__(self, *, min_episodes: int = 1) -> None:
         """min_episodes: a sampled cell with fewer is a hole."""
@@ -84,7 +84,7 @@ class EveryHole:
 
 
 class AdaptiveSampling:
-    """Matches of `portion` episodes go where the meta-strategy depends on them, as `AdaptiveEvaluation` says; cells that were never
+    """Portions of episodes go where the meta-strategy depends on them, as `AdaptiveEvaluation` says; cells that were never
     played are guessed (`filled`). Needed cells get `episodes` first."""
 
     def __init__(
