@@ -68,9 +68,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Keys beside those that all have in common; an oracle's options are added to the common ones. PSRO's members start from the last one, and
 are played greedily, as in the `leduc` preset. Fictitious self-play averages best responses, which are greedy too, to a past that goes on
-growing, so that its learning rate does not fall. A level of the pipeline trains for as many episodes as a response of PSRO. Where the
-newest policy is what counts, small steps and much entropy: with the settings of best responses it ends at exploitability 2.0 in Leduc
-poker (self-play, seed 0), with these at 0.36."""
+growing, so that its learning rate does not fall. A level of the pipeline trains in three tasks, for as many episodes as a response of
+PSRO. Where the newest policy is what counts, small steps and much entropy: with the settings of best responses it ends at exploitability
+2.0 in Leduc poker (self-play, seed 0), with these at 0.36."""
 
 
 def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[s
     out["oracle"] = {"kind": "ppo", "batch": chosen.batch, **keys.get("oracle", {})}
     if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro"):
         out["warm_start"] = "last"
-    if keys["scenario"] == "pipeline_psro":  # a level trains in as many tasks as there are levels at once
-        out["response"] = {"episodes": chosen.task // keys["levels"]}
+    if keys["scenario"] in ("pipeline_psro", "league"):  # many learners at once, so shorter tasks between them
+        out["response"] = {"episodes": chosen.task // 3}
     if keys["scenario"] in ("self_play", "pfsp", "league") and chosen.span:
         out["span"] = list(chosen.span)
     return out
