@@ -90,7 +90,7 @@ FINDINGS = (
     Finding(
         "efficient",
         "Zhou et al. 2022, abstract",
-        "without a meta-game it is no worse than PSRO",
+        "without a meta-game, exploitability similar to PSRO's in Kuhn and Leduc poker",
         as_good_as("efficient", "psro"),
     ),
     Finding(
@@ -126,7 +126,7 @@ FINDINGS = (
     Finding(
         "fictitious self-play",
         "Heinrich et al. 2015, abstract",
-        "the average approaches an equilibrium of Leduc poker",
+        "the average approaches an equilibrium in poker",
         average_converges("fictitious self-play"),
     ),
     Finding(

@@ -107,7 +107,9 @@ def test_findings_by_hand() -> None:
         "Leduc, after 10% of the episodes: 0.100 (`psro` 2.000, `anytime` 2.000); in the end 0.500": faster_at_first(
             "self-play psro", ("psro", "anytime")
         ),
-        "Leduc: newest 1.500, the best on the way 0.700, population 0.200": newest_is_not_the_best,
+        "Leduc: newest 1.500, the best on the way 0.700, more exploitable than the one before in 50% of the generations": (
+            newest_is_not_the_best
+        ),
         "Leduc 1.000 (`self-play` 1.500)": less_exploitable("pfsp", "self-play"),
     }
     for numbers, judge in verdicts.items():
