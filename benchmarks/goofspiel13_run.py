@@ -1,18 +1,18 @@
 """The worker of `benchmarks.goofspiel13`: trains one method, and finds out how exploitable its population is.
 
-python -m benchmarks.goofspiel13_run --method psro [--steps 76800000]
+python -m benchmarks.goofspiel13_run --method psro --folder FOLDER [--steps 76800000]
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lines import Lines
-from benchmarks.machine import ROOT
 
 GAME = "openspiel/goofspiel(egocentric=True,imp_info=True,num_cards=13,points_order=descending)"
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
@@ -50,6 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "oracle": {**ORACLE, "entropy": {"start": 0.1, "end": 0.02}, "learning_rate": FALLING},
         "latest": 0.8,
         "past": "uniform",
+        "cells": "all",
     },
 }
 """Keys beside those that all have in common. PSRO's responses are played greedily; snapshots of self-play as they are, since with an
@@ -75,16 +76,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--brief", action="store_true", help="the smaller version of --quick")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, required=True, help="of the run, which goes on if it is there")
     args = parser.parse_args(argv)
     if args.brief:
         with tempfile.TemporaryDirectory() as folder:
-            _measure(Path(folder) / "run", scenario(args.method, args.seed, steps=120_000, episodes=2_560), 2_000, 1)
+            brief = scenario(args.method, args.seed, steps=STEPS // 100, episodes=8_192)
+            _measure(Path(folder) / "run", brief, budget=4_096, rounds=2)
         return
-    name = f"goofspiel13-{args.method.replace(', ', '-').replace(' ', '-')}-{args.seed}"
-    _measure(ROOT / "runs" / "benchmarks" / name, scenario(args.method, args.seed, steps=args.steps), RESPONDER, ROUNDS)
+    chosen = scenario(args.method, args.seed, steps=args.steps)
+    _measure(args.folder, chosen, budget=RESPONDER, rounds=ROUNDS)
+    shutil.rmtree(args.folder)
 
 
-def _measure(folder: Path, chosen: dict[str, Any], budget: int, rounds: int) -> None:
+def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) -> None:
     from ludus.algorithms.ppo.config import PPO
     from ludus.exploit_population import exploit_population
 
@@ -110,7 +114,7 @@ def _measure(folder: Path, chosen: dict[str, Any], budget: int, rounds: int) -> 
 
 
 def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
-    """Trains, or goes on; what it took. A run that is over is extended where it has fewer generations than are wanted."""
+    """Trains, or goes on; what it took."""
     import ludus
     from ludus.config import to_yaml
     from ludus.observe.reader import Reader
@@ -118,7 +122,7 @@ def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
     from ludus.scenario_files import parse_scenario
 
     if (folder / FILE).is_file():
-        ludus.resume(folder, [f"generations={chosen['generations']}"], report=False)
+        ludus.resume(folder, report=False)
     else:
         ludus.run(parse_scenario(to_yaml(chosen)), run_dir=folder, report=False)
     with Reader(folder) as reader:

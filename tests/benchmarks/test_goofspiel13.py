@@ -1,9 +1,11 @@
 """What the Goofspiel benchmark trains, within which budget."""
 
+import json
+
 import pytest
 
 from benchmarks.contestants import Repetition
-from benchmarks.goofspiel13 import BENCHMARK, best
+from benchmarks.goofspiel13 import bar, cell, main
 from benchmarks.goofspiel13_run import CARDS, METHODS, STEPS, scenario
 from benchmarks.harness import Medians
 from ludus.config import to_yaml
@@ -19,9 +21,28 @@ def test_every_method_is_a_scenario_within_the_budget(method):
     assert chosen.seed == 3
 
 
-def test_the_bar_takes_the_best_method():
-    assert {c.name for c in BENCHMARK.contestants} == set(METHODS)
-    medians = Medians(
-        {name: [Repetition(0, {"exploitability": value})] for name, value in zip(METHODS, (0.3, 0.2, 0.4), strict=True)}
+def test_the_bar_takes_the_best_method_and_the_figure_of_the_budget():
+    found = {
+        name: [Repetition(0, {"exploitability": value})] for name, value in zip(METHODS, (0.3, 0.2, 0.4), strict=True)
+    }
+    assert bar(STEPS).judge(Medians(found)).line() == (
+        "bar approximate population exploitability at 19.2M steps: 0.2 (wanted <= 0.244) met"
     )
-    assert best(medians) == 0.2
+    assert bar(4 * STEPS).judge(Medians(found)).verdict == "short"
+    assert bar(STEPS).judge(Medians({})).verdict == "unjudged"
+
+
+def test_cells_have_names_of_their_own():
+    assert cell("self-play, regularised", 0, STEPS) == "self-play-regularised-0-19200000"
+    assert len({cell(method, seed, STEPS) for method in METHODS for seed in range(2)}) == 2 * len(METHODS)
+
+
+def test_a_cell_that_has_a_result_is_not_run_again(tmp_path, capsys):
+    figures = dict.fromkeys(
+        ("exploitability", "low", "high", "floor", "seconds", "environment steps", "policies", "seconds of responders"),
+        0.25,
+    )
+    stored = {"repetition": {"seed": 0, "figures": figures}}
+    (tmp_path / f"{cell('psro', 0, STEPS)}.json").write_text(json.dumps(stored))
+    assert main(["--methods", "psro", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith("(wanted <= 0.244) short\n")
