@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ludus.errors import PolicyError
-from ludus.policies.actor_critic import CLIP, ActorCritic, load_arrays, shapes_of
+from ludus.policies.actor_critic import CLIP, ActorCritic, Tower, load_arrays, shapes_of
 from ludus.policies.categorical import CategoricalPolicy, check_mode
 from ludus.policies.checks import fitted, one_spec
 from ludus.policies.heads import Categorical
 from ludus.policies.mlp import Layout
 from ludus.policies.perceptron import Perceptron, Perceptrons
+from ludus.policies.recurrent import Recurrent
 from ludus.policies.sampling import masked_softmax, one_hot_best
 from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
@@ -50,7 +52,9 @@ class ActorCriticPolicy(CategoricalPolicy):
         self.noise_width = self.head.noise_width
         self.memory_shape = (network.memory,) if network.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
-        self.written = perceptron_of(network) if not network.memory else None  # what the fast way evaluates
+        plain = is_perceptron(network)
+        self.written = perceptron_of(network) if plain and not network.memory else None
+        self.cores = Cores([network]) if plain and network.memory else None
         self.free = None if network.log_std is None else network.log_std.detach().numpy()
 
     def act(
@@ -78,32 +82,41 @@ class ActorCriticPolicy(CategoricalPolicy):
         x = self.rows(observation)
         if self.written is not None:
             return self.parts(self.written.outputs(x))
-        before = None if self.memory_shape is None else torch.from_numpy(self.checked(memory, len(x)))
+        given = None if self.memory_shape is None else self.checked(memory, len(x))
+        if self.cores is not None and given is not None:
+            out, after = self.cores.step(x, given, np.zeros(len(x), np.int32))
+            return self.parts(out)._replace(memory=after)
+        before = None if given is None else torch.from_numpy(given)
         with torch.no_grad():
             out, value, after = self.network(torch.from_numpy(x), before)
         shared = self.network.critic is None and value is not None
         return Answer(out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy())
 
     def rows(self, observation: Array) -> Rows:
-        """Observations as contiguous float32[n, *shape]; normalised, where the fast way is taken."""
-        if observation.shape[1:] != self.network.shape:
-            raise PolicyError(
-                f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {self.network.shape}."
-            )
-        x = np.ascontiguousarray(observation, np.float32)
-        normaliser = self.network.normaliser
-        if self.written is not None and normaliser is not None:
-            return normalised(x, normaliser.mean.numpy(), normaliser.var.numpy())
-        return x if x.flags.writeable else x.copy()
+        """Observations as `fitting`; normalised, where torch does not see them."""
+        x, normaliser = self.fitting(observation), self.network.normaliser
+        if normaliser is None or (self.written is None and self.cores is None):
+            return x
+        return normalised(x, normaliser.mean.numpy(), normaliser.var.numpy())
+
+    def fitting(self, observation: Array) -> Rows:
+        """Observations as contiguous float32[n, *shape] that may be written to; flattened where the spec's shape is one number. Raises
+        PolicyError if they have another shape."""
+        shape = self.network.shape
+        if observation.shape[1:] != shape:
+            if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
+                raise PolicyError(
+                    f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {shape}."
+                )
+            observation = observation.reshape(len(observation), *shape)
+        return float_array(observation)
 
     def checked(self, memory: Array | None, rows: int) -> Rows:
         """Raises PolicyError unless memory has the shape that it should."""
         expected = (rows, *(self.memory_shape or ()))
         if memory is None or memory.shape != expected:
             given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(
-                f"an 'actor_critic' policy with memory wants it of shape {expected}; it was given {given}."
-            )
+            raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
         return np.array(memory, np.float32)
 
     def parts(self, out: Rows, free: Rows | None = None) -> Answer:
@@ -142,19 +155,20 @@ class ActorCriticPolicy(CategoricalPolicy):
 
 
 class StackedActorCritic:
-    """K policies of one architecture: perceptrons in one call; others in one call for each that has rows."""
+    """K policies of one architecture: perceptrons, with or without memory, in one call; others in one call for each that has rows."""
 
     def __init__(self, policies: Sequence[ActorCriticPolicy]) -> None:
         one_spec(policies)
         self._policies, first = policies, policies[0]
-        self._fast = None
-        if first.written is not None:
-            self._fast = Perceptrons([p.written for p in policies if p.written is not None])
-            self._free = None if first.free is None else np.stack([p.free for p in policies if p.free is not None])
-            known = [p.network.normaliser for p in policies]
-            self._moments = None
-            if known[0] is not None:
-                self._moments = tuple(np.stack([getattr(n, name).numpy() for n in known]) for name in ("mean", "var"))
+        networks = [policy.network for policy in policies]
+        written = [policy.written for policy in policies if policy.written is not None]
+        self._plain = Perceptrons(written) if written else None
+        self._cores = Cores(networks) if first.cores is not None else None
+        self._free = None if first.free is None else np.stack([p.free for p in policies if p.free is not None])
+        known = [network.normaliser for network in networks]
+        self._moments = None
+        if known[0] is not None:
+            self._moments = tuple(np.stack([getattr(n, name).numpy() for n in known]) for name in ("mean", "var"))
 
     def act(
         self,
@@ -168,13 +182,18 @@ class StackedActorCritic:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         first = self._policies[0]
         check_mode(first, mode)
-        if self._fast is None:
+        if self._plain is None and self._cores is None:
             return first.answer(self._by_policy(observation, memory, index), mask, noise, mode=mode)
-        x = np.ascontiguousarray(observation, np.float32)
+        x = first.fitting(observation)
         if self._moments is not None:
             x = normalised(x, self._moments[0][index], self._moments[1][index])
-        out = self._fast.outputs(x, index)
-        return first.answer(first.parts(out, None if self._free is None else self._free[index]), mask, noise, mode=mode)
+        after = None
+        if self._plain is not None:
+            out = self._plain.outputs(x, index)
+        elif self._cores is not None:
+            out, after = self._cores.step(x, first.checked(memory, len(x)), index)
+        answer = first.parts(out, None if self._free is None else self._free[index])
+        return first.answer(answer._replace(memory=after), mask, noise, mode=mode)
 
     def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
         first, n = self._policies[0], len(index)
@@ -199,17 +218,53 @@ def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:
     return np.clip(out, -CLIP, CLIP, out=out)
 
 
-def perceptron_of(network: ActorCritic) -> Perceptron | None:
-    """The actor, and the value if it is shared, written out; None if it is no perceptron."""
+def float_array(observation: Array) -> Rows:
+    """Contiguous float32 that may be written to (for arrays that may not, kernels would be compiled once more)."""
+    if observation.dtype != np.float32 or not observation.flags.carray:
+        return np.array(observation, np.float32, order="C")
+    return observation
+
+
+class Cores:
+    """The networks of K policies with memory, written out; a critic's core beside the actor's. Their bodies are perceptrons."""
+
+    def __init__(self, networks: Sequence[ActorCritic]) -> None:
+        self._actors = Recurrent([(*_tower(n.actor), _heads(n)) for n in networks])
+        critics = [(*_tower(n.critic), [n.value]) for n in networks if n.critic is not None and n.value is not None]
+        self._critics = Recurrent(critics) if critics else None
+
+    def step(self, x: Rows, memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """As `Recurrent.step`, of the actors; the memory is both's."""
+        x, mine = x.reshape(len(x), math.prod(x.shape[1:])), self._actors.memory
+        out, after = self._actors.step(x, np.ascontiguousarray(memory[:, :mine]), index)
+        if self._critics is None:
+            return out, after
+        its = self._critics.step(x, np.ascontiguousarray(memory[:, mine:]), index)[1]
+        return out, np.concatenate([after, its], axis=1)
+
+
+def _tower(tower: Tower) -> tuple[list[nn.Module], nn.RNNBase]:
+    assert tower.core is not None
+    return list(tower.body.children()), tower.core
+
+
+def _heads(network: ActorCritic) -> list[nn.Linear]:
+    """The head, and the value if it is shared."""
+    return [network.head] if network.value is None or network.critic is not None else [network.head, network.value]
+
+
+def is_perceptron(network: ActorCritic) -> bool:
+    """Whether the body is linear layers with one of the activations that are written out."""
+    kinds = {type(part) for part in network.actor.body.children()} - {nn.Linear, nn.Flatten}
+    return kinds <= {nn.Tanh} or kinds <= {nn.ReLU}
+
+
+def perceptron_of(network: ActorCritic) -> Perceptron:
+    """The actor, and the value if it is shared, written out."""
     parts = list(network.actor.body.children())
-    layers = [part for part in parts if isinstance(part, nn.Linear)]
-    kinds = {type(part) for part in parts} - {nn.Linear, nn.Flatten}
-    if not kinds <= {nn.Tanh} and not kinds <= {nn.ReLU}:
-        return None
-    shared = network.value if network.critic is None else None
-    last = [network.head] if shared is None else [network.head, shared]
-    pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(part.weight, part.bias) for part in layers]
+    pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(p.weight, p.bias) for p in parts if isinstance(p, nn.Linear)]
+    last = _heads(network)
     pairs.append((torch.cat([part.weight for part in last]), torch.cat([part.bias for part in last])))
     widths = (pairs[0][0].shape[1], *(weight.shape[0] for weight, _ in pairs))
     flat = torch.cat([piece for weight, bias in pairs for piece in (weight.T.reshape(-1), bias)]).detach().numpy()
-    return Perceptron(Layout(widths, "relu" if nn.ReLU in kinds else "tanh"), flat)
+    return Perceptron(Layout(widths, "relu" if any(isinstance(p, nn.ReLU) for p in parts) else "tanh"), flat)

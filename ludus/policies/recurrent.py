@@ -1,138 +1,120 @@
-"""A recurrent policy: one gated recurrent cell, written out."""
+"""Recurrent cores written out for acting: a batch, of one network or of many, in one compiled call.
+
+Each network is flat float32[size]: into the gates from what is seen [F, G × H] and its bias, and from what is remembered [H, G × H] and its
+bias, then the head [H, outputs] and its bias. Gates lie side by side, in torch's order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import nn
 
-from ludus.errors import PolicyError
-from ludus.policies.categorical import LogitPolicy, check_mode
-from ludus.policies.checks import fitted, integer, one_spec
-from ludus.policies.mlp import flatten
-from ludus.policies.perceptron import by_policy, dense_from, float_rows, tanh
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.mlp import ACTIVATIONS, Layout
+from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
 
-
-def shapes(spec: PolicySpec) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the weights; the three gates (reset, update, candidate) lie side by side."""
-    inputs, actions, hidden = integer(spec, "inputs"), integer(spec, "actions"), integer(spec, "hidden")
-    return {
-        "input.weight": (inputs, 3 * hidden),
-        "input.bias": (3 * hidden,),
-        "memory.weight": (hidden, 3 * hidden),
-        "memory.bias": (3 * hidden,),
-        "policy.weight": (hidden, actions),
-        "policy.bias": (actions,),
-    }
+Rows = NDArray[np.float32]
 
 
-def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:
-    """Fresh weights: uniform in ±1/√hidden, as torch's GRU has them."""
-    bound = 1.0 / np.sqrt(integer(spec, "hidden"))
-    return {name: rng.uniform(-bound, bound, shape).astype(np.float32) for name, shape in shapes(spec).items()}
+class Recurrent:
+    """K networks of one shape: a perceptron body, a GRU or an LSTM, and a head. Row i goes through network index[i]."""
 
+    def __init__(self, parts: Sequence[tuple[Sequence[nn.Module], nn.RNNBase, Sequence[nn.Linear]]]) -> None:
+        """parts: the body's layers, the core, and linear layers that make one head side by side, of each network."""
+        body, core, head = parts[0]
+        kinds = {type(part) for part in body}
+        self._activation = ACTIVATIONS.index("relu" if nn.ReLU in kinds else "tanh")
+        self._hidden, self._lstm = core.hidden_size, isinstance(core, nn.LSTM)
+        self._outputs = sum(part.out_features for part in head)
+        self.memory = self._hidden * (2 if self._lstm else 1)
+        self._flats = np.stack([_flat(core, head) for _, core, head in parts])
+        bodies = [_body(body, self._activation) for body, _, _ in parts]
+        self._bodies = Perceptrons([body for body in bodies if body is not None]) if bodies[0] is not None else None
 
-class GRUPolicy(LogitPolicy):
-    """Kind `gru`; config as `gru_spec` makes it. Memory float32[n, hidden] is the cell's state, zeros at episode starts.
-
-    Cell (Cho et al. 2014, as in torch.nn.GRU): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h.
-    """
-
-    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        self.spec = spec
-        self.actions = integer(spec, "actions")
-        self.memory_shape: tuple[int, ...] | None = (integer(spec, "hidden"),)
-        self._weights = fitted(spec, weights, shapes(spec))
-        self.flat = flatten(self._weights, list(shapes(spec)))
-        self._alone = StackedGRU([self])
-
-    def act(
-        self,
-        observation: Array,
-        mask: NDArray[np.bool_] | None,
-        memory: Array | None,
-        noise: NDArray[np.float32],
-        *,
-        mode: str = "explore",
-    ) -> Act:
-        """As `Policy.act`. Raises PolicyError for an unknown mode, and where memory is missing or of another shape."""
-        return self._alone.act(observation, mask, memory, noise, np.zeros(len(observation), np.int32), mode)
-
-    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: what it plays depends on what it remembers."""
-        return None
-
-    def weights(self) -> Weights:
-        return {name: array.copy() for name, array in self._weights.items()}
-
-    @staticmethod
-    def stack(policies: Sequence[GRUPolicy]) -> StackedGRU:
-        """Policies of one spec as one. Raises PolicyError if their specs differ."""
-        return StackedGRU(policies)
-
-
-class StackedGRU:
-    """K cells of one architecture, evaluated in one call."""
-
-    def __init__(self, policies: Sequence[GRUPolicy]) -> None:
-        self._first = policies[0]
-        one_spec(policies)
-        self._flats = np.stack([policy.flat for policy in policies])
-        self._inputs, self._hidden = (integer(self._first.spec, name) for name in ("inputs", "hidden"))
-
-    def act(
-        self,
-        observation: Array,
-        mask: NDArray[np.bool_] | None,
-        memory: Array | None,
-        noise: NDArray[np.float32],
-        index: NDArray[np.int32],
-        mode: str = "explore",
-    ) -> Act:
-        """As `GRUPolicy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
-        first = self._first
-        check_mode(first, mode)
-        expected = len(observation), self._hidden
-        if memory is None or memory.shape != expected:
-            given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(f"a 'gru' policy wants memory of shape {expected}; it was given {given}.")
+    def step(self, x: Rows, memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """x float32[n, inputs], memory float32[n, M] -> (outputs float32[n, outputs], the memory after)."""
+        if self._bodies is not None:
+            x = self._bodies.outputs(x, index)
+            _activate(x, self._activation)
         order, start = by_policy(index, len(self._flats))
-        rows, before = float_rows(observation, self._inputs), float_rows(memory, self._hidden)
-        logits, after = _cells(self._flats, rows, before, first.actions, order, start)
-        return first.answer(logits, mask, noise, mode=mode)._replace(memory=after)
+        out, after = np.empty((len(x), self._outputs), np.float32), np.empty((len(x), self.memory), np.float32)
+        _cells(self._flats, x, memory, self._hidden, self._lstm, order, start, out, after)
+        return out, after
+
+
+def _body(layers: Sequence[nn.Module], activation: int) -> Perceptron | None:
+    """Linear layers as one perceptron, which leaves the last activation to us; None if there are none."""
+    linear = [part for part in layers if isinstance(part, nn.Linear)]
+    if not linear:
+        return None
+    widths = (linear[0].in_features, *(part.out_features for part in linear))
+    flat = torch.cat([piece for part in linear for piece in (part.weight.T.reshape(-1), part.bias)]).detach().numpy()
+    return Perceptron(Layout(widths, ACTIVATIONS[activation]), flat)
+
+
+def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
+    seen, kept, bias, more = (cast(torch.Tensor, p) for p in core.parameters())
+    pieces = [seen.T, bias, kept.T, more]
+    pieces += [torch.cat([part.weight for part in head]).T, torch.cat([part.bias for part in head])]
+    out: Rows = torch.cat([piece.reshape(-1) for piece in pieces]).detach().numpy()
+    return out
+
+
+@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+def _activate(x, activation):  # type: ignore[no-untyped-def]
+    """In place: a place in `ACTIVATIONS`."""
+    for i in range(len(x)):
+        row = x[i]
+        if activation == 0:
+            for j in range(len(row)):
+                row[j] = tanh(row[j])
+        else:
+            for j in range(len(row)):
+                row[j] = np.float32(0.0) if row[j] < np.float32(0.0) else row[j]
 
 
 @njit(cache=True)
-def _cells(flats, x, h, actions, order, start):  # type: ignore[no-untyped-def]
-    """Row order[i] of x [n, inputs] and h [n, hidden] goes through the cell whose rows hold i: (logits [n, A], next h)."""
-    n, hidden = h.shape
-    logits, after = np.empty((n, actions), np.float32), np.empty((n, hidden), np.float32)
+def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore[no-untyped-def]
+    """Row order[i] of x [n, F] and h [n, M] goes through the network whose rows hold i, into out [n, outputs] and after [n, M]."""
     for k in range(len(flats)):
         rows = order[start[k] : start[k + 1]]
         if len(rows):
-            out, state = _cell(flats[k], x[rows], h[rows], actions)
+            answer, state = _cell(flats[k], x[rows], h[rows], hidden, lstm, out.shape[1])
             for r in range(len(rows)):
-                logits[rows[r]] = out[r]
+                out[rows[r]] = answer[r]
                 after[rows[r]] = state[r]
-    return logits, after
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def _cell(flat, x, h, actions):  # type: ignore[no-untyped-def]
-    n, hidden = h.shape
-    given, kept = np.empty((n, 3 * hidden), np.float32), np.empty((n, 3 * hidden), np.float32)
-    at = dense_from(flat, 0, x, -1, given)
-    at = dense_from(flat, at, h, -1, kept)
-    after, half, one = np.empty((n, hidden), np.float32), np.float32(0.5), np.float32(1.0)
+def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
+    """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
+    and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""
+    n, gates = len(x), 4 if lstm else 3
+    seen, kept = np.empty((n, gates * hidden), np.float32), np.empty((n, gates * hidden), np.float32)
+    at = dense_from(flat, 0, x, -1, seen)
+    at = dense_from(flat, at, np.ascontiguousarray(h[:, :hidden]), -1, kept)
+    state, told = np.empty(h.shape, np.float32), np.empty((n, hidden), np.float32)
+    half, one = np.float32(0.5), np.float32(1.0)
     for i in range(n):
+        s, k = seen[i], kept[i]
         for j in range(hidden):  # σ(v) = (1 + tanh(v / 2)) / 2
-            r = half + half * tanh(half * (given[i, j] + kept[i, j]))
-            z = half + half * tanh(half * (given[i, hidden + j] + kept[i, hidden + j]))
-            c = tanh(given[i, 2 * hidden + j] + r * kept[i, 2 * hidden + j])
-            after[i, j] = (one - z) * c + z * h[i, j]
-    out = np.empty((n, actions), np.float32)
-    dense_from(flat, at, after, -1, out)
-    return out, after
+            first = half + half * tanh(half * (s[j] + k[j]))
+            second = half + half * tanh(half * (s[hidden + j] + k[hidden + j]))
+            if lstm:
+                new = tanh(s[2 * hidden + j] + k[2 * hidden + j])
+                last = half + half * tanh(half * (s[3 * hidden + j] + k[3 * hidden + j]))
+                cell = second * h[i, hidden + j] + first * new
+                state[i, hidden + j] = cell
+                told[i, j] = last * tanh(cell)
+            else:
+                new = tanh(s[2 * hidden + j] + first * k[2 * hidden + j])
+                told[i, j] = (one - second) * new + second * h[i, j]
+            state[i, j] = told[i, j]
+    out = np.empty((n, outputs), np.float32)
+    dense_from(flat, at, told, -1, out)
+    return out, state

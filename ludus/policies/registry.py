@@ -11,7 +11,6 @@ POLICIES = {
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "cnn": "ludus.policies.convolutional:CNNPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
-    "gru": "ludus.policies.recurrent:GRUPolicy",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",
     "q_network": "ludus.policies.q_network:QPolicy",

@@ -60,8 +60,10 @@ def cnn_spec(*, shape: Sequence[int], actions: int, kind: Network = "nature") ->
 
 
 def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
-    """The spec of a `GRUPolicy`."""
-    return PolicySpec("gru", {"inputs": int(inputs), "actions": int(actions), "hidden": int(hidden)})
+    """The spec of the plainest `ActorCriticPolicy` with memory: a GRU that sees the observation itself, and logits."""
+    action = {"kind": "categorical", "actions": int(actions)}
+    body = body_config(hidden=())
+    return actor_critic_spec(shape=(inputs,), action=action, body=body, core="gru", width=hidden, value="none")
 
 
 def actor_critic_spec(

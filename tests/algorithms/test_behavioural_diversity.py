@@ -19,9 +19,9 @@ from ludus.data.trajectories import Trajectories
 from ludus.envs.game_tree import compile_tree
 from ludus.envs.registry import make_env
 from ludus.errors import ScenarioError
-from ludus.policies.recurrent import initial_weights
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import tabular_spec
+from ludus.policies.specs import gru_spec, tabular_spec
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
@@ -169,7 +169,7 @@ def test_members_are_taken_from_a_task(tree) -> None:
 
 
 def test_a_member_without_probabilities_is_refused(tree) -> None:
-    spec = PolicySpec("gru", {"inputs": 11, "actions": 2, "hidden": 4})
+    spec = gru_spec(inputs=11, actions=2, hidden=4)
     weights = initial_weights(spec, np.random.default_rng(0))
-    with pytest.raises(ScenarioError, match="GRUPolicy says none"):
+    with pytest.raises(ScenarioError, match="ActorCriticPolicy says none"):
         Divergence(Others(((spec, weights),), 1.0, 0.1), tree.spec, (0,))

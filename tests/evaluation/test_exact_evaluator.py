@@ -136,10 +136,10 @@ def test_a_restored_part_is_kept_to_the_bit() -> None:
 
 
 def test_a_policy_with_memory_has_no_plan() -> None:
-    from ludus.policies.recurrent import initial_weights
+    from ludus.policies.actor_critic import initial_weights
 
     tree = compile_tree("kuhn_poker")
     spec = gru_spec(inputs=tree.enumeration.observation.shape[1], actions=2, hidden=3)
     policy = build_policy(spec, initial_weights(spec, np.random.default_rng(0)))
-    with pytest.raises(ScenarioError, match=r"gru does not. Set evaluation.payoffs=simulate"):
+    with pytest.raises(ScenarioError, match=r"actor_critic does not. Set evaluation.payoffs=simulate"):
         ExactEvaluator(tree, (0, 1)).add(PolicyRef(0, "0-0"), policy)

@@ -22,9 +22,9 @@ from ludus.evaluation.tournament.exact import exact_tournament
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import FILE, TournamentStore
+from ludus.policies.actor_critic import initial_weights as gru_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
-from ludus.policies.recurrent import initial_weights as gru_weights
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 from ludus.scenario import Environment
 

@@ -5,13 +5,13 @@ import pytest
 from torch import nn
 
 from ludus.errors import PolicyError, UnknownName
+from ludus.policies.actor_critic import initial_weights as gru_initial
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.convolutional import initial_weights as cnn_initial
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.q_module import arrays_of, make_module
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
-from ludus.policies.recurrent import GRUPolicy
-from ludus.policies.recurrent import initial_weights as gru_initial
 from ludus.policies.q_recurrent import make_recurrent
 from ludus.policies.q_specs import Head, q_module_spec, q_recurrent_spec
 from ludus.policies.registry import POLICIES, build_policy
@@ -60,7 +60,7 @@ def make(kind, enumeration, seed=0, **options):
     if kind == "cnn":
         spec = cnn_spec(shape=(1, 36, 36), actions=ACTIONS)
         return build_policy(spec, cnn_initial(spec, rng))
-    if kind == "gru":
+    if kind == "actor_critic":
         spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
         return build_policy(spec, gru_initial(spec, rng))
     if kind == "torch":
@@ -91,7 +91,7 @@ def scaled(weights):
     [
         ("tabular", {}),
         ("random", {}),
-        ("gru", {}),
+        ("actor_critic", {}),
         ("q_network", {}),
         ("q_network", {"dueling": True}),
         ("q_module", {}),
@@ -112,7 +112,10 @@ def test_contract(kind, options, enumeration):
 
 
 def test_every_registered_kind_is_checked(enumeration):
-    for kind in POLICIES:
+    for kind in POLICIES.keys() - {
+        "deterministic",
+        "squashed_gaussian",
+    }:  # their actions are no choice: see `test_actors.py`
         assert make(kind, enumeration).spec.kind == kind
 
 
@@ -173,7 +176,13 @@ def test_a_nan_network_is_an_error_not_an_action(enumeration):
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("mlp", {}), ("mlp", {"activation": "relu"}), ("q_network", {}), ("q_network", {"dueling": True}), ("gru", {})],
+    [
+        ("mlp", {}),
+        ("mlp", {"activation": "relu"}),
+        ("q_network", {}),
+        ("q_network", {"dueling": True}),
+        ("actor_critic", {}),
+    ],
 )
 @pytest.mark.parametrize("rows", [200, 7])
 def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration):
@@ -217,14 +226,12 @@ def test_stack_refuses_an_index_outside(enumeration):
 def test_gru_equals_torch_and_carries_its_memory(enumeration):
     import torch
 
-    policy = make("gru", enumeration)
+    policy = make("actor_critic", enumeration)
     w = policy.weights()
     cell = torch.nn.GRUCell(INPUTS, 5)
     with torch.no_grad():
-        cell.weight_ih.copy_(torch.from_numpy(w["input.weight"].T))
-        cell.bias_ih.copy_(torch.from_numpy(w["input.bias"]))
-        cell.weight_hh.copy_(torch.from_numpy(w["memory.weight"].T))
-        cell.bias_hh.copy_(torch.from_numpy(w["memory.bias"]))
+        for kind in ("weight_ih", "bias_ih", "weight_hh", "bias_hh"):
+            getattr(cell, kind).copy_(torch.from_numpy(w[f"actor.core.{kind}_l0"]))
     rng = np.random.default_rng(0)
     memory = np.zeros((3, 5), np.float32)
     state = torch.zeros(3, 5)
@@ -237,10 +244,10 @@ def test_gru_equals_torch_and_carries_its_memory(enumeration):
 
 
 def test_gru_without_memory_is_an_error(enumeration):
-    policy = make("gru", enumeration)
+    policy = make("actor_critic", enumeration)
     with pytest.raises(PolicyError, match=r"memory of shape \(2, 5\); it was given none"):
         policy.act(np.zeros((2, INPUTS), np.float32), None, None, np.zeros((2, 1), np.float32))
-    assert isinstance(policy, GRUPolicy)
+    assert isinstance(policy, ActorCriticPolicy)
     assert policy.tabulate(enumeration, 0) is None
 
 

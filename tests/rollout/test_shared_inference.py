@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ludus.envs.game_tree import compile_tree
 from ludus.envs.registry import make_env
 from ludus.errors import PartDied, PolicyError, RunError
-from ludus.policies import network, q_network, recurrent
+from ludus.policies import actor_critic, network, q_network
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, q_spec, tabular_spec
@@ -37,8 +37,8 @@ Q = q_spec(inputs=3, actions=4, hidden=[8])
 MAKERS = {
     "mlp": lambda rng: build_policy(MLP, network.initial_weights(MLP, rng)),
     "wide": lambda rng: build_policy(WIDE, network.initial_weights(WIDE, rng)),
-    "gru": lambda rng: build_policy(GRU, recurrent.initial_weights(GRU, rng)),
-    "larger gru": lambda rng: build_policy(LARGER_GRU, recurrent.initial_weights(LARGER_GRU, rng)),
+    "gru": lambda rng: build_policy(GRU, actor_critic.initial_weights(GRU, rng)),
+    "larger gru": lambda rng: build_policy(LARGER_GRU, actor_critic.initial_weights(LARGER_GRU, rng)),
     "q": lambda rng: build_policy(Q, q_network.initial_weights(Q, rng, epsilon=0.5)),
     "random": lambda rng: build_policy(PolicySpec("random", {"actions": 4}), {}),
 }
@@ -187,7 +187,7 @@ def test_the_same_rollouts_as_local_copies(environment: str) -> None:
         inputs, actions = int(np.prod(agent.observation.shape)), int(agent.action.n)
         if k == 2:
             made = gru_spec(inputs=inputs, actions=actions, hidden=4)
-            return build_policy(made, recurrent.initial_weights(made, rng))
+            return build_policy(made, actor_critic.initial_weights(made, rng))
         made = mlp_spec(inputs=inputs, actions=actions, hidden=[8])
         weights = {name: 3 * array for name, array in network.initial_weights(made, rng).items()}
         return build_policy(made, weights)
