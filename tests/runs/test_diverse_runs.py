@@ -11,6 +11,7 @@ import run_tools as tools
 
 from ludus.envs.registry import make_env
 from ludus.observe.reader import Reader
+from ludus.runner import resume
 
 COMMON = """
 oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
@@ -96,3 +97,10 @@ def test_efficient_psro_plays_no_match(tmp_path: Path) -> None:
         records = reader.generations()
     assert [len(record.marginals[0]) for record in records] == [1, 3, 5, 7]
     assert all(record.nash_conv is not None for record in records)
+
+
+def test_a_run_goes_on_with_other_levels_and_diversity(tmp_path: Path) -> None:
+    tools.train("efficient", tmp_path / "run", "generations=1")
+    resume(tmp_path / "run", ["generations=2", "levels=1", BEHAVIOURAL], report=False)
+    with Reader(tmp_path / "run") as reader:
+        assert [len(record.marginals[0]) for record in reader.generations()] == [1, 3, 4]
