@@ -39,10 +39,13 @@ def train(
     """
     trainings = [make(task, lane) for lane, task in enumerate(tasks)]
     learners = {(training.task.population, training.task.policy): training for training in trainings}
+    resumed = [training for training in trainings if training.task.id in states]
+    for training in resumed:
+        training.load_state_dict(states[training.task.id])
     for training in trainings:
         training.meet(learners)
-        if training.task.id in states:
-            training.load_state_dict(states[training.task.id])
+    for training in resumed:  # now that its opponents have their weights again
+        training.offer()
     if any(plays_others(task) for task in tasks):
         _in_step(trainings, every=every, proceed=proceed, checkpoint=checkpoint)
         for training in trainings:

@@ -97,6 +97,7 @@ class Training:
         self._started = parts.clock()
         self._collector = self._collecting(lane, pace)
         self._publish()
+        self.offer()
 
     def _collecting(self, lane: int, pace: Pace | None) -> Collector:
         carries_on = self._collect.unit == "decisions"
@@ -148,9 +149,7 @@ class Training:
             self._orders.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.ahead()
-            here = (
-                () if rollout.trajectories is None else (rollout.trajectories,)
-            )  # none, if the learner never had to act
+            here = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
             learned = self._trainer.learn(rollout.left or here, version=self._version)
             count.samples += learned.samples
             count.updates += learned.updates
@@ -160,6 +159,7 @@ class Training:
                 return
             count.iterations += 1
             self._publish()
+            self.offer()
         self._collector.learned()
 
     def _order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
@@ -186,6 +186,9 @@ class Training:
         if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
             self._parts.policies.publish(self._key, self._trainer.weights, self._version)
         self._trainer.announce(self._version)
+
+    def offer(self) -> None:
+        """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
         if self._parts.beside is not None and self._orders.met:
             opponents, policies = self._orders.playing(*self.newest("explore"))
             self._parts.beside.offer(replace(self.task, opponents=opponents), self._version, policies)
@@ -275,8 +278,8 @@ class Training:
 
     def learner_state(self) -> State:
         """What a task that continues this one goes on from. Before this one is closed."""
-        count = self._count
-        return {"trainer": self._trainer.state_dict(), "version": self._version, "next_episode": count.next_episode}
+        episode = self._count.next_episode
+        return {"trainer": self._trainer.state_dict(), "version": self._version, "next_episode": episode}
 
     def state_dict(self) -> State:
         """At a barrier."""
