@@ -20,8 +20,9 @@ import torch
 
 from benchmarks.peers.collecting import ENVIRONMENTS, STEPS, work
 from ludus.envs.registry import make_env
-from ludus.policies import convolutional, network
+from ludus.policies import actor_critic, network
 from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
 from ludus.policies.specs import cnn_spec, mlp_spec
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
@@ -65,7 +66,7 @@ def _policy(agent: AgentSpec, rng: np.random.Generator) -> Policy:
     shape, actions = agent.observation.shape, agent.action.n
     if agent.observation.dtype == np.uint8:
         spec = cnn_spec(shape=shape, actions=actions)
-        return convolutional.CNNPolicy(spec, convolutional.initial_weights(spec, rng))
+        return build_policy(spec, actor_critic.initial_weights(spec, rng))
     spec = mlp_spec(inputs=math.prod(shape), actions=actions, hidden=[64, 64])
     return network.MLPPolicy(spec, network.initial_weights(spec, rng))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from ludus.errors import PolicyError
 from ludus.policies.actor_critic import CLIP, ActorCritic, Tower, load_arrays, shapes_of
 from ludus.policies.categorical import CategoricalPolicy, check_mode
 from ludus.policies.checks import fitted, one_spec
+from ludus.policies.convolutional import Convolutions
 from ludus.policies.heads import Categorical
 from ludus.policies.mlp import Layout
 from ludus.policies.perceptron import Perceptron, Perceptrons
@@ -52,7 +53,8 @@ class ActorCriticPolicy(CategoricalPolicy):
         self.noise_width = self.head.noise_width
         self.memory_shape = (network.memory,) if network.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
-        plain = is_perceptron(network)
+        self.sight = sight_of(network)
+        plain = bool(self.sight) or is_perceptron(network)
         self.written = perceptron_of(network) if plain and not network.memory else None
         self.cores = Cores([network]) if plain and network.memory else None
         self.free = None if network.log_std is None else network.log_std.detach().numpy()
@@ -79,12 +81,13 @@ class ActorCriticPolicy(CategoricalPolicy):
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> Answer:
         """What the network says."""
-        x = self.rows(observation)
+        seen = self.seen(observation)
+        x = seen[0]
         if self.written is not None:
             return self.parts(self.written.outputs(x))
         given = None if self.memory_shape is None else self.checked(memory, len(x))
         if self.cores is not None and given is not None:
-            out, after = self.cores.step(x, given, np.zeros(len(x), np.int32))
+            out, after = self.cores.step(seen, given, np.zeros(len(x), np.int32))
             return self.parts(out)._replace(memory=after)
         before = None if given is None else torch.from_numpy(given)
         with torch.no_grad():
@@ -92,24 +95,32 @@ class ActorCriticPolicy(CategoricalPolicy):
         shared = self.network.critic is None and value is not None
         return Answer(out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy())
 
-    def rows(self, observation: Array) -> Rows:
-        """Observations as `fitting`; normalised, where torch does not see them."""
-        x, normaliser = self.fitting(observation), self.network.normaliser
+    def seen(self, observation: Array) -> tuple[Rows, ...]:
+        """What the networks see, the actor's first: features of images; or observations as `fitting`, normalised where torch does not do
+        it."""
+        normaliser = self.network.normaliser
+        if self.sight:
+            images = self.shaped(observation)
+            return tuple(body.features(images) for body in self.sight)
+        x = self.fitting(observation)
         if normaliser is None or (self.written is None and self.cores is None):
-            return x
-        return normalised(x, normaliser.mean.numpy(), normaliser.var.numpy())
+            return (x,)
+        return (normalised(x, normaliser.mean.numpy(), normaliser.var.numpy()),)
 
     def fitting(self, observation: Array) -> Rows:
-        """Observations as contiguous float32[n, *shape] that may be written to; flattened where the spec's shape is one number. Raises
-        PolicyError if they have another shape."""
+        """Observations as contiguous float32[n, *shape] that may be written to."""
+        return float_array(self.shaped(observation))
+
+    def shaped(self, observation: Array) -> Array:
+        """Observations [n, *shape]; flattened where the spec's shape is one number. Raises PolicyError if they have another shape."""
         shape = self.network.shape
-        if observation.shape[1:] != shape:
-            if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
-                raise PolicyError(
-                    f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {shape}."
-                )
-            observation = observation.reshape(len(observation), *shape)
-        return float_array(observation)
+        if observation.shape[1:] == shape:
+            return observation
+        if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
+            raise PolicyError(
+                f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {shape}."
+            )
+        return observation.reshape(len(observation), *shape)
 
     def checked(self, memory: Array | None, rows: int) -> Rows:
         """Raises PolicyError unless memory has the shape that it should."""
@@ -161,9 +172,9 @@ class StackedActorCritic:
         one_spec(policies)
         self._policies, first = policies, policies[0]
         networks = [policy.network for policy in policies]
-        written = [policy.written for policy in policies if policy.written is not None]
+        written = [policy.written for policy in policies if policy.written is not None and not policy.sight]
         self._plain = Perceptrons(written) if written else None
-        self._cores = Cores(networks) if first.cores is not None else None
+        self._cores = Cores(networks) if first.cores is not None and not first.sight else None
         self._free = None if first.free is None else np.stack([p.free for p in policies if p.free is not None])
         known = [network.normaliser for network in networks]
         self._moments = None
@@ -191,7 +202,7 @@ class StackedActorCritic:
         if self._plain is not None:
             out = self._plain.outputs(x, index)
         elif self._cores is not None:
-            out, after = self._cores.step(x, first.checked(memory, len(x)), index)
+            out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
         answer = first.parts(out, None if self._free is None else self._free[index])
         return first.answer(answer._replace(memory=after), mask, noise, mode=mode)
 
@@ -203,7 +214,7 @@ class StackedActorCritic:
         for k in np.unique(index).tolist():
             rows = np.flatnonzero(index == k)
             answer = self._policies[k].evaluate(observation[rows], None if after is None else after[rows])
-            out[rows] = answer.out
+            out[rows] = answer.out[:, : out.shape[1]]
             if after is not None:
                 after[rows] = answer.memory
             if answer.value is not None:
@@ -226,26 +237,43 @@ def float_array(observation: Array) -> Rows:
 
 
 class Cores:
-    """The networks of K policies with memory, written out; a critic's core beside the actor's. Their bodies are perceptrons."""
+    """The networks of K policies with memory, written out; a critic's core beside the actor's. Bodies are perceptrons, or are left out and
+    give what is seen."""
 
     def __init__(self, networks: Sequence[ActorCritic]) -> None:
         self._actors = Recurrent([(*_tower(n.actor), _heads(n)) for n in networks])
         critics = [(*_tower(n.critic), [n.value]) for n in networks if n.critic is not None and n.value is not None]
         self._critics = Recurrent(critics) if critics else None
 
-    def step(self, x: Rows, memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
-        """As `Recurrent.step`, of the actors; the memory is both's."""
-        x, mine = x.reshape(len(x), math.prod(x.shape[1:])), self._actors.memory
-        out, after = self._actors.step(x, np.ascontiguousarray(memory[:, :mine]), index)
+    def step(self, seen: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """As `Recurrent.step`, of the actors; the memory is both's. seen: what each of both sees, or one for both."""
+        first, *others = (x.reshape(len(x), math.prod(x.shape[1:])) for x in seen)
+        mine = self._actors.memory
+        out, after = self._actors.step(first, np.ascontiguousarray(memory[:, :mine]), index)
         if self._critics is None:
             return out, after
-        its = self._critics.step(x, np.ascontiguousarray(memory[:, mine:]), index)[1]
+        its = self._critics.step(others[0] if others else first, np.ascontiguousarray(memory[:, mine:]), index)[1]
         return out, np.concatenate([after, its], axis=1)
 
 
 def _tower(tower: Tower) -> tuple[list[nn.Module], nn.RNNBase]:
     assert tower.core is not None
-    return list(tower.body.children()), tower.core
+    return _layers(tower), tower.core
+
+
+def _layers(tower: Tower) -> list[nn.Module]:
+    """The body's layers; none of a body of convolutions, which is evaluated on its own."""
+    parts = list(tower.body.children())
+    return [] if any(isinstance(part, nn.Sequential) for part in parts) else parts
+
+
+def sight_of(network: ActorCritic) -> tuple[Convolutions, ...]:
+    """The bodies of convolutions that acting evaluates: the actor's, and that of a critic that remembers for itself. None where
+    images are normalised first."""
+    towers = [network.actor, *([network.critic] if network.critic is not None and network.memory else [])]
+    if network.normaliser is not None or any(_layers(tower) for tower in towers) or len(network.shape) != 3:
+        return ()
+    return tuple(Convolutions(cast(nn.Sequential, tower.body), network.shape) for tower in towers)
 
 
 def _heads(network: ActorCritic) -> list[nn.Linear]:
@@ -261,7 +289,7 @@ def is_perceptron(network: ActorCritic) -> bool:
 
 def perceptron_of(network: ActorCritic) -> Perceptron:
     """The actor, and the value if it is shared, written out."""
-    parts = list(network.actor.body.children())
+    parts = _layers(network.actor)
     pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(p.weight, p.bias) for p in parts if isinstance(p, nn.Linear)]
     last = _heads(network)
     pairs.append((torch.cat([part.weight for part in last]), torch.cat([part.bias for part in last])))

@@ -9,7 +9,6 @@ from ludus.types import PolicySpec, Weights
 
 POLICIES = {
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
-    "cnn": "ludus.policies.convolutional:CNNPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",

@@ -55,8 +55,9 @@ def q_spec(
 
 
 def cnn_spec(*, shape: Sequence[int], actions: int, kind: Network = "nature") -> PolicySpec:
-    """The spec of a `CNNPolicy` for images of shape (channels, height, width)."""
-    return PolicySpec("cnn", {"shape": [int(n) for n in shape], "actions": int(actions), "network": kind})
+    """The spec of the plainest `ActorCriticPolicy` for images uint8 of shape (channels, height, width): logits, and a value beside them."""
+    action = {"kind": "categorical", "actions": int(actions)}
+    return actor_critic_spec(shape=shape, action=action, body=body_config(kind), scale=1.0 / 255.0)
 
 
 def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:

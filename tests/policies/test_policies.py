@@ -7,7 +7,6 @@ from torch import nn
 from ludus.errors import PolicyError, UnknownName
 from ludus.policies.actor_critic import initial_weights as gru_initial
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
-from ludus.policies.convolutional import initial_weights as cnn_initial
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.q_module import arrays_of, make_module
 from ludus.policies.q_network import QPolicy, action_values
@@ -16,7 +15,7 @@ from ludus.policies.q_recurrent import make_recurrent
 from ludus.policies.q_specs import Head, q_module_spec, q_recurrent_spec
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.specs import body_config, cnn_spec, gru_spec, mlp_spec, q_spec
+from ludus.policies.specs import body_config, gru_spec, mlp_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
@@ -57,9 +56,6 @@ def make(kind, enumeration, seed=0, **options):
         )
     if kind == "random":
         return build_policy(PolicySpec("random", {"actions": ACTIONS}), {})
-    if kind == "cnn":
-        spec = cnn_spec(shape=(1, 36, 36), actions=ACTIONS)
-        return build_policy(spec, cnn_initial(spec, rng))
     if kind == "actor_critic":
         spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
         return build_policy(spec, gru_initial(spec, rng))
