@@ -17,6 +17,7 @@ from benchmarks.psro_family_cells import Cell, Cells, interval
 
 SOLVED = 0.01  # exploitability in Kuhn poker at which it counts as solved
 NEAR = 1.25  # times as exploitable, and still as good
+CLOSE = 0.02  # exploitability that is as good as another's, whatever that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def solves_kuhn(method: str) -> Callable[[Cells], Verdict | None]:
 def as_good_as(
     method: str, other: str, *, games: Sequence[str] = ("kuhn", "leduc")
 ) -> Callable[[Cells], Verdict | None]:
-    """In the end at most NEAR times as exploitable as another method, in each game (or solved)."""
+    """In the end at most NEAR times as exploitable as another method in each game, or CLOSE to none."""
 
     def judge(cells: Cells) -> Verdict | None:
         if any(_missing(cells(game, method), cells(game, other)) for game in games):
@@ -94,7 +95,7 @@ def as_good_as(
             f"{game.capitalize()} {interval(_ends(cells(game, method)))} (`{other}` {interval(_ends(cells(game, other)))})"
             for game in games
         ]
-        near = [_end(cells(g, method)) <= max(NEAR * _end(cells(g, other)), SOLVED) for g in games]
+        near = [_end(cells(g, method)) <= max(NEAR * _end(cells(g, other)), CLOSE) for g in games]
         return Verdict("; ".join(said), all(near))
 
     return judge

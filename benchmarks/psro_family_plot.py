@@ -17,7 +17,7 @@ from benchmarks.psro_family_methods import GAMES
 
 WIDTH, HEIGHT, LEFT, TOP, PANEL = 520, 400, 60, 40, (420, 300)
 LEGEND = 240
-FLOOR = 0.01  # of the logarithmic axis; what is below lies on it
+FLOOR = 0.01  # least of a logarithmic axis; what is below lies on it
 POINTS = 60  # of a curve
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#7f7f7f", "#bcbd22")
 DASHES = ("", "6 3", "2 2")
@@ -47,12 +47,13 @@ def svg(cells: Cells) -> str:
 def _panel(game: str, cells: Cells, methods: Sequence[str]) -> Iterator[str]:
     wide, high = PANEL
     ends = [value for m in methods for c in cells(game, m) for value in c.exploitability]
-    top = 10 ** (math.ceil(4 * math.log10(max(*ends, 2 * FLOOR))) / 4)
+    low = max(FLOOR, 10 ** (math.floor(4 * math.log10(max(min(ends), FLOOR))) / 4))
+    top = 10 ** (math.ceil(4 * math.log10(max(*ends, 2 * low))) / 4)
     yield f'<text x="{wide / 2}" y="-12" text-anchor="middle" font-size="14">{escape(game)}</text>'
     yield f'<rect width="{wide}" height="{high}" fill="none" stroke="#888"/>'
     for value in (v * 10.0**e for e in range(-2, 2) for v in (1, 2, 5)):
-        if FLOOR <= value <= top:
-            y = _height(value, top)
+        if low <= value <= top:
+            y = _height(value, low, top)
             yield f'<path d="M0 {y:.1f}H{wide}" stroke="#ddd"/>'
             yield f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
     budget = GAMES[game].budget
@@ -64,7 +65,7 @@ def _panel(game: str, cells: Cells, methods: Sequence[str]) -> Iterator[str]:
     shares = np.linspace(0, 1, POINTS)
     for k, method in enumerate(methods):
         if some := cells(game, method):
-            points = zip(shares * wide, (_height(v, top) for v in mean_curve(some, shares)), strict=True)
+            points = zip(shares * wide, (_height(v, low, top) for v in mean_curve(some, shares)), strict=True)
             path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
             yield f'<path d="M{path}" fill="none" {_stroke(k)}><title>{escape(method)}</title></path>'
 
@@ -74,9 +75,9 @@ def mean_curve(cells: Sequence[Cell], shares: NDArray[np.float64]) -> NDArray[np
     return np.asarray(np.mean([[cell.at(share) for share in shares] for cell in cells], axis=0))
 
 
-def _height(value: float, top: float) -> float:
-    """On the logarithmic axis from FLOOR to `top`, downwards."""
-    return PANEL[1] * (1.0 - math.log(max(value, FLOOR) / FLOOR) / math.log(top / FLOOR))
+def _height(value: float, low: float, top: float) -> float:
+    """On the logarithmic axis from `low` to `top`, downwards."""
+    return PANEL[1] * (1.0 - math.log(max(value, low) / low) / math.log(top / low))
 
 
 def _legend(methods: Sequence[str], x: int) -> Iterator[str]:
