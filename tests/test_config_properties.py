@@ -55,7 +55,19 @@ def schedules(most: float) -> st.SearchStrategy[Any]:
 UNITS = st.sampled_from(["episodes", "decisions"])
 HIDDEN = st.lists(st.integers(1, 256), max_size=3)
 ORACLES = {
-    "exact": part("exact"),
+    **{name: part(name) for name in ALGORITHMS},
+    "a2c": part(
+        "a2c",
+        network=st.sampled_from(["mlp", "nature", "impala"]),
+        memory=st.sampled_from(["none", "gru", "lstm"]),
+        memory_size=positive,
+        sequence=positive,
+        continuous=st.sampled_from(["gaussian", "tanh"]),
+        initial_std=above_zero,
+        normalise_observations=st.booleans(),
+        normalise_returns=st.booleans(),
+        entropy=schedules(1),
+    ),
     "ppo": part(
         "ppo",
         hidden=HIDDEN,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
 from ludus.errors import ScenarioError
@@ -50,7 +50,7 @@ def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[i
     """(entries of an observation, actions) of the agents in `seats`. Raises ScenarioError if they differ, are not discrete, or have several
     roles, which want a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
-    if not hasattr(action, "n"):
+    if not isinstance(action, Discrete):  # MultiBinary has an n as well
         raise ScenarioError(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
     if env.enumeration is not None:
         return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from ludus.errors import PolicyError
 from ludus.types import Enumeration, PolicySpec
@@ -95,16 +95,19 @@ def actor_critic_spec(
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
-    """The head for an action space: Discrete and MultiDiscrete (from 0), or Box. squash: by tanh, where it would else be clipped. Raises
-    PolicyError for another space."""
+    """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
+    else be clipped. Raises PolicyError for another space."""
     if isinstance(space, Discrete) and space.start == 0:
         return {"kind": "categorical", "actions": int(space.n)}
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
         return {"kind": "multi_categorical", "choices": space.nvec.tolist()}
+    if isinstance(space, MultiBinary) and len(space.shape) == 1:
+        return {"kind": "multi_categorical", "choices": [2] * space.shape[0]}
     if isinstance(space, Box) and space.dtype.kind == "f":
         return {"kind": "tanh" if squash else "gaussian", "shape": list(space.shape), **_bounds(space)}
     raise PolicyError(
-        f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or a Box of floats."
+        f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or a Box of "
+        "floats."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.data.trajectories import Trajectories
@@ -85,7 +86,7 @@ def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.rand
         return _Seen(ids, taken, env.enumeration.mask[ids])
     agent = env.agents_of(int(seat[0]))[0]
     observation = rng.standard_normal((len(seat), *(agent.observation.shape or ()))).astype(np.float32)
-    if not hasattr(agent.action, "n"):  # vectors of actions have no masks
+    if not isinstance(agent.action, Discrete):  # vectors of actions have no masks
         return _Seen(observation, observation, None)
     mask = rng.random((len(seat), int(agent.action.n))) < 0.7
     mask[np.arange(len(seat)), rng.integers(0, mask.shape[1], len(seat))] = True

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from test_ranks import compare
 
 from ludus.algorithms.a2c import A2C
 from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.diversity import Others
 from ludus.algorithms.impala import IMPALA
 from ludus.algorithms.on_policy import Batch
 from ludus.algorithms.ppo import PPO
@@ -23,10 +24,12 @@ from ludus.errors import ConfigError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.synthetic import synthetic_rollout
+from ludus.types import PolicySpec
 
 ACTIONS = {
     "discrete": Discrete(3),
     "multi": MultiDiscrete([3, 2]),
+    "binary": MultiBinary(3),
     "box": Box(-1.0, 2.0, (2,), np.float32),
     "unbounded": Box(-np.inf, np.inf, (2,), np.float32),
 }
@@ -70,6 +73,10 @@ def test_contract_of_options(options, tensors):
 @pytest.mark.parametrize("name", ["reinforce", "a2c", "impala"])
 def test_contract_on_an_enumerated_game(name, memory, enumerated):
     check_algorithm(make(name, memory=memory), enumerated, seats=(1,))
+
+
+def test_contract_of_bits(tensors):
+    check_algorithm(make("a2c"), with_actions(tensors, ACTIONS["binary"]))
 
 
 def test_contract_of_images(tensors):
@@ -298,6 +305,25 @@ def test_what_cannot_be_served_is_refused_by_name(tensors, enumerated):
         Reinforce(correction="vtrace")
     with pytest.raises(ConfigError, match="batch_unit"):
         Reinforce(batch_unit="decisions")
+
+
+def test_diversity_wants_probabilities(tensors):
+    others = Others(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
+    with pytest.raises(ScenarioError, match="this policy plays vectors of them"):
+        A2C().learner(LearnerContext(with_actions(tensors, ACTIONS["box"]), (0,), 0, others=others))
+
+
+def test_diversity_is_a_reward_beside_the_games(tensors):
+    """log π - log of the uniform member, smoothed, per decision, times the weight."""
+    others = Others(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
+    algorithm = Reinforce(batch=10, hidden=(8,), normalise_advantages=False, gamma=1.0)
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, others=others))
+    plain, _, rollout = learner_and_sample(algorithm, tensors)
+    ((_, ours),), ((_, theirs),) = learner.items(rollout), plain.items(rollout)
+    last = rollout.start[1:] - 1
+    legal = rollout.mask.sum(1)[last]
+    expected = 0.5 * (rollout.logp[last] + np.log(legal))
+    np.testing.assert_allclose(ours["advantage"][last] - theirs["advantage"][last], expected, atol=1e-5)
 
 
 def test_a_reward_that_is_no_number_leaves_statistics_alone(tensors):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from ludus.algorithms.base import About
 from ludus.algorithms.dqn import DQN
@@ -63,8 +63,10 @@ def test_continuous_actions(tensors, enumerated):
         box(tensors, (0,), algorithm="x")
     with pytest.raises(ScenarioError, match="x needs continuous actions"):
         box(enumerated, (0,), algorithm="x")
-    with pytest.raises(ScenarioError, match="x needs discrete actions"):
-        discrete(boxed(tensors), (0,), algorithm="x")
+    bits = replace(tensors, agents=tuple(replace(agent, action=MultiBinary(3)) for agent in tensors.agents))
+    for env in (boxed(tensors), bits):
+        with pytest.raises(ScenarioError, match="x needs discrete actions"):
+            discrete(env, (0,), algorithm="x")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

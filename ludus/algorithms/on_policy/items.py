@@ -18,7 +18,7 @@ from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable
 from ludus.data.base import Columns
 from ludus.data.trajectories import Trajectories
-from ludus.errors import PolicyError
+from ludus.errors import PolicyError, ScenarioError
 from ludus.types import Array, Metrics, Tail
 
 
@@ -30,7 +30,13 @@ class Items:
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._others = Divergence(context.others, context.env, context.seats) if context.others is not None else None
+        self._others = None
+        if context.others is not None:
+            if model.spec.config.get("action", {"kind": "categorical"})["kind"] != "categorical":
+                raise ScenarioError(
+                    "behavioural diversity compares probabilities of discrete actions; this policy plays vectors of them. Leave it out."
+                )
+            self._others = Divergence(context.others, context.env, context.seats)
         self.blind = 0
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from gymnasium.spaces import Discrete
 from pydantic import Field
 
 from ludus.algorithms.base import About, Learner, LearnerContext
@@ -85,4 +86,4 @@ class PPO(PolicyGradient):
         """Whether the learner with hand-written passes serves."""
         plain = self.network == "mlp" and self.memory == "none"
         plain = plain and not (self.normalise_observations or self.normalise_returns)
-        return plain and hasattr(one_space(env, seats, algorithm="PPO")[1], "n")
+        return plain and isinstance(one_space(env, seats, algorithm="PPO")[1], Discrete)
