@@ -195,6 +195,7 @@ class Driver:
             self.checkpoint({})
 
     def _after_generation(self, generation: int) -> None:
+        self.work.forget(generation)
         if generation % self.scenario.checkpoints.generations == 0:
             self.checkpoint({})
 

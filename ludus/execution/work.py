@@ -136,6 +136,10 @@ class Work:
         recent = {name: kept for name, kept in self.kept.items() if kept["generation"] >= task.generation - 1}
         self.kept = {**recent, task.id: {"generation": task.generation, "learner": state}}
 
+    def forget(self, generation: int) -> None:
+        """Drop the learners of earlier generations than this one, which is over: nothing goes on from them."""
+        self.kept = {name: kept for name, kept in self.kept.items() if kept["generation"] >= generation}
+
     def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
         """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
         mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}

@@ -125,6 +125,11 @@ def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
         tools.train("exact", tmp_path)
 
 
+def test_a_checkpoint_between_generations_has_each_learner_once(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path)
+    assert set(tools.state_of(tmp_path)["kept"]) == {"chunk-0-3", "chunk-1-3"}
+
+
 def test_one_driver_per_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tools.train("exact", tmp_path, "generations=1")
     with RunLock(tmp_path):
