@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.base import LearnerContext, priorities_of
 from ludus.data.table import build_table
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
@@ -102,6 +102,8 @@ def train(algorithm, env, *, num_envs, decisions, seed=0, mode="greedy", episode
             batch = tables[name].try_sample(count, rng)
             if batch is not None:
                 learner.update(batch)
+                for table, index, priority in priorities_of(learner):
+                    tables[table].update_priorities(index, priority)
     ref = PolicyRef(0, "learner", k, mode)
     order = RolloutOrder(ref, (0,), Mixture(()), "episodes", episodes, seed=77)
     returns = worker.play(order, [(ref, build_policy(learner.spec, learner.weights()))]).episodes.returns[:, 0]

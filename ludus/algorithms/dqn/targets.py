@@ -17,7 +17,8 @@ def greedy(q: Tensor, mask: Tensor) -> Tensor:
 
 def taken(values: Tensor, action: Tensor) -> Tensor:
     """values[i, action[i]]: float[n, A, …] -> float[n, …]."""
-    return values[torch.arange(len(action)), action]
+    index = action.view(-1, *[1] * (values.ndim - 1)).expand(-1, 1, *values.shape[2:])
+    return values.gather(1, index)[:, 0]
 
 
 def double_values(chooser: Tensor, judge: Tensor, mask: Tensor) -> Tensor:
@@ -58,13 +59,14 @@ def quantile_huber(value: Tensor, level: Tensor, target: Tensor, *, delta: float
     Σ_k mean over m of |level_k - 1(u < 0)| H(u) / δ with u = target_m - value_k and H Huber's loss of half-width δ; |u| for H(u) / δ where
     δ is 0. (Dabney et al. 2018, "Distributional RL with quantile regression", equation 10; "Implicit quantile networks", equation 3.)
     """
-    error = target[:, None, :] - value[:, :, None]  # [n, K, M]
-    size = error.abs()
+    shape = (*value.shape, target.shape[1])  # [n, K, M]
+    of, to = value[:, :, None].expand(shape), target[:, None, :].expand(shape)
     if delta > 0.0:
-        inside = size.clamp(max=delta)
-        size = (0.5 * inside.square() + delta * (size - inside)) / delta
-    side = (level[..., None] - (error.detach() < 0.0).to(value.dtype)).abs()
-    return (side * size).mean(dim=2).sum(dim=1)
+        size = torch.nn.functional.huber_loss(of, to, reduction="none", delta=delta) / delta
+    else:
+        size = (of - to).abs()
+    at = level.to(value.dtype)[..., None]
+    return (torch.where(to < of, 1.0 - at, at) * size).mean(dim=2).sum(dim=1)
 
 
 def midpoints(count: int) -> Tensor:
