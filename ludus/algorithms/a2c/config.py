@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -20,13 +21,7 @@ class A2C(PolicyGradient):
     """Advantage actor-critic: one step of the policy gradient for each short piece of experience (Mnih et al. 2016, in its synchronous
     form); see the README beside this file."""
 
-    about: ClassVar[About] = About(
-        actions=("discrete", "multi_discrete", "box"),
-        data="on-policy",
-        recurrent=True,
-        masks=True,
-        paper="Mnih et al. 2016",
-    )
+    about: ClassVar[About] = replace(PolicyGradient.about, paper="Mnih et al. 2016")
 
     value_network: Literal["shared", "separate"] = "shared"
     batch: int = Field(default=256, ge=1)  # what one update learns from, in batch_unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -20,13 +21,7 @@ class IMPALA(PolicyGradient):
     """Actor-critic whose targets and advantages are V-trace's (Espeholt et al. 2018): made for workers that do not wait
     (`mode: async`), whose rows older weights have made; see the README beside this file."""
 
-    about: ClassVar[About] = About(
-        actions=("discrete", "multi_discrete", "box"),
-        data="on-policy",
-        recurrent=True,
-        masks=True,
-        paper="Espeholt et al. 2018",
-    )
+    about: ClassVar[About] = replace(PolicyGradient.about, paper="Espeholt et al. 2018")
 
     value_network: Literal["shared", "separate"] = "shared"
     batch: int = Field(default=512, ge=1)  # what one update learns from, in batch_unit

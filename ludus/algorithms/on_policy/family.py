@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.algorithms.base import Learner, LearnerContext
+from ludus.algorithms.base import About, Learner, LearnerContext
 from ludus.algorithms.on_policy.config import Gradient
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import one_space
@@ -30,6 +30,13 @@ class PolicyGradient(Gradient):
     Discrete, multi-discrete and box actions; perceptrons, or convolutions for images (`network`); a GRU or an LSTM behind them (`memory`).
     """
 
+    about: ClassVar[About] = About(
+        actions=("discrete", "multi_discrete", "box"),
+        data="on-policy",
+        recurrent=True,
+        masks=True,
+        paper="Sutton et al. 2000",
+    )
     differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.algorithms.diversity`)
     extra_terms: ClassVar[tuple[str, ...]] = ()  # names of what `terms` answers
 

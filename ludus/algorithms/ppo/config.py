@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gymnasium.spaces import Discrete
@@ -31,13 +32,7 @@ class PPO(PolicyGradient):
     (`ludus.algorithms.ppo.learner`); everything else is learned by autograd. The defaults suit games of some hundred to some thousand
     information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
-    about: ClassVar[About] = About(
-        actions=("discrete", "multi_discrete", "box"),
-        data="on-policy",
-        recurrent=True,
-        masks=True,
-        paper="Schulman et al. 2017",
-    )
+    about: ClassVar[About] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
     extra_terms: ClassVar[tuple[str, ...]] = ("clip_fraction",)
 
     activation: Literal["tanh", "relu"] = "relu"

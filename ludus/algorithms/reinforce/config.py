@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -23,13 +24,7 @@ class Reinforce(PolicyGradient):
     Without a value network (the default) the returns of a batch are compared with their mean; `value_network` shared or separate learns a
     baseline. Whole episodes are collected, since only a value could stand in for the rest of one that is cut."""
 
-    about: ClassVar[About] = About(
-        actions=("discrete", "multi_discrete", "box"),
-        data="on-policy",
-        recurrent=True,
-        masks=True,
-        paper="Williams 1992",
-    )
+    about: ClassVar[About] = replace(PolicyGradient.about, paper="Williams 1992")
 
     value_network: Value = "none"
     batch: int = Field(default=100, ge=1)  # what one update learns from, in batch_unit
