@@ -14,8 +14,9 @@ from together import together
 from torch import nn
 
 from ludus.algorithms.base import LearnerContext, priorities_of
-from ludus.algorithms.dqn import DQN
+from ludus.algorithms.dqn import DQN, IQN, Rainbow
 from ludus.algorithms.ppo import PPO
+from ludus.algorithms.r2d2 import R2D2
 from ludus.algorithms.ranks import ALONE, Ranks, agree, share_of
 from ludus.algorithms.tabular_q import TabularQ
 from ludus.data.base import Sample
@@ -100,6 +101,9 @@ ALGORITHMS = {
     "dqn": DQN(target_period=2, **SMALL),
     "dqn-prioritised": DQN(priority_exponent=0.6, **SMALL),
     "dqn-dueling": DQN(dueling=True, double=False, n_step=3, polyak=0.1, **SMALL),
+    "rainbow": Rainbow(atoms=7, target_period=2, **SMALL),
+    "iqn": IQN(atoms=5, target_period=2, **SMALL),
+    "r2d2": R2D2(memory=5, length=3, period=2, burn_in=2, target_period=2, **SMALL),
 }
 
 
@@ -110,7 +114,9 @@ def test_ranks_learn_what_one_learner_does(name, kind, size, request):
     compare(ALGORITHMS[name], request.getfixturevalue(kind), size=size)
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo-minibatches", "ppo-minibatches-clipped", "a2c", "dqn"])
+@pytest.mark.parametrize(
+    "name", ["ppo", "ppo-minibatches", "ppo-minibatches-clipped", "a2c", "dqn", "rainbow", "iqn", "r2d2"]
+)
 @pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 def test_fewer_rows_than_ranks(name, kind, request):
     compare(ALGORITHMS[name], request.getfixturevalue(kind), size=3, rows=2)
@@ -124,7 +130,7 @@ def test_all_ranks_stop_at_the_same_divergence(kind, request):
     assert metrics[-1]["epochs"] == 0
 
 
-@pytest.mark.parametrize("name", ["ppo", "a2c", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", "a2c", "dqn", "rainbow", "r2d2"])
 def test_a_nan_among_the_rows_of_one_rank_is_met_by_all(name, tensors):
     """In the last row, so that only the last rank sees it; the others must not wait for a rank that gave up."""
     algorithm = ALGORITHMS[name]

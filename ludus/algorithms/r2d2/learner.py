@@ -120,20 +120,23 @@ class R2D2Learner(QLearner):
 
     def _gradient(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         batch = self._batch(columns, rows, weight)
-        decisions = max(1, int(columns["count"].sum()))
         self._online.joint.fill(0.0)
+        decisions = max(1, int(columns["count"].sum()))
+        mine = self._found_in(batch, decisions) if len(batch.action) else Found(0.0, 0.0, 0.0, np.zeros(0))
+        return self._joint(mine, rows) if self._ranks.size > 1 else mine
+
+    def _found_in(self, batch: _Batch, decisions: int) -> Found:
+        """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
         q = self._values(self._module, batch)
         target = self._targets(batch, q.detach())
         error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
         loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
-        if len(batch.action):
-            loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         sizes = mixed_priority(error.detach(), batch.present, mix=self.config.priority_mix)
         value = float(((error.detach() + target) * batch.present).sum()) / decisions
         wrong = float((error.detach().abs() * batch.present).sum()) / decisions
         finite = bool(target[batch.present].isfinite().all())
-        found = Found(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
-        return self._joint(found, rows) if self._ranks.size > 1 else found
+        return Found(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
 
     @torch.no_grad()
     def _targets(self, batch: _Batch, q: Tensor) -> Tensor:
