@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 from off_policy_tools import SMALL, batch_of, experience, learner_of
+from together import together
 
+from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.ddpg import DDPG, TD3
 from ludus.algorithms.off_policy.ensemble import Ensemble, fresh
 from ludus.algorithms.off_policy.terms import regression
 from ludus.algorithms.ranks import ALONE
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.algorithms.sac import SAC, SACDiscrete
+from ludus.data.table import build_table
 from ludus.errors import ConfigError, ScenarioError, TrainingError
 from ludus.policies.mlp import Layout
 from ludus.registry import load
@@ -236,3 +240,56 @@ def test_targets_follow():
     ensemble._network.flat[:] += 1.0
     ensemble.follow(0.25)
     np.testing.assert_allclose(ensemble.state_dict()["target"], before + 0.25, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+@pytest.mark.parametrize("size", [2, 20], ids=["two", "more-than-rows"])
+def test_ranks_learn_what_one_learner_does(cls, size, boxed, tensors):
+    """Equal among themselves to the bit, and to a learner that is alone to rounding; also where some have no rows."""
+    env = tensors if cls is SACDiscrete else boxed
+
+    def work(ranks):
+        learner = cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks))
+        batch = batch_of(learner, env)
+        metrics = [learner.update(batch) for _ in range(4)]
+        return learner.state_dict(), metrics[-1]
+
+    (alone, metrics), answers = work(ALONE), together(size, work)
+    first = answers[0]
+    assert not isinstance(first, Exception), first
+    for state, seen in answers:
+        for part in ("actor", "critics"):
+            assert np.array_equal(state[part]["weights"], first[0][part]["weights"])
+            np.testing.assert_allclose(state[part]["weights"], alone[part]["weights"], atol=2e-5)
+        assert np.array_equal(state["noise"], alone["noise"])
+        assert seen == first[1]
+    assert first[1] == pytest.approx(metrics, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+def test_going_on_is_equal_to_the_bit(cls, boxed, tensors):
+    """Learner and table, saved in the middle of updates and restored elsewhere; metrics included."""
+    env = tensors if cls is SACDiscrete else boxed
+    algorithm = cls(**{**SMALL, "updates_per_decision": 0.2})
+
+    def go_on(learner, table, numbers):
+        metrics = []
+        for number in numbers:
+            ((_, items),) = learner.items(experience(learner, env, number))
+            assert table.try_insert(items)
+            for _, count in learner.batches():
+                metrics.append(learner.update(table.try_sample(count, np.random.default_rng(number))))
+        return metrics
+
+    learner, table = learner_of(algorithm, env), build_table(algorithm.tables()[0])
+    assert go_on(learner, table, range(3))
+    again, other = learner_of(algorithm, env), build_table(algorithm.tables()[0])
+    again.load_state_dict(copy.deepcopy(learner.state_dict()))
+    other.load_state_dict(copy.deepcopy(table.state_dict()))
+    assert len(other) == len(table) > 100
+    assert go_on(learner, table, range(3, 6)) == go_on(again, other, range(3, 6)) != []
+    for name, array in learner.weights().items():
+        assert array.tobytes() == again.weights()[name].tobytes()
+    for column in ("observation", "action", "next", "reward", "discount"):
+        ends = (t.try_sample(0, np.random.default_rng(0)).columns[column] for t in (table, other))
+        assert len({end.tobytes() for end in ends}) == 1

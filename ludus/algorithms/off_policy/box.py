@@ -59,8 +59,8 @@ class BoxLearner(OffPolicyLearner):
         n = len(columns["action"])
         if n != len(self.now):
             self._room(n)
-        self.seen.numpy()[:] = columns["observation"].reshape(n, -1)
-        self.next_seen.numpy()[:] = columns["next"].reshape(n, -1)
+        self.seen.numpy()[:] = columns["observation"].reshape(n, self.inputs)
+        self.next_seen.numpy()[:] = columns["next"].reshape(n, self.inputs)
         self.action[:] = columns["action"]
 
     def slopes(self, *, count: int | None = None) -> Array:
