@@ -33,6 +33,7 @@ class Collect:
     unit: Literal["episodes", "decisions"]
     amount: int
     extras: tuple[str, ...] = ()  # what `Act.extras` to record
+    modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
 
 
 @dataclass(frozen=True, slots=True)

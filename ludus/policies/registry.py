@@ -8,10 +8,12 @@ from ludus.registry import load
 from ludus.types import PolicySpec, Weights
 
 POLICIES = {
+    "averaged": "ludus.policies.two_policies:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",
+    "nfsp": "ludus.policies.two_policies:NFSPPolicy",
     "q_network": "ludus.policies.q_network:QPolicy",
     "q_recurrent": "ludus.policies.q_recurrent:QRecurrentPolicy",
     "random": "ludus.policies.random:RandomPolicy",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ludus import seeding
 from ludus.errors import PolicyError, ScenarioError
+from ludus.policies.modes import drawn, mode_keys
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.shards import Shard
 from ludus.types import Factor, Mixture, PolicyRef
@@ -27,7 +28,7 @@ class Draws:
 
     seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
     environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
-    learner: index of the learner's policy in the bank.
+    learner: index of the learner's policy in the bank; where it has modes, one of each: see `acting`.
     """
 
     def __init__(self, order: RolloutOrder, *, shard: Shard, num_players: int, refs: Sequence[PolicyRef]) -> None:
@@ -36,6 +37,9 @@ class Draws:
         known = {ref: k for k, ref in enumerate(refs)}
         factors = order.opponents.factors
         self.learner = LEARNER if order.learner is None else _index(known, order.learner)
+        self._modes = order.modes
+        self._acting = np.array([_index(known, ref) for ref in learner_refs(order)], np.int32)
+        self._mode_keys = mode_keys(order.modes_seed, num_players) if order.modes else np.empty(0, np.uint64)
         self.seat = np.full(num_envs, LEARNER, np.int8)
         if order.learner is not None:
             self.seat[:] = np.array(order.seats, np.int8)[shard.environments % len(order.seats)]
@@ -59,6 +63,18 @@ class Draws:
                 "give the same ones, or carry_on=False."
             )
         self.entry[...] = last.entry
+
+    @property
+    def varies(self) -> bool:
+        """Whether the learner's mode differs from episode to episode."""
+        return bool(self._modes)
+
+    def acting(self, player: int, episode: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Indices in the bank, int32[n]: the learner's policy, in the modes that it plays this seat of the episodes int64[n] in."""
+        if not self._modes:
+            return np.full(len(episode), self.learner, np.int32)
+        keys = np.full(len(episode), self._mode_keys[player])
+        return self._acting[drawn(keys, episode, self._modes)]
 
     def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
         """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""
@@ -89,6 +105,8 @@ def check_order(order: RolloutOrder, num_players: int) -> None:
         raise ScenarioError(
             "an order without a learner was given together=True, which is about the learner's seats; leave it out."
         )
+    if order.modes:
+        _check_modes(order)
     if order.learner is not None and not order.seats:
         raise ScenarioError(f"the learner {order.learner.policy!r} was given no seat; name at least one in `seats`.")
     wrong = [seat for seat in order.seats if not 0 <= seat < num_players]
@@ -97,6 +115,16 @@ def check_order(order: RolloutOrder, num_players: int) -> None:
     for factor in order.opponents.factors:
         _check_factor(factor, num_players)
     _check_seats(order, num_players)
+
+
+def _check_modes(order: RolloutOrder) -> None:
+    shares = [share for _, share in order.modes]
+    if order.learner is None:
+        raise ScenarioError("an order without a learner was given modes for it; name them in the opponents' refs.")
+    if not all(share >= 0 for share in shares) or abs(sum(shares) - 1) > _TOLERANCE:
+        raise ScenarioError(
+            f"the learner's modes were given as {dict(order.modes)}; they need probabilities that sum to 1."
+        )
 
 
 def _check_factor(factor: Factor, num_players: int) -> None:
@@ -136,6 +164,13 @@ def _always(order: RolloutOrder) -> set[int]:
     """The seats that only the learner ever plays."""
     seats = set() if order.learner is None else set(order.seats)
     return seats if order.together or len(seats) == 1 else set()
+
+
+def learner_refs(order: RolloutOrder) -> tuple[PolicyRef, ...]:
+    """The learner's refs that an order names: one, or one for each of its modes."""
+    if order.learner is None:
+        return ()
+    return tuple(order.learner._replace(mode=mode) for mode, _ in order.modes) or (order.learner,)
 
 
 def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:

@@ -108,7 +108,7 @@ class RolloutWorker:
         everyone = np.arange(envs, dtype=np.int32)
         draws.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
-            policy = np.where(draws.mine[p], draws.learner, draws.policy[:, p]).astype(np.int32)
+            policy = np.where(draws.mine[p], draws.acting(p, self._clocks.index), draws.policy[:, p]).astype(np.int32)
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
         timestep = self.env.reset(self._shard.keys(order.seed, "environment"), episodes=quota)
         self._observe(draws, log, run, timestep)
@@ -123,8 +123,9 @@ class RolloutWorker:
         draws.adopt(self._draws)
         self._writer.begin(order.learner, draws.mine, extras=order.extras, carry_on=True)
         for p in range(len(self._agents)):
-            slots = self._slots(p, np.flatnonzero(draws.mine[p]).astype(np.int32))
-            self.bank.bind(p, slots, np.full(len(slots), draws.learner, np.int32), keep_memory=True)
+            environments = np.flatnonzero(draws.mine[p]).astype(np.int32)
+            policy = self._per_agent(p, draws.acting(p, self._clocks.index[environments]))
+            self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
     def _done(self, run: _Run, timestep: Timestep) -> bool:
         if run.order.unit == "decisions" and self._writer.complete >= run.wanted:
@@ -206,6 +207,12 @@ class RolloutWorker:
     def _finish(self, draws: Draws, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
         log.add(finished)
+        if draws.varies:
+            for p in draws.learners:
+                own = environments[draws.mine[p, environments]]
+                if len(own):
+                    policy = self._per_agent(p, draws.acting(p, self._clocks.index[own]))
+                    self.bank.bind(p, self._slots(p, own), policy)
         if not draws.others:
             return
         draws.draw(environments, self._clocks.episode)

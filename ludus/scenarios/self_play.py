@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ludus.algorithms.base import Algorithm
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.last_k import LastK
 from ludus.meta_solvers.uniform import Uniform
 from ludus.opponents.priority import Weighting
+from ludus.policies.modes import Modes
 from ludus.scenario import Scenario
 from ludus.scenarios.parts import Past, Solver
 
@@ -32,6 +34,11 @@ class OwnPast(Scenario):
     start: str | None = None
     cells: Literal["needed", "all"] = "needed"
     span: tuple[float, float] | None = None
+
+    @property
+    def modes(self) -> Modes:
+        """In which newest weights are met: those that their learner plays in."""
+        return self.oracle.collect().modes if isinstance(self.oracle, Algorithm) else ()
 
     @property
     def complete(self) -> bool:
@@ -66,6 +73,7 @@ class SelfPlay(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            modes=self.modes,
             sampling=self.evaluation.sampling(self.meta_solver, self.seed),
             complete=self.complete,
         )
@@ -120,6 +128,7 @@ class PFSP(OwnPast):
             span=self.span,
             solver=self.meta_solver,
             mode=self.mode,
+            modes=self.modes,
             sampling=self.evaluation.sampling(self.meta_solver, self.seed),
             complete=self.complete,
         )

@@ -18,6 +18,7 @@ from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.uniform import Uniform
 from ludus.opponents.priority import Weighting
+from ludus.policies.modes import Modes
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.past import PastRule, PrioritisedPast, UniformPast, grown
@@ -42,10 +43,12 @@ class SelfPlay(Chunked):
         span: tuple[float, float] | None = None,
         solver: MetaSolver | None = None,
         mode: str = "explore",
+        modes: Modes = (),
         sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
         """latest: share of the games against the learners' newest weights. past: who the opponents of the others are, by default anyone.
+        modes: in which the newest weights are met, and how often each; by default they explore.
         start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`.
         Raises ConfigError for a share that is none."""
         super().__init__(
@@ -61,6 +64,7 @@ class SelfPlay(Chunked):
             raise ConfigError(f"latest is a share of the games, from 0 to 1; given {latest}.")
         self.latest, self.past, self.start, self.span = latest, past or UniformPast(), start, span
         self.together = len(self.populations) if latest > 0 else 1
+        self.modes = modes or (("explore", 1.0),)
         self._scores: dict[str, NDArray[np.float64]] = {}  # "learner/opponents' population"
         self._rates: dict[str, NDArray[np.float64]] = {}
         self._games: dict[str, float] = {}  # of each learner, in its last chunk
@@ -137,7 +141,8 @@ class SelfPlay(Chunked):
                 continue
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
             if self.latest > 0:
-                refs, probs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None)], [self.latest]
+                refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes]
+                probs = [self.latest * share for _, share in self.modes]
             if self.latest < 1:
                 past = (1.0 - self.latest) * self.past.probabilities(self._scores[key], self._rates[key])
                 refs += [view.populations[which][i] for i in np.flatnonzero(past)]

@@ -11,7 +11,7 @@ from ludus.errors import ScenarioError
 from ludus.opponents.moving import Moving, live_refs, start_of
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.draws import mixture_refs
+from ludus.rollout.draws import learner_refs, mixture_refs
 from ludus.rollout.manager import Remote, RolloutManager
 from ludus.training.collecting import Policies
 from ludus.training.counts import Counts
@@ -83,11 +83,14 @@ class Orders:
             carry_on=carry_on,
             extras=collect.extras,
             first_episode=count.next_episode,
+            modes=collect.modes,
+            modes_seed=self._seed,
         )
+        named = {**dict(policies), **dict.fromkeys(learner_refs(order), weights)}
         count.orders += 1
         if self._apart and collect.unit == "episodes":
             count.next_episode += collect.amount
-        return order, policies
+        return order, [*named.items()]
 
     def playing(self, learner: PolicyRef, weights: Policy | Remote) -> tuple[Mixture, Policies]:
         """The opponents as they are now, and everybody who may play, each once. Raises ScenarioError if a live opponent is nobody who is in

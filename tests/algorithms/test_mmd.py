@@ -10,6 +10,7 @@ from ludus.algorithms import losses
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.mmd import MMD, RNaD
 from ludus.algorithms.mmd.rewards import regularised
+from ludus.algorithms.mmd.tabular import mirror_step
 from ludus.algorithms.mmd.terms import log_policy, log_uniform, policy_terms
 from ludus.algorithms.ppo.cells import cells_of
 from ludus.data.table import build_table
@@ -69,6 +70,9 @@ def test_one_step_is_the_closed_form_of_mirror_descent(alpha, eta):
     found = descend(one_state(q, before), mask, magnet=magnet, before=before, alpha=alpha, beta=beta)
     expected = (before**beta * magnet**alpha * np.exp(q)) ** (1.0 / (alpha + beta))
     np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-6)
+    if eta is not None:
+        step = mirror_step(np.log(before)[None], np.log(magnet)[None], q[None], mask, alpha=alpha, eta=eta)
+        np.testing.assert_allclose(np.exp(step[0]), expected / expected.sum(), atol=1e-12)
 
 
 def test_self_play_converges_to_the_quantal_response_equilibrium_of_biased_rock_paper_scissors():
@@ -205,6 +209,7 @@ VARIANTS = {
     "mmd": MMD(**SMALL),
     "mmd-moving-separate-clipped": MMD(magnet="moving", value_network="separate", clip=0.2, **SMALL),
     "mmd-minibatches-decisions": MMD(minibatches=3, batch_unit="decisions", max_lag=1, **SMALL),
+    "mmd-announces-magnet": MMD(magnet="moving", announce="magnet", **SMALL),
     "rnad": RNaD(magnet_period=2, **SMALL),
     "rnad-loss": RNaD(magnet_period=1, regularise="loss", activation="tanh", **SMALL),
 }
@@ -214,6 +219,55 @@ VARIANTS = {
 @pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 def test_contract(name, kind, request):
     check_algorithm(VARIANTS[name], request.getfixturevalue(kind), seats=(0, 1))
+
+
+TABLES = {
+    "mmd": MMD(network="table", batch=40),
+    "mmd-announces-magnet": MMD(network="table", magnet="moving", announce="magnet", batch=40),
+    "rnad": RNaD(network="table", magnet_period=2, batch_unit="decisions", batch=40),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_contract_of_tables(name, enumerated, tensors):
+    check_algorithm(TABLES[name], enumerated, seats=(0, 1))
+    with pytest.raises(ScenarioError, match="compiled to a tree"):
+        TABLES[name].check(tensors)
+
+
+@pytest.mark.parametrize("network", ["mlp", "table"])
+def test_the_magnet_is_announced_and_the_newest_policy_plays(network, enumerated):
+    options = {**SMALL, "network": network, "magnet": "moving", "magnet_rate": 1e-4, "learning_rate": 0.05}
+    algorithm = MMD(announce="magnet", **options)
+    assert algorithm.collect().modes == (("newest", 1.0),)
+    assert MMD(**options).collect().modes == ()
+    learner = algorithm.learner(LearnerContext(enumerated, (1,), 3, total=160))
+    table = build_table(algorithm.tables()[0])
+    for k in range(4):
+        policy = build_policy(learner.spec, learner.weights())
+        rows = synthetic_rollout(enumerated, policy, seats=(1,), segments=40, rng=np.random.default_rng(k))
+        table.try_insert(learner.items(rows)[0][1])
+        learner.update(table.try_sample(0, np.random.default_rng(0)))
+    policy = build_policy(learner.spec, learner.weights())
+    newest, announced = (policy.tabulate(enumerated.enumeration, 1, mode=mode) for mode in ("newest", "explore"))
+    uniform = enumerated.enumeration.mask[8:14] / enumerated.enumeration.mask[8:14].sum(1, keepdims=True)
+    assert np.abs(announced - uniform).max() < 0.02 < np.abs(newest - uniform).max()
+    warm = algorithm.learner(LearnerContext(enumerated, (1,), 4), learner.weights())
+    again = build_policy(warm.spec, warm.weights()).tabulate(enumerated.enumeration, 1, mode="newest")
+    np.testing.assert_allclose(again, announced, atol=1e-6)
+
+
+def test_advantages_of_a_table_literal(enumerated):
+    """One state, three rows: action 0 twice with A = 1/2, 1 and π = 1/2, another once with A = -1 and π = 1/4, within ±1."""
+    learner = MMD(network="table", bound=1.0).learner(LearnerContext(enumerated, (1,), 0))
+    columns = {
+        "advantage": np.array([0.5, 1.0, -1.0]),
+        "logp": np.log([0.5, 0.5, 0.25]),
+        "action": np.array([0, 0, 2]),
+    }
+    found = learner._advantages(columns, np.array([4, 4, 4]), np.array([0, 0, 0, 0, 3.0, 0]))
+    np.testing.assert_allclose(found[4], [1.0, 0.0, -1.0])  # (1 + 2) / 3 and -4 / 3
+    assert not found[:4].any()
 
 
 def learned(algorithm, env, *, updates=4, seats=(1,)):
@@ -267,6 +321,10 @@ def test_nan_rewards_and_other_spaces_are_refused(enumerated, tensors):
         MMD().check(replace(tensors, agents=agents))
     with pytest.raises(ConfigError, match="regularises nothing"):
         RNaD(alpha=0.0)
+    with pytest.raises(ConfigError, match="would announce the uniform policy"):
+        MMD(announce="magnet")
+    with pytest.raises(ConfigError, match="above 0"):
+        MMD(network="table", eta=0.0)
     algorithm = RNaD(**SMALL)
     learner = algorithm.learner(LearnerContext(enumerated, (0,), 0))
     policy = build_policy(learner.spec, learner.weights())

@@ -12,7 +12,9 @@ from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
 from ludus.data.base import ItemUnit, Sizes, TableSpec
-from ludus.policies.specs import mlp_spec
+from ludus.errors import ScenarioError
+from ludus.policies.specs import mlp_spec, tabular_spec
+from ludus.policies.two_policies import averaged_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
 
 TABLE = "rollouts"
@@ -29,6 +31,9 @@ class MMD(Config):
 
     about: ClassVar[About] = _about("Sokota et al. 2023")
 
+    network: Literal["mlp", "table"] = (
+        "mlp"  # table: a row per information state of an enumerated game, and steps in closed form
+    )
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate"] = "shared"
@@ -48,6 +53,7 @@ class MMD(Config):
     )  # of "moving": the share of the weights that it takes over per update
     magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
     regularise: Literal["loss", "reward"] = "loss"
+    announce: Literal["newest", "magnet"] = "newest"  # the policy that is evaluated; the newest one plays and learns
 
     learning_rate: Scheduled = Schedule(start=1e-3)
     gamma: float = Field(default=1.0, ge=0, le=1)
@@ -57,10 +63,20 @@ class MMD(Config):
     max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
     scale_rewards: bool = True  # by the largest utility, where it is known
 
+    bound: float = Field(default=3.0, gt=0)  # of "table": most that an advantage, over its action's probability, counts
+    value_rate: float = Field(default=0.02, gt=0, le=1)  # of "table": how far a row moves its state's value
+
     @model_validator(mode="after")
     def _check(self) -> MMD:
         if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
             raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
+        if self.announce == "magnet" and self.magnet == "uniform":
+            raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
+        if (
+            self.network == "table"
+            and min(self.eta.start, self.eta.start if self.eta.end is None else self.eta.end) <= 0.0
+        ):
+            raise ValueError("network=table takes steps of size eta, which must be above 0 from start to end")
         return self
 
     @property
@@ -68,12 +84,17 @@ class MMD(Config):
         return "decision"
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if some player's actions are not discrete."""
+        """Raises ScenarioError if some player's actions are not discrete, or it is to have a table and the game is not enumerated."""
         for player in range(env.num_players):
             discrete(env, (player,), algorithm=type(self).__name__)
+        if self.network == "table" and env.enumeration is None:
+            raise ScenarioError(
+                f"network=table needs a game that is compiled to a tree, and {env.id} is not; use network=mlp."
+            )
 
     def collect(self) -> Collect:
-        return Collect(self.batch_unit, self.batch)
+        modes = (("newest", 1.0),) if self.announce == "magnet" else ()
+        return Collect(self.batch_unit, self.batch, modes=modes)
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
@@ -83,12 +104,25 @@ class MMD(Config):
         return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        spec = self.plain_policy(env, seats)
+        return averaged_spec(spec) if self.announce == "magnet" else spec
+
+    def plain_policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of one policy, be it the newest or the magnet."""
+        if self.network == "table":
+            self.check(env)
+            assert env.enumeration is not None
+            return tabular_spec(env.enumeration, seats)
         inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
         return mlp_spec(
             inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
         )
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        if self.network == "table":
+            from ludus.algorithms.mmd.tabular import TabularMMDLearner
+
+            return TabularMMDLearner(self, context, start)
         from ludus.algorithms.mmd.learner import MMDLearner  # a scenario can be read without loading torch
 
         return MMDLearner(self, context, start)

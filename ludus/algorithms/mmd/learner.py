@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, TABLE
-from ludus.algorithms.mmd.rewards import regularised
+from ludus.algorithms.mmd.data import Data, explained, not_finite
 from ludus.algorithms.mmd.steps import Step, Steps
 from ludus.algorithms.mmd.terms import Floats, log_policy, log_uniform
 from ludus.algorithms.network import Network
 from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.progress import Budget
 from ludus.algorithms.ranks import agree
-from ludus.algorithms.returns import gae, tail_values
-from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable, compact
 from ludus.data.base import Columns, Sample
 from ludus.data.trajectories import Trajectories
 from ludus.errors import TrainingError
 from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
+from ludus.policies.registry import build_policy
+from ludus.policies.two_policies import joined, part_of
 from ludus.seeding import generator
 from ludus.types import Array, Metrics, State, Tail, Weights
 
@@ -36,18 +36,20 @@ class MMDLearner:
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None = None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
-        weights = start if start is not None else initial_weights(self.spec, generator(context.seed, "mmd", "weights"))
-        weights = MLPPolicy(self.spec, weights).weights()
-        self._network, self._magnet = Network(layouts(self.spec), weights), Network(layouts(self.spec), weights)
+        spec = config.plain_policy(context.env, context.seats)
+        if start is not None and config.announce == "magnet":
+            start = part_of(build_policy(self.spec, start).weights(), "average")
+        weights = start if start is not None else initial_weights(spec, generator(context.seed, "mmd", "weights"))
+        weights = MLPPolicy(spec, weights).weights()
+        self._network, self._magnet = Network(layouts(spec), weights), Network(layouts(spec), weights)
         agree(context.ranks, self._network.flat)  # ranks then do the same whole work
         self._magnet.flat[:] = self._network.flat
         self._value_part = "value" if config.value_network == "separate" else "policy"
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
+        self._inputs, self._actions = int(spec.config["inputs"]), int(spec.config["actions"])
         self._steps = Steps(config, self._network, actions=self._actions, fail=self._error)
-        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._duel = context.env.zero_sum and context.env.num_players == 2
+        self._data = Data(config, context)
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
@@ -61,26 +63,11 @@ class MMDLearner:
         """Decision rows with advantage and value target (in scaled rewards), from the current value network."""
         rows = trajectories
         x, mask, state = self._seen(rows.observation, rows.mask)
-        out = self._network.evaluate(self._value_part, x)
-        value = out[:, -1].astype(np.float64)[state]
-        reward = rows.reward.astype(np.float64) * self._scale
-        if self.config.regularise == "reward":
-            taken = self._magnet_of(x, mask)[state, rows.action.astype(np.int64)]
-            cost = self.config.alpha.at(self._progress) * (rows.logp - taken)
-            reward = regularised(rows, reward, cost, opponents=self._duel)
-        tail_value = tail_values(rows.tail, self._tail_values(rows))
-        advantage, target = gae(rows.start, reward, value, tail_value, self.config.gamma, self.config.gae_lambda)
-        columns = {
-            "observation": rows.observation,
-            "action": rows.action,
-            "logp": rows.logp,
-            "advantage": advantage.astype(np.float32),
-            "target": target.astype(np.float32),
-            "value": value.astype(np.float32),
-            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
-        }
-        if self._states is None and rows.mask is not None:
-            columns["mask"] = rows.mask
+        value = self._evaluate(x)[state]
+        magnet = self._magnet_of(x, mask)[state, rows.action.astype(np.int64)] if self._data.transforms else None
+        columns = self._data.columns(
+            rows, value=value, after=self._tail_values(rows), magnet=magnet, progress=self._progress
+        )
         self._budget.add(rows)
         self._waiting += rows.num_rows
         return [(TABLE, columns)]
@@ -150,19 +137,14 @@ class MMDLearner:
 
     def _learn(self, columns: Columns) -> Metrics:
         config, rng = self.config, generator(self._seed, "mmd", "shuffle", self._updates)
-        for name in ("advantage", "target"):
-            if not np.isfinite(columns[name]).all():
-                raise self._error(
-                    f"the {name}s", "already before the first epoch: look for it in the rewards, or in the values"
-                )
+        if (bad := not_finite(columns)) is not None:
+            raise self._error(bad, "already before the first epoch: look for it in the rewards, or in the values")
         x, mask, state = self._seen(columns["observation"], columns.get("mask"))
         before, magnet = log_policy(self._network.evaluate("policy", x), mask), self._magnet_of(x, mask)
         advantage = columns["advantage"].astype(np.float64)
         rows = (columns["action"], columns["logp"], advantage, columns["target"], columns["value"])
         batch = Batch(x, mask, state, *rows, joint=len(advantage))
         step = self._epochs(batch, before=before, magnet=magnet, rng=rng)
-        spread = float(np.var(batch.target))
-        unexplained = float(np.var(batch.target - batch.value))
         return {
             "rows": float(len(advantage)),
             "learning_rate": config.learning_rate.at(self._progress),
@@ -175,7 +157,7 @@ class MMDLearner:
             "kl": step.terms.moved,
             "clip_fraction": step.terms.clipped,
             "gradient_norm": step.norm,
-            "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
+            "explained_variance": explained(columns),
             "tails_without_value": float(self._blind),
         }
 
@@ -208,7 +190,9 @@ class MMDLearner:
     # ------------------------------------------------------------------------------------------ state
 
     def weights(self) -> Weights:
-        return self._network.weights()
+        if self.config.announce == "newest":
+            return self._network.weights()
+        return joined({"newest": self._network.weights(), "average": self._magnet.weights()})
 
     def state_dict(self) -> State:
         return {
