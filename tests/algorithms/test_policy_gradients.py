@@ -334,3 +334,89 @@ def test_a_reward_that_is_no_number_leaves_statistics_alone(tensors):
     with pytest.raises(TrainingError, match="A2C update 1: the loss"):
         learner.update(Sample(columns, sample.index, sample.probability))
     assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
+
+
+# ------------------------------------------------------------------ switches and ends
+
+
+SWITCHES = {
+    "entropy": 0.5,
+    "value_coefficient": 2.0,
+    "clip_value": 0.01,
+    "gamma": 0.5,
+    "gae_lambda": 0.5,
+    "normalise_advantages": True,
+    "normalise_returns": True,
+    "scale_rewards": False,
+    "max_gradient_norm": 1e-6,
+    "learning_rate": 0.1,
+    "epochs": 2,
+    "minibatches": 2,
+    "correction": "vtrace",
+}
+WITHOUT_EFFECT = {
+    "memory_size": 9,
+    "sequence": 2,
+    "initial_std": 0.3,
+    "continuous": "tanh",
+    "rho_bar": 0.5,
+    "c_bar": 0.5,
+}
+
+
+def after_an_update(env, **options):
+    learner, sample, _ = learner_and_sample(A2C(**{"batch": 40, "hidden": (8,), **options}), env, start=None)
+    if options.get("clip_value"):
+        sample.columns["value"][:] += 1.0  # as if the values had moved since
+    learner.update(sample)
+    return learner.weights()
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_each_switch_changes_the_update(name, tensors):
+    plain, other = after_an_update(tensors), after_an_update(tensors, **{name: SWITCHES[name]})
+    changed = any(not np.array_equal(plain[k], other[k]) for k in plain)
+    if name == "correction":  # with rows of now V-trace is generalised advantage estimation, but for rounding
+        assert all(np.allclose(plain[k], other[k], atol=1e-4) for k in plain)
+    else:
+        assert changed
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_what_is_not_there_has_no_options(name, tensors):
+    plain, other = after_an_update(tensors), after_an_update(tensors, **{name: WITHOUT_EFFECT[name]})
+    assert all(plain[k].tobytes() == other[k].tobytes() for k in plain)
+
+
+@pytest.mark.parametrize("name", ["a2c", "impala"])
+def test_truncation_bootstraps_and_termination_does_not(name, tensors):
+    learner, sample, rollout = learner_and_sample(make(name, gamma=0.9), tensors)
+    with torch.no_grad():
+        after = learner.model.module(torch.from_numpy(rollout.tail_observation))[1].numpy()
+    last = rollout.start[1:] - 1
+    expected = rollout.reward[last] * 0.5 + 0.9 * np.where(rollout.tail == 0, 0.0, after)
+    np.testing.assert_allclose(sample.columns["target"][last], expected, atol=1e-5)
+    assert len(np.unique(rollout.tail)) == 3
+
+
+def test_an_update_ends_at_the_kl_limit(tensors):
+    learner, sample, _ = learner_and_sample(
+        make("ppo", normalise_observations=True, epochs=20, target_kl=1e-3, learning_rate=0.03), tensors
+    )
+    metrics = learner.update(sample)
+    assert 1 <= metrics["epochs"] < 20
+    assert metrics["kl"] <= 1.5e-3
+
+
+def test_schedules_follow_the_budget(tensors):
+    algorithm = make("a2c", entropy={"start": 1.0, "end": 0.0}, learning_rate={"start": 0.1, "end": 0.0})
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=2))
+    policy = build_policy(learner.spec, learner.weights())
+    rates = []
+    for k in range(2):
+        rollout = synthetic_rollout(tensors, policy, seats=(0,), segments=10, rng=np.random.default_rng(k))
+        ((_, columns),) = learner.items(rollout)
+        n = len(columns["version_lo"])
+        metrics = learner.update(Sample(columns, np.arange(n), np.ones(n)))
+        rates.append(metrics["learning_rate"])
+    assert rates == [0.1, 0.0]
