@@ -48,7 +48,7 @@ def wilson(hits: int, n: int) -> tuple[float, float, float]:
     share, z2 = hits / n, Z95 * Z95
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * ((share * (1 - share) + z2 / (4 * n)) / n) ** 0.5
-    return share, middle - half, middle + half
+    return share, max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def play(

@@ -68,19 +68,26 @@ def _work(argv: Sequence[str]) -> int:
         _measure(ROOT / "runs" / "benchmarks" / f"connect_four_mcts-{args.seed}", args.seed)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        _measure(Path(folder), args.seed, minutes=0.3, games={100: 20}, curve=10)
+        _measure(Path(folder), args.seed, minutes=0.5, games={100: 20}, curve=10, more=("response.episodes=2048",))
     return 0
 
 
 def _measure(
-    folder: Path, seed: int, *, minutes: float = MINUTES, games: dict[int, int] = GAMES, curve: int = CURVE
+    folder: Path,
+    seed: int,
+    *,
+    minutes: float = MINUTES,
+    games: dict[int, int] = GAMES,
+    curve: int = CURVE,
+    more: Sequence[str] = (),
 ) -> None:
+    """Trains and plays. games, curve: as `GAMES` and `CURVE`. more: changes to the preset."""
     from benchmarks.connect_four_matches import play
     from ludus.evaluation.stored import StoredRun
     from ludus.observe.reader import Reader
 
     lines = Lines(PACKAGES)
-    _train(folder / "run", seed, minutes)
+    _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
     stored = StoredRun(folder / "run")
     with Reader(folder / "run") as reader:
         generations = reader.generations()
@@ -104,16 +111,15 @@ def _measure(
     lines.figures(figures)
 
 
-def _train(folder: Path, seed: int, minutes: float) -> None:
-    """Trains, or goes on; a run that is over is left as it is."""
+def _train(folder: Path, changes: list[str]) -> None:
+    """Trains the preset with these changes, or goes on; a run that is over is left as it is."""
     import ludus
     from ludus.observe.schema import FILE
 
     if (folder / FILE).is_file():
         ludus.resume(folder)
         return
-    scenario = ludus.load_scenario("connect-four-self-play", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}"])
-    ludus.run(scenario, run_dir=folder, report=False)
+    ludus.run(ludus.load_scenario("connect-four-self-play", changes), run_dir=folder, report=False)
 
 
 if __name__ == "__main__":
