@@ -18,7 +18,7 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
     ("preset", "decisions", "oracle", "least"),
     [
         ("pendulum", 4000, {"kind": "ddpg"}, -400.0),
-        ("pendulum", 8000, {"kind": "td3"}, -700.0),
+        ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
         ("pendulum", 4000, {"kind": "sac"}, -300.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 120.0),
     ],
