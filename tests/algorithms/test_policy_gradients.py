@@ -13,18 +13,15 @@ from test_ranks import compare
 
 from ludus.algorithms.a2c import A2C
 from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.diversity import Others
 from ludus.algorithms.impala import IMPALA
 from ludus.algorithms.on_policy import Batch
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.ppo.learner import PPOLearner
 from ludus.algorithms.reinforce import Reinforce
 from ludus.data.base import Sample
-from ludus.errors import ConfigError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.synthetic import synthetic_rollout
-from ludus.types import PolicySpec
 
 ACTIONS = {
     "discrete": Discrete(3),
@@ -248,175 +245,3 @@ def test_gradients_flow_back_through_a_sequence_and_no_further(tensors):
         learner.update(sample)
         ends[length] = learner.weights()["actor.core.weight_hh_l0"]
     assert not np.array_equal(ends[1], ends[5])
-
-
-# ------------------------------------------------------------------ statistics
-
-
-def test_statistics_are_those_of_all_rows_and_travel(tensors):
-    algorithm = make("a2c", normalise_observations=True)
-    learner, sample, rollout = learner_and_sample(algorithm, tensors)
-    learner.update(sample)
-    learner.update(sample)
-    weights = learner.weights()
-    np.testing.assert_allclose(weights["normaliser.mean"], rollout.observation.mean(0), atol=1e-6)
-    np.testing.assert_allclose(weights["normaliser.var"], rollout.observation.var(0), rtol=1e-5)
-    assert weights["normaliser.count"] == 2 * rollout.num_rows
-    warm = algorithm.learner(LearnerContext(tensors, (0,), 5), weights)
-    assert all(np.array_equal(weights[k], v) for k, v in warm.weights().items())
-    warm.update(sample)
-    np.testing.assert_allclose(warm.weights()["normaliser.mean"], weights["normaliser.mean"], atol=1e-6)
-    assert warm.weights()["normaliser.count"] == 3 * rollout.num_rows
-
-
-def test_acting_does_not_move_statistics(tensors):
-    learner, _, _ = learner_and_sample(make("a2c", normalise_observations=True), tensors)
-    assert learner.weights()["normaliser.count"] == 0
-
-
-def test_rewards_are_divided_by_the_deviation_of_returns(tensors):
-    algorithm = Reinforce(batch=10, hidden=(8,), gamma=1.0, normalise_returns=True, scale_rewards=False)
-    learner, sample, rollout = learner_and_sample(algorithm, tensors)
-    sums = np.concatenate(
-        [
-            np.cumsum(rollout.reward[a:b], dtype=np.float64)
-            for a, b in zip(rollout.start, rollout.start[1:], strict=False)
-        ]
-    )
-    assert learner.weights()["returns.var"] == pytest.approx(sums.var(), rel=1e-5)
-    last = rollout.start[1:] - 1
-    np.testing.assert_allclose(sample.columns["advantage"][last], rollout.reward[last] / sums.std(), rtol=1e-5)
-
-
-# ------------------------------------------------------------------ refusals
-
-
-def test_what_cannot_be_served_is_refused_by_name(tensors, enumerated):
-    with pytest.raises(ScenarioError, match=r"A2C with continuous=tanh needs actions with finite bounds"):
-        A2C(continuous="tanh").check(with_actions(tensors, ACTIONS["unbounded"]))
-    A2C().check(with_actions(tensors, ACTIONS["unbounded"]))
-    with pytest.raises(ScenarioError, match=r"PPO with network=nature sees images"):
-        PPO(network="nature").check(tensors)
-    with pytest.raises(
-        ScenarioError, match="IMPALA cannot play made up: there is no head for the action space Discrete"
-    ):
-        IMPALA().check(with_actions(tensors, Discrete(3, start=1)))
-    with pytest.raises(ConfigError, match="V-trace corrects values"):
-        Reinforce(correction="vtrace")
-    with pytest.raises(ConfigError, match="batch_unit"):
-        Reinforce(batch_unit="decisions")
-
-
-def test_diversity_wants_probabilities(tensors):
-    others = Others(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
-    with pytest.raises(ScenarioError, match="this policy plays vectors of them"):
-        A2C().learner(LearnerContext(with_actions(tensors, ACTIONS["box"]), (0,), 0, others=others))
-
-
-def test_diversity_is_a_reward_beside_the_games(tensors):
-    """log π - log of the uniform member, smoothed, per decision, times the weight."""
-    others = Others(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
-    algorithm = Reinforce(batch=10, hidden=(8,), normalise_advantages=False, gamma=1.0)
-    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, others=others))
-    plain, _, rollout = learner_and_sample(algorithm, tensors)
-    ((_, ours),), ((_, theirs),) = learner.items(rollout), plain.items(rollout)
-    last = rollout.start[1:] - 1
-    legal = rollout.mask.sum(1)[last]
-    expected = 0.5 * (rollout.logp[last] + np.log(legal))
-    np.testing.assert_allclose(ours["advantage"][last] - theirs["advantage"][last], expected, atol=1e-5)
-
-
-def test_a_reward_that_is_no_number_leaves_statistics_alone(tensors):
-    algorithm = make("a2c", normalise_returns=True, normalise_observations=True)
-    learner, sample, rollout = learner_and_sample(algorithm, tensors)
-    good = learner.weights()
-    ((_, columns),) = learner.items(replace(rollout, reward=np.full_like(rollout.reward, np.nan)))
-    with pytest.raises(TrainingError, match="A2C update 1: the loss"):
-        learner.update(Sample(columns, sample.index, sample.probability))
-    assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
-
-
-# ------------------------------------------------------------------ switches and ends
-
-
-SWITCHES = {
-    "entropy": 0.5,
-    "value_coefficient": 2.0,
-    "clip_value": 0.01,
-    "gamma": 0.5,
-    "gae_lambda": 0.5,
-    "normalise_advantages": True,
-    "normalise_returns": True,
-    "scale_rewards": False,
-    "max_gradient_norm": 1e-6,
-    "learning_rate": 0.1,
-    "epochs": 2,
-    "minibatches": 2,
-    "correction": "vtrace",
-}
-WITHOUT_EFFECT = {
-    "memory_size": 9,
-    "sequence": 2,
-    "initial_std": 0.3,
-    "continuous": "tanh",
-    "rho_bar": 0.5,
-    "c_bar": 0.5,
-}
-
-
-def after_an_update(env, **options):
-    learner, sample, _ = learner_and_sample(A2C(**{"batch": 40, "hidden": (8,), **options}), env, start=None)
-    if options.get("clip_value"):
-        sample.columns["value"][:] += 1.0  # as if the values had moved since
-    learner.update(sample)
-    return learner.weights()
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_each_switch_changes_the_update(name, tensors):
-    plain, other = after_an_update(tensors), after_an_update(tensors, **{name: SWITCHES[name]})
-    changed = any(not np.array_equal(plain[k], other[k]) for k in plain)
-    if name == "correction":  # with rows of now V-trace is generalised advantage estimation, but for rounding
-        assert all(np.allclose(plain[k], other[k], atol=1e-4) for k in plain)
-    else:
-        assert changed
-
-
-@pytest.mark.parametrize("name", WITHOUT_EFFECT)
-def test_what_is_not_there_has_no_options(name, tensors):
-    plain, other = after_an_update(tensors), after_an_update(tensors, **{name: WITHOUT_EFFECT[name]})
-    assert all(plain[k].tobytes() == other[k].tobytes() for k in plain)
-
-
-@pytest.mark.parametrize("name", ["a2c", "impala"])
-def test_truncation_bootstraps_and_termination_does_not(name, tensors):
-    learner, sample, rollout = learner_and_sample(make(name, gamma=0.9), tensors)
-    with torch.no_grad():
-        after = learner.model.module(torch.from_numpy(rollout.tail_observation))[1].numpy()
-    last = rollout.start[1:] - 1
-    expected = rollout.reward[last] * 0.5 + 0.9 * np.where(rollout.tail == 0, 0.0, after)
-    np.testing.assert_allclose(sample.columns["target"][last], expected, atol=1e-5)
-    assert len(np.unique(rollout.tail)) == 3
-
-
-def test_an_update_ends_at_the_kl_limit(tensors):
-    learner, sample, _ = learner_and_sample(
-        make("ppo", normalise_observations=True, epochs=20, target_kl=1e-3, learning_rate=0.03), tensors
-    )
-    metrics = learner.update(sample)
-    assert 1 <= metrics["epochs"] < 20
-    assert metrics["kl"] <= 1.5e-3
-
-
-def test_schedules_follow_the_budget(tensors):
-    algorithm = make("a2c", entropy={"start": 1.0, "end": 0.0}, learning_rate={"start": 0.1, "end": 0.0})
-    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=2))
-    policy = build_policy(learner.spec, learner.weights())
-    rates = []
-    for k in range(2):
-        rollout = synthetic_rollout(tensors, policy, seats=(0,), segments=10, rng=np.random.default_rng(k))
-        ((_, columns),) = learner.items(rollout)
-        n = len(columns["version_lo"])
-        metrics = learner.update(Sample(columns, np.arange(n), np.ones(n)))
-        rates.append(metrics["learning_rate"])
-    assert rates == [0.1, 0.0]

@@ -109,8 +109,8 @@ class Items:
         """Observations as the model takes them: float32, or uint8 as they are, [n, *shape]."""
         shape = (len(observation), *self._model.shape)
         if self._states is None:
-            kept = observation if observation.dtype == np.uint8 and len(shape) > 2 else observation.astype(np.float32)
-            return torch.from_numpy(np.ascontiguousarray(kept).reshape(shape))
+            dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
+            return torch.from_numpy(np.ascontiguousarray(observation, dtype).reshape(shape))
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
         return self._states.x[torch.from_numpy(ids)].reshape(shape)
 
