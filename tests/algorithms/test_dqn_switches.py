@@ -276,7 +276,9 @@ def test_every_update_draws_noise_and_levels_of_its_own_from_the_seed(tensors):
 
 def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(tensors):
     """Targets spread evenly over [0, 1]: the function of levels is the identity."""
-    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=5e-3).learner(LearnerContext(tensors, (0,), 0))
+    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=5e-3).learner(
+        LearnerContext(tensors, (0,), 0)
+    )
     columns, rng = columns_of(tensors, IQN(hidden=(16,), gamma=0.0)), np.random.default_rng(0)
     rows = len(columns["action"])
     columns = {**columns, "observation": np.ones_like(columns["observation"]), "mask": np.ones_like(columns["mask"])}
