@@ -17,7 +17,6 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.diversity import Others
 from ludus.algorithms.ranks import ALONE, Ranks
 from ludus.data.base import Columns, ItemUnit, Sample, Sizes, TableSpec
 from ludus.data.trajectories import Trajectories
@@ -49,6 +48,16 @@ class About:
     recurrent: bool
     masks: bool
     paper: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Others:
+    """The members that a learner's policy is to differ from. weight: of one nat, in rewards as the learner scales them. smoothing: share of
+    the uniform policy in them."""
+
+    policies: tuple[tuple[PolicySpec, Weights], ...]
+    weight: float
+    smoothing: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,8 @@ class Prioritises(Protocol):
 
 def priorities_of(learner: Learner) -> Priorities:
     """What to tell the tables after an update."""
-    return learner.priorities() if isinstance(learner, Prioritises) else ()
+    tell = getattr(learner, "priorities", None)  # checking a protocol costs as much as a small update
+    return () if tell is None else tell()
 
 
 @runtime_checkable

@@ -16,30 +16,20 @@ from any other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.algorithms.base import Others
 from ludus.errors import ScenarioError
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.policies.probabilities import epsilon_mix
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered
-from ludus.types import Array, Diversity, EnvSpec, PolicyRef, PolicySpec, Weights
+from ludus.types import Array, Diversity, EnvSpec, PolicyRef
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Others:
-    """The members that a learner's policy is to differ from. weight: of one nat, in rewards as the learner scales them. smoothing: share of
-    the uniform policy in them."""
-
-    policies: tuple[tuple[PolicySpec, Weights], ...]
-    weight: float
-    smoothing: float
 
 
 def others_of(diversity: Diversity | None, policy: Callable[[PolicyRef], Policy]) -> Others | None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.diversity import Divergence, Others, log_member, log_ratios, nearest, others_of
+from ludus.algorithms.base import LearnerContext, Others
+from ludus.algorithms.diversity import Divergence, log_member, log_ratios, nearest, others_of
 from ludus.algorithms.ppo import PPO
 from ludus.data.base import Sample
 from ludus.data.trajectories import Trajectories

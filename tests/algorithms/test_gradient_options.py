@@ -11,8 +11,7 @@ from gymnasium.spaces import Discrete
 from test_policy_gradients import ACTIONS, learner_and_sample, make, with_actions
 
 from ludus.algorithms.a2c import A2C
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.diversity import Others
+from ludus.algorithms.base import LearnerContext, Others
 from ludus.algorithms.impala import IMPALA
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.reinforce import Reinforce
