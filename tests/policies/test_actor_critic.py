@@ -158,7 +158,7 @@ def test_normalised_observations_are_clipped_and_statistics_travel():
     weights["normaliser.mean"], weights["normaliser.var"] = np.full(4, 3.0, np.float32), np.full(4, 4.0, np.float32)
     one = build_policy(policy.spec, weights)
     observation = np.array([[3.0, 5.0, 1.0, 1e6]], np.float32)
-    x = one.rows(observation)
+    (x,) = one.seen(observation)
     np.testing.assert_allclose(x, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
     assert np.array_equal(one.weights()["normaliser.mean"], weights["normaliser.mean"])
 

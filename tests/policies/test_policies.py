@@ -107,11 +107,12 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
+ELSEWHERE = {"deterministic", "squashed_gaussian", "averaged", "nfsp"}
+"""Checked in `test_actors.py` (their actions are no choice) and `test_nfsp.py` (they are two policies)."""
+
+
 def test_every_registered_kind_is_checked(enumeration):
-    for kind in POLICIES.keys() - {
-        "deterministic",
-        "squashed_gaussian",
-    }:  # their actions are no choice: see `test_actors.py`
+    for kind in POLICIES.keys() - ELSEWHERE:
         assert make(kind, enumeration).spec.kind == kind
 
 
