@@ -165,6 +165,8 @@ OPTIONAL = {
     "meta_solver": st.one_of(*SOLVERS.values()),
     "responses": st.sampled_from(sorted(RESPONSES)),
     "order": st.sampled_from(["simultaneous", "sequential"]),
+    "diversity": st.none()
+    | st.builds(dict, kind=st.sampled_from(["behavioural", "response"]), weight=st.floats(0, 10)),
     "generations": st.integers(0, 10**6),
     "response": stoppers | st.none(),
     "stop": stoppers | st.none(),
