@@ -97,6 +97,7 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
     oracle = PPO.model_validate(
         {**{k: v for k, v in ORACLE.items() if k != "kind"}, "entropy": LOW, "learning_rate": FALLING}
     )
+    begun = lines.seconds
     found = exploit_population(folder, budget=budget, rounds=rounds, episodes=500, checks=10_000, oracle=oracle)
     for number, gains in enumerate(found.curve):
         lines.point(round=number, gain_of_first=float(gains[0]), gain_of_second=float(gains[1]))
@@ -108,7 +109,7 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
             "low": low,
             "high": high,
             "floor": found.floor,
-            "seconds of responders": lines.seconds - facts["seconds"],
+            "seconds of responders": lines.seconds - begun,
         }
     )
 
