@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # these imports take a second, which only a recording should 
 
 _QUIET = 2.0  # seconds before progress is worth a line
 _EVERY = 1.0
+_STEPS, _FPS = 1000, 15
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +35,27 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=_file, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
+    parser.add_argument(
+        "--trajectories",
+        type=_file,
+        metavar="FILE.parquet",
+        help="write the decisions instead, to learn from: --episodes of each player, played many at a time",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the file of --out or --trajectories, if there is one"
+    )
     parser.add_argument("--episodes", type=positive_number, default=1, help="one after the other (default: 1)")
     parser.add_argument(
-        "--steps", type=positive_number, default=1000, help="of an episode at most; a longer one is cut (default: 1000)"
+        "--steps", type=positive_number, help=f"of an episode at most; a longer one is cut (default: {_STEPS})"
     )
     parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
-    parser.add_argument("--fps", type=positive_number, default=15, help="images a second (default: 15)")
+    parser.add_argument("--fps", type=positive_number, help=f"images a second (default: {_FPS})")
+    parser.add_argument(
+        "--players", type=whole_number, metavar="P", nargs="+", help="whose decisions --trajectories has (default: all)"
+    )
+    parser.add_argument(
+        "--num-envs", type=positive_number, metavar="N", help="environments stepped together for --trajectories"
+    )
 
 
 def _file(text: str) -> Path:
@@ -51,34 +66,93 @@ def _file(text: str) -> Path:
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
+    film = options.trajectories is None
+    for name in ("players", "num_envs") if film else ("out", "steps", "fps"):
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is of {'no use without' if film else 'films; it is of no use with'} --trajectories."
+            )
+    return _film(run_dir, options) if film else _trajectories(run_dir, options)
+
+
+def _film(run_dir: Path, options: argparse.Namespace) -> int:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
     from ludus.recording import record_run, save
     from ludus.recording.files import check_kind, check_target
+
+    fps = options.fps or _FPS
 
     def target(text: bool) -> Path:
         return options.out or run_dir / ("episode.txt" if text else "episode.gif")
 
     def check(text: bool) -> None:
-        check_target(target(text), fps=options.fps)
+        check_target(target(text), fps=fps)
         check_kind(target(text), text=text)
 
     if options.out is not None:
-        check_target(options.out, fps=options.fps)
-        if options.out.exists() and not options.overwrite:
-            raise ConfigError(f"--out {str(options.out)!r} is there already; --overwrite replaces it.")
+        check_target(options.out, fps=fps)
+        _check_new("--out", options.out, options)
     recording = record_run(
         run_dir,
         policies=options.policies,
         episodes=options.episodes,
         seed=options.seed,
-        steps=options.steps,
+        steps=options.steps or _STEPS,
         tell=_Progress(options.episodes),
         shown=check,
     )
     path = target(text=not recording.frames)
-    save(recording, path, fps=options.fps)
+    save(recording, path, fps=fps)
     _show(recording, path)
     return 0
+
+
+def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
+    from ludus.recording import record_run_trajectories
+    from ludus.recording.trajectories import check_file
+
+    path: Path = options.trajectories
+    check_file(path)
+    _check_new("--trajectories", path, options)
+    written = record_run_trajectories(
+        run_dir,
+        path,
+        policies=options.policies,
+        players=options.players or (),
+        episodes=options.episodes,
+        seed=options.seed,
+        num_envs=options.num_envs,
+        tell=_Countdown(),
+    )
+    pairs = [("file", str(path)), ("decisions", f"{written.decisions:,}")]
+    for (player, name), episodes in written.played.items():
+        pairs.append((f"player {player}", f"{name}, {episodes:,} episode{'' if episodes == 1 else 's'}"))
+    facts("Trajectories", pairs)
+    return 0
+
+
+def _check_new(option: str, path: Path, options: argparse.Namespace) -> None:
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"{option} {str(path)!r} is there already; --overwrite replaces it.")
+
+
+class _Countdown:
+    """A line a second on standard error, with the time left, once a recording takes long."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._next = self._begun + _QUIET
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now < self._next or done >= total:
+            return
+        from ludus.observe.progress import duration
+
+        self._next = now + _EVERY
+        left = duration((now - self._begun) * (total - done) / done)
+        with suppress(OSError, ValueError):  # nobody need listen
+            sys.stderr.write(f"{done:,} of {total:,} episodes, about {left} left\n")
 
 
 class _Progress:
@@ -113,10 +187,11 @@ def _show(recording: Recording, path: Path) -> None:
 
 COMMAND = Command(
     name="record",
-    summary="Play episodes with a run's policies, and write a GIF, an MP4 or a text of them.",
+    summary="Play episodes with a run's policies, and write a GIF, an MP4, a text or the decisions of them.",
     examples=(
         ("ludus record leduc-20261120-120000", "the meta-strategies"),
         ("ludus record runs/try1 --policies 0-3 1-7 --out match.mp4 --seed 4", "two policies, another deal"),
+        ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, to learn from"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

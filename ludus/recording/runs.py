@@ -12,6 +12,7 @@ from ludus.evaluation.stored import META, StoredRun
 from ludus.recording.film import MOST_STEPS, Recording, Shown, Tell, record
 from ludus.registry import load
 from ludus.scenario import Environment
+from ludus.types import Mixture
 
 
 def record_run(
@@ -30,6 +31,25 @@ def record_run(
     Raises ConfigError for unknown names, with the nearest, or another number of them; RunError for an unreadable run; EnvError for an
     environment that cannot be rendered.
     """
+    stored, strategies = open_run(run_dir, policies)
+    settings = stored.scenario.env
+    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
+    return record(
+        alone.make(num_envs=1, **_rendering(settings)),
+        strategies,
+        stored.policy,
+        episodes=episodes,
+        seed=seed,
+        steps=steps,
+        wrappers=settings.wrappers,
+        tell=tell,
+        shown=shown,
+    )
+
+
+def open_run(run_dir: Path | str, policies: Sequence[str] = ()) -> tuple[StoredRun, Mixture]:
+    """A run, and who plays: one name per player, default "meta" for all. Raises ConfigError for unknown names, with the nearest, or
+    another number of them; RunError for an unreadable run."""
     stored = StoredRun(Path(run_dir))
     players = len(stored.population)
     names = list(policies) or [META] * players
@@ -41,19 +61,7 @@ def record_run(
     for player, name in enumerate(names):
         if name != META and name not in stored.names(player):
             raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
-    settings = stored.scenario.env
-    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
-    return record(
-        alone.make(num_envs=1, **_rendering(settings)),
-        stored.mixture(names),
-        stored.policy,
-        episodes=episodes,
-        seed=seed,
-        steps=steps,
-        wrappers=settings.wrappers,
-        tell=tell,
-        shown=shown,
-    )
+    return stored, stored.mixture(names)
 
 
 def _rendering(settings: Environment) -> dict[str, object]:

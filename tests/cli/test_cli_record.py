@@ -101,6 +101,67 @@ def test_progress_is_told_once_it_takes_long(
     assert capsys.readouterr().err == "episode 2 of 2, step 1\nepisode 2 of 2, step 3\n"
 
 
+def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    from ludus.data.parquet import read_trajectories
+
+    line = ["record", "k", "--trajectories", "games.parquet", "--episodes", "30", "--seed", "2"]
+    assert main(line) == 0
+    out = capsys.readouterr().out
+    assert "  file       games.parquet\n" in out
+    found = read_trajectories(runs / "games.parquet")
+    assert f"  decisions  {sum(t.num_rows for t in found.trajectories)}\n" in out
+    assert found.origin.notes["run"] == "k"
+    assert found.origin.notes["environment"]["id"] == "openspiel/kuhn_poker"
+    assert sum(len(set(t.episode.tolist())) for t in found.trajectories) == 60
+    before = (runs / "games.parquet").read_bytes()
+    assert main(line) == 2
+    assert "--trajectories 'games.parquet' is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert main([*line, "--overwrite"]) == 0
+    assert (runs / "games.parquet").read_bytes() == before
+    chosen = ["--policies", "0-1", "meta", "--players", "0", "--num-envs", "2", "--overwrite"]
+    assert main([*line, *chosen]) == 0
+    assert "  player 0   0-1, 30 episodes\n" in capsys.readouterr().out
+    assert [t.policy for t in read_trajectories(runs / "games.parquet").trajectories] == ["0-1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["--trajectories", "x.csv"], "a name that ends in .parquet is needed"),
+        (["--trajectories", "x.parquet", "--out", "x.gif"], "--out is of films; it is of no use with --trajectories"),
+        (["--trajectories", "x.parquet", "--fps", "3"], "--fps is of films"),
+        (["--players", "0"], "--players is of no use without --trajectories"),
+        (["--num-envs", "3"], "--num-envs is of no use without --trajectories"),
+        (["--trajectories", "x.parquet", "--players", "2"], "players [2] were given"),
+        (["--trajectories", "x.parquet", "--policies", "0-9", "meta"], "has no policy '0-9'; did you mean"),
+    ],
+)
+def test_mistakes_with_trajectories(
+    runs: Path, line: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    before = sorted(runs.iterdir())
+    assert main(["record", "k", *line]) == 2
+    assert words in capsys.readouterr().err
+    assert sorted(runs.iterdir()) == before
+
+
+def test_the_time_left_is_told_once_it_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: clock[0])
+    tell = command._Countdown()
+    for done, now in ((10, 1.0), (25, 5.0), (26, 5.5), (90, 10.0), (100, 20.0)):
+        clock[0] = now
+        tell(done, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "25 of 100 episodes, about 15.0s left",
+        "90 of 100 episodes, about 1.1s left",
+    ]
+
+
 @pytest.mark.slow
 def test_a_run_of_gymnasium_is_filmed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pygame")
