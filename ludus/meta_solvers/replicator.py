@@ -45,10 +45,16 @@ def project(point: NDArray[np.float64], least: float) -> None:
 
 @njit(cache=True, fastmath=SUMS)
 def grow(strategy: NDArray[np.float64], values: NDArray[np.float64], dt: float, gamma: float) -> int:
-    """x_i += dt x_i (u_i - u'x), in place; returns how many probabilities are below gamma."""
-    mean = 0.0
+    """x_i += dt x_i (u_i - u'x), in place; returns how many probabilities are below gamma.
+
+    The mean u'x is taken over sum x, which rounding moves away from 1: otherwise what is off grows by a factor of 1 - dt u'x with each
+    step, to anything where payoffs are negative.
+    """
+    mean, total = 0.0, 0.0
     for i in range(len(strategy)):
         mean += strategy[i] * values[i]
+        total += strategy[i]
+    mean /= total
     below = 0
     for i in range(len(strategy)):
         strategy[i] += dt * strategy[i] * (values[i] - mean)

@@ -112,6 +112,17 @@ def test_strategies_stay_distributions_above_gamma(sizes, seed, gamma, iteration
     assert products <= 2 * iterations + 2
 
 
+def test_rounding_does_not_grow_where_payoffs_are_negative():
+    """The column player earns about -0.5, and no probability of it falls to gamma: nothing else brings its sum back to 1. From a run on
+    Goofspiel with 5 cards."""
+    mean = np.array([[0.0, -0.775, -0.733], [0.775, 0.0, 0.0], [0.392, 1.0, 1.0]])
+    payoffs = zero_sum_view(mean)
+    solution = ProjectedReplicatorDynamics().solve(payoffs, rng=np.random.default_rng(0))
+    for marginal in solution.marginals:
+        assert marginal.sum() == pytest.approx(1.0)
+    assert solution.gap < 0.05
+
+
 def test_plain_replicator_dynamics_conserve_the_product_in_rock_paper_scissors():
     """In continuous time x0 x1 x2 y0 y1 y2 is constant (Hofbauer and Sigmund 1998, section 10.2); small steps nearly keep it."""
     mean = zero_sum_view(ROCK_PAPER_SCISSORS).mean
