@@ -115,12 +115,9 @@ def test_strategies_stay_distributions_above_gamma(sizes, seed, gamma, iteration
 def test_rounding_does_not_grow_where_payoffs_are_negative():
     """The column player earns about -0.5, and no probability of it falls to gamma: nothing else brings its sum back to 1. From a run on
     Goofspiel with 5 cards."""
-    mean = np.array([[0.0, -0.775, -0.733], [0.775, 0.0, 0.0], [0.392, 1.0, 1.0]])
-    payoffs = zero_sum_view(mean)
-    solution = ProjectedReplicatorDynamics().solve(payoffs, rng=np.random.default_rng(0))
-    for marginal in solution.marginals:
-        assert marginal.sum() == pytest.approx(1.0)
-    assert solution.gap < 0.05
+    row = np.array([[0.0, -0.775, -0.733], [0.775, 0.0, 0.0], [0.392, 1.0, 1.0]])
+    _, _, last = run(np.stack([row, -row]), iterations=100_000, dt=1e-3, gamma=1e-6, allowed=1e-11)
+    np.testing.assert_allclose(last.sum(axis=1), 1.0, atol=1e-10)
 
 
 def test_plain_replicator_dynamics_conserve_the_product_in_rock_paper_scissors():
