@@ -113,11 +113,12 @@ def test_strategies_stay_distributions_above_gamma(sizes, seed, gamma, iteration
 
 
 def test_rounding_does_not_grow_where_payoffs_are_negative():
-    """The column player earns about -0.5, and no probability of it falls to gamma: nothing else brings its sum back to 1. From a run on
-    Goofspiel with 5 cards."""
-    row = np.array([[0.0, -0.775, -0.733], [0.775, 0.0, 0.0], [0.392, 1.0, 1.0]])
-    _, _, last = run(np.stack([row, -row]), iterations=100_000, dt=1e-3, gamma=1e-6, allowed=1e-11)
+    """The column player earns about -20, and no probability falls to gamma: nothing else brings its sum back to 1. At the equilibrium
+    10 p + 30 (1 - p) = 30 p + 11 (1 - p), for both: p = 19 / 39."""
+    row = np.array([[10.0, 30.0], [30.0, 11.0]])
+    average, _, last = run(np.stack([row, -row]), iterations=100_000, dt=1e-3, gamma=1e-6, allowed=1e-11)
     np.testing.assert_allclose(last.sum(axis=1), 1.0, atol=1e-10)
+    np.testing.assert_allclose(average[:, 0], 19 / 39, atol=0.01)
 
 
 def test_plain_replicator_dynamics_conserve_the_product_in_rock_paper_scissors():
