@@ -87,7 +87,7 @@ def _measure(
     from ludus.observe.reader import Reader
 
     lines = Lines(PACKAGES)
-    _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
+    _train(folder / "run", [f"seed={seed}", "generations=1000", f"stop={{seconds: {60 * minutes}}}", *more])
     stored = StoredRun(folder / "run")
     with Reader(folder / "run") as reader:
         generations = reader.generations()
