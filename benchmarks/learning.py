@@ -1,0 +1,164 @@
+"""Do the learners learn? Tasks with a published score to reach, each with its budget, and games whose exploitability is computed exactly.
+
+    python -m benchmarks.learning [TASK …] [--seeds 0 1 …] [--core 0]
+    python -m benchmarks.learning --list
+    python -m benchmarks.learning --report      prints what is measured, and measures nothing
+    python -m benchmarks.learning --quick       a twentieth of the short tasks' budgets, one seed; writes nothing, judges nothing
+
+One run per task and seed, on one core; its result is a file of its own, benchmarks/results/learning/TASK/SEED.json, with machine, date,
+commit and settings. Runs that have one are not made again, so that the command can be stopped and goes on; one with other settings than
+today's does not count. Tasks named SHORT or LONG stand for all of their length; none stands for all. The table shows means over the seeds
+with 95% intervals (Student's t) beside the published score; bars are judged where all of a task's own seeds are there.
+
+Scores: the mean return of the trained policy over 100 episodes that are not in training, played greedily (Pong: with its own
+randomness, as the published score was); of the memory tasks the share of right choices of 1,000; of Leduc poker, exploitability of what is
+announced: the slow copy (MMD), the newest policy (R-NaD) or the average one (NFSP). `seconds` are those of training, imports and
+compilation included.
+
+HalfCheetah and Hopper are trained by Stable-Baselines3 too, with the same steps and seeds, where its environment is built
+(`python -m benchmarks.harness setup sb3_learning`).
+
+Not here yet: simple_speaker_listener and simple_spread, which want algorithms with central critics and value decomposition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.contestants import Repetition
+from benchmarks.harness import Bar, Medians, Missing
+from benchmarks.learning_cells import RESULTS, Run, all_runs, peer_of, python, stored, wanted
+from benchmarks.learning_tasks import TASKS, LearningTask
+from benchmarks.psro_family_cells import interval
+
+_LENGTHS = {"SHORT": "S", "LONG": "L"}
+_COLUMNS = ("task", "budget", "seeds", "score", "published", "SB3 here", "wanted", "seconds")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    names = chosen(args.tasks or (["SHORT"] if args.quick else list(TASKS)))
+    if args.list:
+        _print_tasks(names)
+        return 0
+    runs = wanted(names, (0,) if args.quick and args.seeds is None else args.seeds)
+    if args.report:
+        found = [(run, repetition) for run in runs if (repetition := stored(run, args.results))]
+    else:
+        found = list(all_runs(_possible(runs), core=args.core, quick=args.quick, folder=args.results))
+    by_name = grouped(found)
+    Console(width=None if sys.stdout.isatty() else 140).print(table(names, by_name))
+    if not args.quick:
+        print("\n".join(bar.judge(Medians(by_name)).line() for bar in bars(names)))
+    return 1 if any(repetition.error for _, repetition in found) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="a name, SHORT or LONG; all, if none is given")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 to 4 of short tasks, 0 of long ones")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
+    parser.add_argument("--list", action="store_true", help="print the tasks, and run none")
+    parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser
+
+
+def chosen(given: Sequence[str]) -> list[str]:
+    """The tasks that these words name, each once, in the order of `TASKS`. Exits with the known ones for a word that names none."""
+    for word in given:
+        if word not in TASKS and word not in _LENGTHS:
+            raise SystemExit(f"no task is called {word!r}; there are {', '.join([*_LENGTHS, *TASKS])}")
+    lengths = {_LENGTHS[word] for word in given if word in _LENGTHS}
+    return [name for name, task in TASKS.items() if name in given or task.length in lengths]
+
+
+def grouped(found: Sequence[tuple[Run, Repetition]]) -> dict[str, list[Repetition]]:
+    """By contestant, the failed ones left out."""
+    out: dict[str, list[Repetition]] = {}
+    for run, repetition in found:
+        if not repetition.error:
+            out.setdefault(run.contestant, []).append(repetition)
+    return out
+
+
+def bars(names: Sequence[str]) -> list[Bar]:
+    """Those of the tasks that have one."""
+    return [_bar(TASKS[name]) for name in names if TASKS[name].wanted]
+
+
+def mean_score(medians: Medians, contestant: str, seeds: Sequence[int]) -> float:
+    """Of a contestant's runs, at least as many as `seeds`. Raises Missing."""
+    scores = medians.values(contestant, "score")
+    if len(scores) < len(seeds):
+        raise Missing(f"{contestant!r} has {len(scores)} seeds of {len(seeds)}")
+    return mean(scores)
+
+
+def _bar(task: LearningTask) -> Bar:
+    if not task.peer:
+        name = f"{task.name}, mean {task.score} of {len(task.seeds)} seeds"
+        return Bar(name, task.wanted, lambda m: mean_score(m, task.name, task.seeds), quick=False)
+
+    def ratio(medians: Medians) -> float:
+        peer = mean_score(medians, peer_of(task.name), task.seeds)
+        if peer <= 0:  # a share of it would mean nothing
+            raise Missing(f"{peer_of(task.name)!r} has the mean score {peer:g}")
+        return mean_score(medians, task.name, task.seeds) / peer
+
+    return Bar(f"{task.name}, mean return as a share of Stable-Baselines3's", task.wanted, ratio, quick=False)
+
+
+def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]]) -> Table:
+    """A row for each task that was measured."""
+    out = Table(title="means over seeds, with 95% intervals")
+    for column in _COLUMNS:
+        out.add_column(column, justify="left" if column == "task" else "right", no_wrap=column in ("task", "score"))
+    for name in (name for name in names if name in found):
+        task, many = TASKS[name], found[name]
+        peers = interval(_figures(found.get(peer_of(name), ()), "score"))
+        seconds = f"{mean(_figures(many, 'seconds')):.0f}"
+        row = (
+            f"{task.budget:,} {task.unit}",
+            str(len(many)),
+            interval(_figures(many, "score")),
+            _published(task),
+            peers,
+        )
+        out.add_row(name, *row, task.wanted, seconds)
+    return out
+
+
+def _figures(many: Sequence[Repetition], figure: str) -> list[float]:
+    return [repetition.figures[figure] for repetition in many]
+
+
+def _published(task: LearningTask) -> str:
+    return "" if task.published is None else f"{task.published:g}"
+
+
+def _print_tasks(names: Sequence[str]) -> None:
+    for task in (TASKS[name] for name in names):
+        budget, bar = f"{task.budget:,} {task.unit}", f"{task.score} {task.wanted}"
+        published = f"published {task.published:g}, {task.source}" if task.source else ""
+        print(f"{task.name:24}{task.length:3}{len(task.seeds)} seeds  {budget:20}{bar:22}{published}".rstrip())
+
+
+def _possible(runs: Sequence[Run]) -> list[Run]:
+    """Those whose interpreter is there; says which are not."""
+    missing = [run for run in runs if not python(run).exists()]
+    if missing:
+        print("Stable-Baselines3 is not run: python -m benchmarks.harness setup sb3_learning", file=sys.stderr)
+    return [run for run in runs if run not in missing]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

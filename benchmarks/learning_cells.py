@@ -1,0 +1,144 @@
+"""Measured runs of `benchmarks.learning`: one file for each task, seed and contestant, made once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.contestants import Contestant, Repetition, measure
+from benchmarks.harness import PEERS
+from benchmarks.learning_tasks import TASKS, LearningTask, scenario
+from benchmarks.machine import ROOT, commit, this_machine, today
+
+RESULTS = ROOT / "benchmarks" / "results" / "learning"
+QUICK = 0.05
+"""Share of the budget that `--quick` trains for."""
+PEER = "sb3_learning"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One to be measured. peer: by Stable-Baselines3 instead of Ludus."""
+
+    task: str
+    seed: int
+    peer: bool = False
+
+    @property
+    def contestant(self) -> str:
+        """As tables and bars name it."""
+        return peer_of(self.task) if self.peer else self.task
+
+    @property
+    def path(self) -> Path:
+        """Where its result lies, below the folder of results."""
+        return Path(self.task) / f"{'sb3-' if self.peer else ''}{self.seed}.json"
+
+
+def peer_of(task: str) -> str:
+    """The name of the peer's runs of a task."""
+    return f"{task}, SB3"
+
+
+def wanted(names: Iterable[str], seeds: Iterable[int] | None = None) -> list[Run]:
+    """The runs of these tasks, the first seed of every task first. seeds: None for those of each task."""
+    chosen = {name: TASKS[name].seeds if seeds is None else tuple(seeds) for name in names}
+    turns = max(map(len, chosen.values()), default=0)
+    some = [(name, many[turn]) for turn in range(turns) for name, many in chosen.items() if turn < len(many)]
+    return [Run(n, seed, peer) for n, seed in some for peer in ((False, True) if TASKS[n].peer else (False,))]
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """What a result depends on, as its file holds it: the result of other settings is no result of this run."""
+    task = TASKS[run.task]
+    if run.peer:
+        return {"algorithm": task.peer, "env": task.keys["env"]["id"], "decisions": task.budget}
+    return scenario(task, run.seed)
+
+
+def stored(run: Run, folder: Path) -> Repetition | None:
+    """What was measured of a run; None if nothing was, or with other settings, which is said."""
+    path = folder / run.path
+    if not path.exists():
+        return None
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["settings"] != json.loads(json.dumps(settings(run))):
+        print(f"{run.contestant}, seed {run.seed}: measured with other settings, which do not count", file=sys.stderr)
+        return None
+    return Repetition(**document["repetition"])
+
+
+def write(run: Run, repetition: Repetition, folder: Path) -> None:
+    """Writes a result, as a whole or not at all."""
+    document = {
+        "date": today(),
+        "commit": commit(),
+        "machine": this_machine().as_json(),
+        "settings": settings(run),
+        "repetition": asdict(repetition),
+    }
+    path = folder / run.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
+def python(run: Run) -> Path:
+    """The interpreter of its worker."""
+    return PEERS / PEER / ".venv" / "bin" / "python" if run.peer else Path(sys.executable)
+
+
+def play(run: Run, *, core: int, quick: bool) -> Repetition:
+    """Measures a run in a process of its own."""
+    task = TASKS[run.task]
+    share = QUICK if quick else 1.0
+    return measure(
+        contestant(task, peer=run.peer, share=share), python=python(run), core=core, seed=run.seed, quick=False
+    )
+
+
+def contestant(task: LearningTask, *, peer: bool, share: float = 1.0) -> Contestant:
+    """The worker of a task. share: of the budget."""
+    if peer:
+        decisions, env = str(int(task.budget * share)), task.keys["env"]["id"].removeprefix("gymnasium/")
+        peers = ("--algorithm", str(task.peer), "--env", env, "--decisions", decisions)
+        module = f"benchmarks.peers.{PEER}.run"
+        return Contestant(peer_of(task.name), module, arguments=peers, peer=PEER, timeout_s=task.timeout_s)
+    arguments = ("--task", task.name, "--share", str(share))
+    return Contestant(task.name, "benchmarks.learning_run", arguments=arguments, timeout_s=task.timeout_s)
+
+
+def time_left(left: Iterable[Run], measured: Iterable[tuple[Run, Repetition]]) -> str:
+    """In words, from what runs of the same contestant took."""
+    walls: dict[str, list[float]] = {}
+    for run, repetition in measured:
+        if not repetition.error:
+            walls.setdefault(run.contestant, []).append(repetition.figures["wall seconds"])
+    left = list(left)
+    unknown = sum(run.contestant not in walls for run in left)
+    minutes = sum(mean(walls[run.contestant]) for run in left if run.contestant in walls) / 60
+    return f"{minutes:.0f} min left" + (f" and {unknown} runs of unknown length" if unknown else "")
+
+
+def all_runs(runs: Iterable[Run], *, core: int, quick: bool, folder: Path) -> Iterator[tuple[Run, Repetition]]:
+    """What each run came to: as stored, or measured now and stored. A failed one is not stored, and so is tried again next time."""
+    runs = list(runs)
+    done = [] if quick else [(run, found) for run in runs if (found := stored(run, folder))]
+    yield from done
+    missing = [run for run in runs if run not in {run for run, _ in done}]
+    for k, run in enumerate(missing):
+        repetition = play(run, core=core, quick=quick)
+        done.append((run, repetition))
+        if not quick and not repetition.error:
+            write(run, repetition, folder)
+        figures = repetition.figures
+        said = repetition.error or f"{figures['score']:.4g} after {figures['wall seconds']:.0f} s"
+        left = time_left(missing[k + 1 :], done)
+        print(f"{run.contestant}, seed {run.seed}: {said}; {left}", file=sys.stderr, flush=True)
+        yield run, repetition

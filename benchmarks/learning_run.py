@@ -1,0 +1,79 @@
+"""The worker of `benchmarks.learning`: one task, one seed, and what the trained policy scores in episodes that training never saw.
+
+python -m benchmarks.learning_run --task cartpole-ppo --seed 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.learning_tasks import TASKS, LearningTask, scenario
+from benchmarks.lines import Lines
+from ludus.config import to_yaml
+from ludus.evaluation.evaluate import evaluate_run
+from ludus.evaluation.stored import StoredRun
+from ludus.observe.base import GenerationRecord, RunSummary, Silent
+from ludus.runner import run
+from ludus.scenario_files import parse_scenario
+from ludus.types import Metrics
+
+PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
+_POINTS = 50  # of the curve of a training task
+
+
+class Curve(Silent):
+    """Prints points of a run's curve: of returns while it trains, where a game's exploitability is not known, else of NashConv."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._next = 0.0
+        self.counters: dict[str, int] = {}
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        if fraction is None or fraction < self._next or "return" not in metrics:
+            return
+        self._next = fraction + 1 / _POINTS
+        self._lines.point(share=fraction, training_return=metrics["return"])
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        if record.nash_conv is not None:
+            self._lines.point(nash_conv=record.nash_conv, episodes=record.episodes)
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self.counters = dict(summary.counters)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", required=True, choices=TASKS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=float, default=1.0)
+    args = parser.parse_args(argv)
+    task = TASKS[args.task]
+    chosen = parse_scenario(to_yaml(scenario(task, args.seed, share=args.share)))
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Lines(PACKAGES)
+        curve = Curve(lines)
+        result = run(chosen, run_dir=Path(folder) / "run", observer=curve, report=False)
+        seconds = lines.seconds
+        lines.figures({"seconds": seconds, **curve.counters})
+        if task.score == "exploitability":
+            lines.figures({"score": result.nash_conv[-1] / 2, "best": min(result.nash_conv) / 2})
+        else:
+            lines.figures(evaluated(task, Path(folder) / "run"))
+        lines.figures({"evaluation seconds": lines.seconds - seconds})
+
+
+def evaluated(task: LearningTask, folder: Path) -> dict[str, float]:
+    """Mean return of the newest policy of a run, alone in its environment, and half its 95% interval over the episodes."""
+    newest = StoredRun(folder).names(0)[-1]
+    (match,) = evaluate_run(folder, episodes=task.episodes, policies=[newest]).matches
+    figures = {"score": float(match.mean[0]), "half width": float(match.half_width[0])}
+    return {**figures, "evaluation episodes": float(match.episodes)}
+
+
+if __name__ == "__main__":
+    main()

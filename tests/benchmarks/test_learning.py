@@ -1,0 +1,224 @@
+"""The benchmark of the learners: its tasks fit their environments, runs are made once, intervals and bars by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from benchmarks import learning, learning_cells
+from benchmarks.contestants import Repetition
+from benchmarks.harness import Medians
+from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored, time_left, wanted
+from benchmarks.learning_tasks import TASKS, scenario
+from benchmarks.memory_task import Cue
+from ludus.config import to_yaml
+from ludus.scenario import Scenario
+from ludus.scenario_files import parse_scenario
+
+NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
+IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
+    halfcheetah-sac halfcheetah-td3 hopper-sac hopper-td3 pong-ppo leduc-mmd leduc-rnad leduc-nfsp memory-ppo memory-r2d2
+    memory-ppo-feedforward memory-dqn-feedforward"""
+
+
+def made(name: str, seed: int = 3, share: float = 1.0) -> Scenario:
+    return parse_scenario(to_yaml(scenario(TASKS[name], seed, share=share)))
+
+
+def scores(name: str, *values: float, seconds: float = 10.0) -> list[tuple[Run, Repetition]]:
+    figures = [{"score": value, "seconds": seconds, "wall seconds": seconds} for value in values]
+    run = [Run(name, seed) for seed in range(len(values))]
+    return [(r, Repetition(r.seed, f)) for r, f in zip(run, figures, strict=True)]
+
+
+# ------------------------------------------------------------------ tasks
+
+
+def test_every_row_of_the_issue_is_a_task() -> None:
+    assert list(TASKS) == IN_THE_ISSUE.split()
+    assert {name for name, task in TASKS.items() if task.length == "L"} == {
+        "lunarlander-dqn", "halfcheetah-sac", "halfcheetah-td3", "hopper-sac", "hopper-td3", "pong-ppo",
+    }  # fmt: skip
+    assert all(task.source for task in TASKS.values() if task.published is not None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_is_a_scenario_that_its_algorithm_accepts(name: str) -> None:
+    if name.split("-")[0] in NEEDS:
+        pytest.importorskip(NEEDS[name.split("-")[0]])
+    chosen = made(name)
+    env = chosen.env.make(num_envs=1)
+    chosen.check(env.spec)
+    env.close()
+    assert (chosen.seed, chosen.oracle.collect().unit) == (3, TASKS[name].unit)
+
+
+def test_budgets() -> None:
+    """Leduc: two learners of 60,000 episodes in each of 20 generations; everything else is one response."""
+    leduc, cartpole = made("leduc-mmd"), made("cartpole-ppo")
+    assert (leduc.generations, leduc.response.limit("episodes"), leduc.stop.limit("episodes")) == (
+        20,
+        60_000,
+        2_400_000,
+    )
+    assert (cartpole.generations, cartpole.response.limit("decisions")) == (1, 100_000)
+    small = made("leduc-mmd", share=0.01)
+    assert (small.generations, small.response.limit("episodes"), small.stop.limit("episodes")) == (1, 12_000, 24_000)
+    assert made("cartpole-ppo", share=0.05).response.limit("decisions") == 5_000
+
+
+def test_a_cue_is_shown_20_steps_before_the_choice() -> None:
+    env = Cue()
+    for seed in range(4):
+        first, _ = env.reset(seed=seed)
+        seen = [env.step(np.int64(first[0] > 0)) for _ in range(21)]
+        assert first.tolist() in ([-1, 0], [1, 0])
+        assert [step[0].tolist() for step in seen[:20]] == [[0, 0]] * 19 + [[0, 1]]
+        assert [(step[1], step[2]) for step in seen] == [(0.0, False)] * 20 + [(1.0, True)]
+    first, _ = env.reset(seed=0)
+    assert [env.step(np.int64(first[0] < 0))[1] for _ in range(21)] == [0.0] * 21
+    assert {float(env.reset(seed=seed)[0][0]) for seed in range(20)} == {-1.0, 1.0}
+    with pytest.raises(ValueError, match="delay is 0"):
+        Cue(delay=0)
+
+
+# ------------------------------------------------------------------ runs
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Runs that a fake has made: the score is the seed; seed 1 of acrobot-dqn fails."""
+    log: list[Run] = []
+
+    def play(run: Run, *, core: int, quick: bool) -> Repetition:
+        log.append(run)
+        if run == Run("acrobot-dqn", 1):
+            return Repetition(run.seed, {}, error="exit status 1")
+        return Repetition(run.seed, {"score": float(run.seed), "seconds": 60.0, "wall seconds": 90.0})
+
+    monkeypatch.setattr(learning_cells, "play", play)
+    return log
+
+
+def test_runs_are_made_once(played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = wanted(["acrobot-ppo", "acrobot-dqn"], [0, 1])
+    assert runs == [Run(name, seed) for seed in (0, 1) for name in ("acrobot-ppo", "acrobot-dqn")]
+    first = list(all_runs(runs, core=0, quick=False, folder=tmp_path))
+    assert (played, [run for run, _ in first]) == (runs, runs)
+    assert "acrobot-ppo, seed 0: 0 after 90 s; 2 min left and 2 runs of unknown length" in capsys.readouterr().err
+    played.clear()
+    again = list(all_runs(runs, core=0, quick=False, folder=tmp_path))
+    assert played == [Run("acrobot-dqn", 1)]  # it failed, and is tried again
+    assert dict(again) == dict(first)
+    document = json.loads((tmp_path / "acrobot-ppo" / "1.json").read_text())
+    assert set(document) == {"date", "commit", "machine", "settings", "repetition"}
+    assert document["settings"]["response"] == {"decisions": 1_000_000}
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["0.json", "0.json", "1.json"]
+
+
+def test_results_of_other_settings_do_not_count(
+    played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run("hopper-sac", 0, peer=True)
+    list(all_runs([run], core=0, quick=False, folder=tmp_path))
+    path = tmp_path / "hopper-sac" / "sb3-0.json"
+    assert stored(run, tmp_path) is not None
+    path.write_text(path.read_text().replace("300000", "200000"))
+    assert stored(run, tmp_path) is None
+    assert "hopper-sac, SB3, seed 0: measured with other settings" in capsys.readouterr().err
+
+
+def test_quick_writes_nothing(played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert learning.main(["cartpole-ppo", "leduc-mmd", "--quick", "--results", str(tmp_path)]) == 0
+    assert played == [Run("cartpole-ppo", 0), Run("leduc-mmd", 0)]
+    assert not list(tmp_path.iterdir())
+    assert "bar " not in capsys.readouterr().out
+
+
+def test_the_first_seed_of_every_task_comes_first_and_the_peer_beside_us() -> None:
+    assert [(r.contestant, r.seed) for r in wanted(["hopper-td3", "pendulum-td3"])] == [
+        ("hopper-td3", 0), ("hopper-td3, SB3", 0), *(("pendulum-td3", seed) for seed in range(5)),
+    ]  # fmt: skip
+    assert learning.chosen(["LONG", "cartpole-ppo"])[:3] == ["cartpole-ppo", "lunarlander-dqn", "halfcheetah-sac"]
+    with pytest.raises(SystemExit, match="no task is called 'pong'"):
+        learning.chosen(["pong"])
+
+
+def test_workers() -> None:
+    ours = contestant(TASKS["cartpole-ppo"], peer=False, share=0.05)
+    assert ours.command(seed=2, quick=False)[1:] == [
+        "benchmarks.learning_run", "--task", "cartpole-ppo", "--share", "0.05", "--seed", "2",
+    ]  # fmt: skip
+    peer = contestant(TASKS["hopper-td3"], peer=True)
+    assert peer.command(seed=0, quick=False)[1:] == [
+        "benchmarks.peers.sb3_learning.run", "--algorithm", "td3", "--env", "Hopper-v5", "--decisions", "300000", "--seed", "0",
+    ]  # fmt: skip
+
+
+def test_time_left() -> None:
+    done = scores("cartpole-ppo", 1.0, seconds=60.0) + scores("cartpole-ppo", 1.0, seconds=180.0)
+    assert time_left([Run("cartpole-ppo", 2), Run("cartpole-ppo", 3)], done) == "4 min left"
+    assert time_left([Run("pong-ppo", 0)], done) == "0 min left and 1 runs of unknown length"
+
+
+# ------------------------------------------------------------------ what is printed
+
+
+def lines(names: list[str], *found: tuple[Run, Repetition]) -> list[str]:
+    return [bar.judge(Medians(learning.grouped(found))).line() for bar in learning.bars(names)]
+
+
+def test_bars_are_of_means_over_all_seeds() -> None:
+    """Acrobot: (-70 - 72 - 73 - 74 - 78) / 5 = -73.4. Four seeds judge nothing, nor does a failed fifth."""
+    some = scores("acrobot-ppo", -70.0, -72.0, -73.0, -74.0, -78.0)
+    name = "bar acrobot-ppo, mean return of 5 seeds:"
+    assert lines(["acrobot-ppo"], *some) == [f"{name} -73.4 (wanted >= -73.5) met"]
+    assert lines(["acrobot-ppo"], *scores("acrobot-ppo", -70.0, -72.0, -73.0, -74.0, -79.0)) == [
+        f"{name} -73.6 (wanted >= -73.5) short"
+    ]
+    failed = (Run("acrobot-ppo", 4), Repetition(4, {}, error="exit status 1"))
+    assert lines(["acrobot-ppo"], *some[:4], failed) == [f"{name} - (wanted >= -73.5) unjudged"]
+    assert lines(["leduc-mmd"], *scores("leduc-mmd", 0.1, 0.2, 0.1, 0.2, 0.1))[0].endswith("0.14 (wanted <= 0.15) met")
+    assert lines(["leduc-nfsp"], *scores("leduc-nfsp", 0.1)) == []
+
+
+def test_beside_the_peer() -> None:
+    """3,000 beside 2,000; nothing is said beside a peer that earns nothing, or has not run."""
+    ours = scores("hopper-sac", 3000.0)
+    peer = Run("hopper-sac", 0, peer=True)
+    name = "bar hopper-sac, mean return as a share of Stable-Baselines3's:"
+    assert lines(["hopper-sac"], *ours, (peer, Repetition(0, {"score": 2000.0}))) == [f"{name} 1.5 (wanted >= 1) met"]
+    assert lines(["hopper-sac"], *ours, (peer, Repetition(0, {"score": -1.0})))[0].endswith("unjudged")
+    assert lines(["hopper-sac"], *ours)[0].endswith("unjudged")
+
+
+def test_the_table_has_means_intervals_and_the_published_score() -> None:
+    """Half width of 150 and 160 around 155: t(0.975, 1) = 12.706, times 7.071 / sqrt(2) = 5."""
+    found = learning.grouped(scores("lunarlander-dqn", 150.0, 160.0))
+    found[peer_of("lunarlander-dqn")] = [Repetition(0, {"score": 1.25})]
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(learning.table(["cartpole-ppo", "lunarlander-dqn"], found))
+    text = console.export_text()
+    row = next(line for line in text.splitlines() if "lunarlander-dqn" in line)
+    cells = [cell.strip() for cell in row.replace("┃", "│").split("│")[1:-1]]
+    assert cells == [
+        "lunarlander-dqn", "100,000 decisions", "2", "155.000 ± 63.531", "154.382", "1.250", ">= 154", "10",
+    ]  # fmt: skip
+    assert "cartpole" not in text
+
+
+def test_report_runs_nothing(played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    list(all_runs(wanted(["cartpole-dqn"], [0]), core=0, quick=False, folder=tmp_path))
+    played.clear()
+    assert learning.main(["cartpole-dqn", "cartpole-ppo", "--report", "--results", str(tmp_path)]) == 0
+    assert played == []
+    printed = capsys.readouterr().out
+    assert "bar cartpole-dqn, mean return of 5 seeds: - (wanted >= 500) unjudged" in printed
+    assert learning.main(["--list"]) == 0
+    assert "leduc-nfsp" in capsys.readouterr().out
