@@ -257,6 +257,19 @@ def test_the_magnet_is_announced_and_the_newest_policy_plays(network, enumerated
     np.testing.assert_allclose(again, announced, atol=1e-6)
 
 
+def test_what_plays_is_mixed_and_what_is_announced_is_not(enumerated):
+    options = {"network": "table", "magnet": "moving", "announce": "magnet"}
+    context = LearnerContext(enumerated, (1,), 0)
+    mask = enumerated.enumeration.mask[8:14]
+    start = {f"{part}/probs": (mask & (mask.cumsum(1) == 1)).astype(float) for part in ("newest", "average")}
+    plain, mixed = (MMD(explore=share, **options).learner(context, start).weights() for share in (0.0, 0.3))
+    np.testing.assert_array_equal(plain["average/probs"], mixed["average/probs"])
+    expected = 0.7 * plain["newest/probs"] + 0.3 * mask / mask.sum(1, keepdims=True)
+    np.testing.assert_allclose(mixed["newest/probs"], expected, atol=1e-12)
+    with pytest.raises(ConfigError, match="explore is for network=table"):
+        MMD(explore=0.1)
+
+
 def test_advantages_of_a_table_literal(enumerated):
     """One state, three rows: action 0 twice with A = 1/2, 1 and π = 1/2, another once with A = -1 and π = 1/4, within ±1."""
     learner = MMD(network="table", bound=1.0).learner(LearnerContext(enumerated, (1,), 0))

@@ -22,6 +22,8 @@ SHORT = {
     "leduc": ("response.episodes=1500",),
     "leduc-dqn": ("response.episodes=1500",),
     "leduc-exact": (),
+    "leduc-mmd": ("response.episodes=1500",),
+    "leduc-nfsp": ("response.episodes=1500",),
     "leduc-self-play": ("response.episodes=1500",),
     "liars-dice": (),
     "pendulum": (
@@ -34,7 +36,8 @@ SHORT = {
     "tic-tac-toe": (),
 }
 PLAYERS = {"cartpole": 1, "kuhn-3p": 3, "pendulum": 1}
-LEARNED = {"leduc", "leduc-dqn", "leduc-self-play"}
+LEARNED = {"leduc", "leduc-dqn", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
+SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
 PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "pendulum", "simple-tag"}
 """No tree: payoffs are played, and NashConv is not known."""
 SLOW = {
@@ -43,6 +46,8 @@ SLOW = {
     "leduc",
     "leduc-self-play",
     "leduc-dqn",
+    "leduc-mmd",
+    "leduc-nfsp",
     "liars-dice",
     "simple-tag",
     "tic-tac-toe",
@@ -63,7 +68,7 @@ def test_three_generations(name: str, tmp_path: Path) -> None:
     assert result.stopped_by == "the schedule is complete"
     assert result.scenario.name == name
     assert len(result.nash_conv) == (0 if name in PLAYED else 4)
-    responds = name not in PLAYED and not name.endswith("self-play")  # to a meta-strategy that is fixed
+    responds = name not in PLAYED | SELF_PLAY  # to a meta-strategy that is fixed
     for before, after in pairwise(result.generations if responds else ()):
         gains = np.subtract(after.responses, before.values)
         assert (gains <= np.array(before.gains) + 1e-9).all()  # no response beats the best one

@@ -48,9 +48,9 @@ class MMD(Config):
     alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
     eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing
     magnet: Literal["uniform", "moving", "policy"] = "uniform"
-    magnet_rate: float = Field(
-        default=0.01, gt=0, le=1
-    )  # of "moving": the share of the weights that it takes over per update
+    magnet_rate: Scheduled = Schedule(
+        start=0.01
+    )  # of "moving": how far it goes towards the policy per update, at most 1
     magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
     regularise: Literal["loss", "reward"] = "loss"
     announce: Literal["newest", "magnet"] = "newest"  # the policy that is evaluated; the newest one plays and learns
@@ -64,12 +64,19 @@ class MMD(Config):
     scale_rewards: bool = True  # by the largest utility, where it is known
 
     bound: float = Field(default=3.0, gt=0)  # of "table": most that an advantage, over its action's probability, counts
+    explore: float = Field(
+        default=0.0, ge=0, lt=1
+    )  # of "table" that announces its magnet: share of uniform play in what plays
     value_rate: float = Field(default=0.02, gt=0, le=1)  # of "table": how far a row moves its state's value
 
     @model_validator(mode="after")
     def _check(self) -> MMD:
         if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
             raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
+        if max(self.magnet_rate.start, self.magnet_rate.end or 0.0) > 1.0:
+            raise ValueError("magnet_rate is the share of the way to the policy; its start and end must be at most 1")
+        if self.explore > 0.0 and (self.network, self.announce) != ("table", "magnet"):
+            raise ValueError("explore is for network=table with announce=magnet, which is evaluated without it")
         if self.announce == "magnet" and self.magnet == "uniform":
             raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
         if (

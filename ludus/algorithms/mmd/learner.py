@@ -130,7 +130,7 @@ class MMDLearner:
 
     def _move_magnet(self) -> None:
         if self.config.magnet == "moving":
-            rate = np.float32(self.config.magnet_rate)
+            rate = np.float32(self.config.magnet_rate.at(self._progress))
             self._magnet.flat += rate * (self._network.flat - self._magnet.flat)
         elif self.config.magnet == "policy" and self._updates % self.config.magnet_period == 0:
             self._magnet.flat[:] = self._network.flat

@@ -15,6 +15,7 @@ from ludus.algorithms.progress import Budget
 from ludus.data.base import Columns, Sample
 from ludus.data.trajectories import Trajectories
 from ludus.errors import TrainingError
+from ludus.policies.probabilities import epsilon_mix
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered
 from ludus.policies.two_policies import joined
@@ -128,15 +129,18 @@ class TabularMMDLearner:
 
     def _move_magnet(self) -> None:
         if self.config.magnet == "moving":
-            self._magnet += self.config.magnet_rate * (self._logp - self._magnet)
+            self._magnet += self.config.magnet_rate.at(self._progress) * (self._logp - self._magnet)
             self._magnet = log_policy(self._magnet, self._mask)
         elif self.config.magnet == "policy" and self._updates % self.config.magnet_period == 0:
             self._magnet = self._logp.copy()
 
     def weights(self) -> Weights:
         """Probabilities of every state."""
-        newest, magnet = ({"probs": np.where(self._mask, np.exp(logp), 0.0)} for logp in (self._logp, self._magnet))
-        return joined({"newest": newest, "average": magnet}) if self.config.announce == "magnet" else newest
+        newest, magnet = (np.where(self._mask, np.exp(logp), 0.0) for logp in (self._logp, self._magnet))
+        if self.config.announce == "newest":
+            return {"probs": newest}
+        newest = epsilon_mix(newest, self._mask, self.config.explore)
+        return joined({"newest": {"probs": newest}, "average": {"probs": magnet}})
 
     def state_dict(self) -> State:
         return {
