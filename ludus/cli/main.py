@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ludus import __version__
-from ludus.cli import check_env, config, evaluate, list_, live, record, report, resume, status, tournament, train
+from ludus.cli import check_env, clone, config, evaluate, list_, live, record, report, resume, status, tournament, train
 from ludus.cli.command import Command
 from ludus.errors import LudusError, UnknownName
 
@@ -26,6 +26,7 @@ COMMANDS: dict[str, Command] = {
         evaluate.COMMAND,
         tournament.COMMAND,
         record.COMMAND,
+        clone.COMMAND,
         report.COMMAND,
         list_.COMMAND,
         config.COMMAND,

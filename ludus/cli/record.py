@@ -191,7 +191,7 @@ COMMAND = Command(
     examples=(
         ("ludus record leduc-20261120-120000", "the meta-strategies"),
         ("ludus record runs/try1 --policies 0-3 1-7 --out match.mp4 --seed 4", "two policies, another deal"),
-        ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, to learn from"),
+        ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, for `ludus clone`"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

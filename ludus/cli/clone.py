@@ -1,0 +1,145 @@
+"""ludus clone"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command, add_scenario, positive_number, whole_number
+from ludus.cli.output import facts
+from ludus.errors import ConfigError, ScenarioError
+
+if TYPE_CHECKING:  # these imports take a second, which only a clone should pay
+    from ludus.algorithms.bc import Clone, Cloning, Scores
+    from ludus.data.parquet import Recorded
+    from ludus.scenario import Scenario
+
+_QUIET = 2.0  # seconds before progress is worth a line
+_EVERY = 1.0
+_SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.parquet", type=Path, help="what `ludus record --trajectories` wrote")
+    add_scenario(parser)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="POLICY.safetensors", help="the policy, of the scenario's oracle"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
+    parser.add_argument(
+        "--players", type=whole_number, metavar="P", nargs="+", default=[], help="whose decisions count (default: all)"
+    )
+    parser.add_argument(
+        "--policies", metavar="NAME", nargs="+", default=[], help="whose decisions count (default: all)"
+    )
+    parser.add_argument("--epochs", type=positive_number, help="passes over the decisions, at most (default: 50)")
+    parser.add_argument("--batch", type=positive_number, help="decisions of a step (default: 512)")
+    parser.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
+    parser.add_argument("--held-out", type=float, help="share of the episodes that choose the epoch (default: 0.1)")
+    parser.add_argument("--patience", type=positive_number, help="epochs without a better one (default: 5)")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    _check_target(options)
+    from ludus.algorithms.bc import Cloning
+    from ludus.data.parquet import read_trajectories
+    from ludus.policies.file import save_policy
+    from ludus.scenario_files import load_scenario
+
+    given = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
+    config = Cloning(**given)
+    scenario = load_scenario(options.scenario, options.overrides, options.seed)
+    recorded = read_trajectories(options.file)
+    cloned = _clone(recorded, scenario, config, options)
+    save_policy(options.out, cloned.spec, cloned.weights)
+    _show(cloned, options.out)
+    return 0
+
+
+def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
+    from ludus.algorithms.base import Algorithm
+    from ludus.algorithms.bc import clone
+
+    if not isinstance(scenario.oracle, Algorithm):
+        raise ScenarioError(
+            "the scenario's oracle computes its policies, and trains no network to clone into; name one that learns, such as oracle=ppo."
+        )
+    env = scenario.env.make(num_envs=1)
+    try:
+        scenario.oracle.check(env.spec)
+        return clone(
+            recorded,
+            env.spec,
+            scenario.oracle.policy,
+            config,
+            players=options.players,
+            policies=options.policies,
+            seed=scenario.seed,
+            tell=_Progress(),
+        )
+    finally:
+        env.close()
+
+
+def _check_target(options: argparse.Namespace) -> None:
+    path: Path = options.out
+    if path.suffix != ".safetensors":
+        raise ConfigError(f"--out {str(path)!r} was given; a name that ends in .safetensors is needed.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"--out {str(path)!r} is there already; --overwrite replaces it.")
+
+
+class _Progress:
+    """A line a second on standard error, with the time left at most, once it takes long."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._next = self._begun + _QUIET
+
+    def __call__(self, scores: Scores, epochs: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        from ludus.observe.progress import duration
+
+        self._next = now + _EVERY
+        left = duration((now - self._begun) / scores.epoch * (epochs - scores.epoch))
+        loss = scores.learned if math.isnan(scores.held) else scores.held
+        with suppress(OSError, ValueError):  # nobody need listen
+            sys.stderr.write(f"epoch {scores.epoch} of {epochs}, {loss:.4f} nats, at most {left} left\n")
+
+
+def _show(cloned: Clone, path: Path) -> None:
+    pairs = [("file", str(path)), ("policy", cloned.spec.kind)]
+    for what, k in (("learned from", 0), ("held out", 1)):
+        pairs.append((what, f"{cloned.decisions[k]:,} decisions of {cloned.episodes[k]:,} episodes"))
+    best = cloned.best
+    pairs.append(("epoch", f"{best.epoch}, of {cloned.epochs[-1].epoch}"))
+    if not math.isnan(best.held):
+        pairs.append(
+            ("held out, -log p", f"{best.held:.4f} nats; {cloned.floor:.4f} of the recorded policies themselves")
+        )
+    elif not math.isnan(best.learned):
+        pairs.append(("learned, -log p", f"{best.learned:.4f} nats"))
+    if not math.isnan(best.accuracy):
+        pairs.append(("held out, most probable action taken", f"{best.accuracy:.1%}"))
+    facts("Clone", pairs)
+
+
+COMMAND = Command(
+    name="clone",
+    summary="Train a policy to do what recorded trajectories did, and write it as a file that runs can start from.",
+    examples=(
+        ("ludus clone games.parquet leduc --out cloned.safetensors", "for the oracle of the preset leduc"),
+        ("ludus clone games.parquet my.yaml --players 0 --policies 0-12 --out p.safetensors", "of one policy"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,122 @@
+"""`ludus clone`, from a run's trajectories to a population that starts from them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ludus.cli import clone as command
+from ludus.cli.main import main
+
+pytest.importorskip("pyarrow")
+
+SEEDED = """
+scenario: psro
+env: openspiel/kuhn_poker
+oracle: {kind: ppo, batch: 200, epochs: 1, hidden: [16], learning_rate: 1.0e-30}
+meta_solver: nash
+generations: 1
+response: {episodes: 200}
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with trajectories of an exactly solved Kuhn poker, and a scenario."""
+    folder = tmp_path_factory.mktemp("clone")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "kuhn", "generations=3", "--name", "k"]) == 0
+        assert main(["record", "k", "--trajectories", "games.parquet", "--episodes", "3000"]) == 0
+    (folder / "my.yaml").write_text(SEEDED)
+    (folder / "mine.safetensors").write_text("precious")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+
+
+def test_a_population_starts_from_a_clone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a learning rate of nothing, the response is the clone itself, which plays about as well as the run's last strategies."""
+    from ludus.evaluation.stored import StoredRun
+    from ludus.policies.file import load_policy
+
+    capsys.readouterr()
+    line = ["clone", "games.parquet", "my.yaml", "--out", "c.safetensors", "--epochs", "10", "--learning-rate", "0.01"]
+    assert main(line) == 0
+    out = capsys.readouterr().out
+    assert "  file " in out
+    found = re.search(r"held out, -log p +([\d.]+) nats; ([\d.]+) of the recorded", out)
+    assert found is not None
+    assert float(found[1]) < 0.5 < float(np.log(2))
+    assert found[2] == "0.0000"  # each of them is sure of itself; the clone is one for all
+    assert main(["train", "my.yaml", "warm_start=[{source: file, path: c.safetensors}]", "--name", "seeded"]) == 0
+    stored, cloned = StoredRun(runs / "runs/seeded"), load_policy("c.safetensors")
+    for population in (0, 1):
+        member = stored.members[population][1]
+        trained = stored.policy(member.ref).weights()
+        assert sorted(trained) == sorted(cloned.weights())
+        assert all(np.allclose(trained[name], array, rtol=0, atol=1e-20) for name, array in cloned.weights().items())
+    before = (runs / "c.safetensors").read_bytes()
+    assert main(line) == 2
+    assert "--out 'c.safetensors' is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert main([*line, "--overwrite"]) == 0
+    assert (runs / "c.safetensors").read_bytes() == before
+
+
+def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ludus.data.parquet import read_trajectories
+
+    recorded = read_trajectories(runs / "games.parquet")
+    name = next(piece.policy for piece in recorded.trajectories if piece.policy.startswith("1-"))
+    decisions = sum(piece.num_rows for piece in recorded.trajectories if piece.policy == name)
+    line = ["clone", "games.parquet", "my.yaml", "oracle.hidden=[8]", "--seed", "3", "--out", "d.safetensors"]
+    assert main([*line, "--players", "1", "--policies", name, "--epochs", "1", "--held-out", "0"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(rf"learned from +{decisions:,} decisions", out)
+    assert re.search(r"epoch +1, of 1\n", out)
+    assert "learned, -log p" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["games.parquet", "my.yaml", "--out", "x.pt"], "a name that ends in .safetensors is needed"),
+        (["games.parquet", "my.yaml", "--out", "no/x.safetensors"], "there is no folder 'no'"),
+        (["games.parquet", "my.yaml", "--out", "mine.safetensors"], "is there already; --overwrite replaces it"),
+        (["games.parquet", "my.yaml"], "--out"),
+        (["my.yaml", "my.yaml", "--out", "x.safetensors"], "holds no trajectories that can be read"),
+        (["games.parquet", "kuhn", "--out", "x.safetensors"], "oracle computes its policies"),
+        (["games.parquet", "leduc", "--out", "x.safetensors"], "the scenario plays"),
+        (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
+        (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
+        (["games.parquet", "my.yaml", "oracle=dqn", "--out", "x.safetensors"], "cannot be cloned into"),
+    ],
+)
+def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(runs.iterdir())
+    assert main(["clone", *line]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+    assert sorted(runs.iterdir()) == before
+    assert (runs / "mine.safetensors").read_text() == "precious"
+
+
+def test_the_time_left_is_told_once_it_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ludus.algorithms.bc import Scores
+
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    tell = command._Progress()
+    for epoch, now in ((1, 1.0), (5, 10.0), (6, 10.5)):
+        clock[0] = now
+        tell(Scores(epoch, 0.7, 0.5, 0.9), 10)
+    assert capsys.readouterr().err == "epoch 5 of 10, 0.5000 nats, at most 10.0s left\n"
