@@ -22,8 +22,8 @@ SHORT = {
     "leduc": ("response.episodes=1500",),
     "leduc-dqn": ("response.episodes=1500",),
     "leduc-exact": (),
-    "leduc-mmd": ("response.episodes=1500",),
-    "leduc-nfsp": ("response.episodes=1500",),
+    "leduc-mmd": ("response.episodes=1500", "cells=all"),
+    "leduc-nfsp": ("response.episodes=1500", "cells=all"),
     "leduc-self-play": ("response.episodes=1500",),
     "liars-dice": (),
     "pendulum": (
