@@ -34,7 +34,7 @@ from rich.table import Table
 
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Bar, Medians, Missing
-from benchmarks.learning_cells import RESULTS, Run, all_runs, peer_of, python, stored, wanted
+from benchmarks.learning_cells import QUICK, RESULTS, Run, all_runs, peer_of, python, stored, wanted
 from benchmarks.learning_tasks import TASKS, LearningTask
 from benchmarks.psro_family_cells import interval
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         found = list(all_runs(_possible(runs), core=args.core, quick=args.quick, folder=args.results))
     by_name = grouped(found)
-    Console(width=None if sys.stdout.isatty() else 140).print(table(names, by_name))
+    Console(width=None if sys.stdout.isatty() else 140).print(table(names, by_name, quick=args.quick))
     if not args.quick:
         print("\n".join(bar.judge(Medians(by_name)).line() for bar in bars(names)))
     return 1 if any(repetition.error for _, repetition in found) else 0
@@ -117,9 +117,10 @@ def _bar(task: LearningTask) -> Bar:
     return Bar(f"{task.name}, mean return as a share of Stable-Baselines3's", task.wanted, ratio, quick=False)
 
 
-def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]]) -> Table:
+def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]], *, quick: bool = False) -> Table:
     """A row for each task that was measured."""
-    out = Table(title="means over seeds, with 95% intervals")
+    after = f", after {QUICK:.0%} of the budgets" if quick else ""
+    out = Table(title=f"means over seeds, with 95% intervals{after}")
     for column in _COLUMNS:
         out.add_column(column, justify="left" if column == "task" else "right", no_wrap=column in ("task", "score"))
     for name in (name for name in names if name in found):

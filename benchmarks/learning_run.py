@@ -25,15 +25,16 @@ _POINTS = 50  # of the curve of a training task
 
 
 class Curve(Silent):
-    """Prints points of a run's curve: of returns while it trains, where a game's exploitability is not known, else of NashConv."""
+    """Prints points of a run's curve: of NashConv (`exact`), or of returns in training."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, *, exact: bool) -> None:
         self._lines = lines
+        self._exact = exact
         self._next = 0.0
         self.counters: dict[str, int] = {}
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        if fraction is None or fraction < self._next or "return" not in metrics:
+        if self._exact or fraction is None or fraction < self._next or "return" not in metrics:
             return
         self._next = fraction + 1 / _POINTS
         self._lines.point(share=fraction, training_return=metrics["return"])
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     chosen = parse_scenario(to_yaml(scenario(task, args.seed, share=args.share)))
     with tempfile.TemporaryDirectory() as folder:
         lines = Lines(PACKAGES)
-        curve = Curve(lines)
+        curve = Curve(lines, exact=task.score == "exploitability")
         result = run(chosen, run_dir=Path(folder) / "run", observer=curve, report=False)
         seconds = lines.seconds
         lines.figures({"seconds": seconds, **curve.counters})

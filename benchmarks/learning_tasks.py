@@ -219,8 +219,19 @@ _ALL = (
         length="L",
     ),
     _leduc(
-        "mmd", num_envs=1000, wanted="<= 0.15", network="table", magnet="moving", announce="magnet", magnet_rate=0.003,
-        alpha=0.06, eta=0.5, gae_lambda=0.7, value_rate=0.05, explore=0.05,
+        "mmd",
+        num_envs=1000,
+        wanted="<= 0.15",
+        network="table",
+        magnet="moving",
+        announce="magnet",
+        magnet_rate=0.003,
+        alpha=0.06,
+        eta={"start": 0.5, "end": 0.2},
+        explore=0.05,
+        gae_lambda=0.7,
+        value_rate=0.05,
+        bound=5,
     ),
     _leduc("rnad", num_envs=1000, eta=1.0, magnet_period=20),
     _leduc("nfsp", num_envs=500),
@@ -245,7 +256,7 @@ _ALL = (
     ),
 )  # fmt: skip
 TASKS = {task.name: task for task in _ALL}
-_LEDUC_CHUNK = 60_000  # episodes of each player's learner between two points of the curve
+_GENERATIONS = 24  # of a game in self-play: each adds a point to the curve
 
 
 def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, Any]:
@@ -256,12 +267,8 @@ def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, 
         "seed": seed,
     }  # no barrier: it would end open episodes
     if task.score == "exploitability":
-        chunk = min(_LEDUC_CHUNK, budget // 2)
-        limits = {
-            "generations": -(-budget // (2 * chunk)),
-            "response": {"episodes": chunk},
-            "stop": {"episodes": budget},
-        }
+        # No limit for the whole run: it would be reached before the last generation is measured.
+        limits = {"generations": _GENERATIONS, "response": {"episodes": budget // (2 * _GENERATIONS)}}  # of each player
         return {**common, **limits, **task.keys}
     alone = {"scenario": "psro", "meta_solver": "last", "generations": 1, "response": {task.unit: budget}}
     return {**common, **alone, "evaluation": {"episodes": 2, "exploitability": "off"}, **task.keys}
