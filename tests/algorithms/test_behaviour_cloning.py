@@ -316,4 +316,4 @@ def test_a_clone_plays_as_who_was_recorded(tmp_path: Path, name: str, episodes: 
         assert (mine[~legal] == 0).all()
         seen = piece.observation - spec.enumeration.offset[player]
         assert (0.5 * np.abs(mine - theirs).sum(axis=1))[seen].mean() < error
-    assert found.best.held == pytest.approx(found.floor, abs=0.01)
+    assert found.best.held == pytest.approx(found.floor, abs=0.03)
