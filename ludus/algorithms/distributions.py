@@ -88,12 +88,19 @@ class Box:
 class Gaussian(Box):
     """Clipped to the bounds. The entropy is that before clipping."""
 
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self._least, self._most = (
+            self._low.float().double(),
+            self._high.float().double(),
+        )  # as float32 actions reach them
+
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
         flat, scaled = self._scaled(action)
         z = (scaled.to(out.dtype) - mean) / log_std.exp()
         density = -0.5 * z.square() - log_std - _HALF_LOG_TWO_PI - self._half.log().to(out.dtype)
-        at_low, at_high = flat <= self._low, flat >= self._high
+        at_low, at_high = flat <= self._least, flat >= self._most
         bound = at_low | at_high
         if not bound.any():
             return density.sum(dim=1)

@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import distributions as reference
 
 from ludus.algorithms.distributions import distribution_of, log_slope
 from ludus.errors import PolicyError
 from ludus.policies.heads import head_of
+from ludus.policies.specs import action_config
 
 FREE = {"kind": "gaussian", "shape": [2], "low": [None, None], "high": [None, None]}
 CLIPPED = {"kind": "gaussian", "shape": [2], "low": [-1.0, 0.0], "high": [3.0, 1.0]}
@@ -114,6 +116,18 @@ def test_what_acts_says_the_same(config):
     for dtype, tolerance in ((torch.float64, 1e-5), (torch.float32, 1e-3)):
         given = distribution_of(config).log_prob(torch.from_numpy(out).to(dtype), torch.from_numpy(action), None)
         np.testing.assert_allclose(given.numpy(), logp, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("bound", [0.7, 0.1])
+def test_bounds_that_float32_rounds(bound):
+    """Bounds ±0.7 lie outside of their float32, ±0.1 inside. A standard normal has the mass Φ(-1) = 0.158655 beyond each bound, log -1.841."""
+    config = action_config(Box(-bound, bound, (1,), np.float64))
+    out, noise = np.zeros((2, 2), np.float32), np.array([[0.0], [0.999]], np.float32)
+    action, logp = head_of(config).act(out, None, noise, greedy=False)
+    np.testing.assert_allclose(action, [[-bound], [bound]], rtol=1e-6)
+    given = distribution_of(config).log_prob(torch.from_numpy(out), torch.from_numpy(action), None)
+    for said in (logp, given.numpy()):
+        np.testing.assert_allclose(said, [-1.841022, -1.841022], atol=1e-5)
 
 
 @pytest.mark.parametrize("config", [CLIPPED, SQUASHED], ids=str)

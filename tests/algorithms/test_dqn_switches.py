@@ -309,7 +309,7 @@ def test_c51_wants_a_range(tensors):
     endless = replace(tensors, utility_range=((-np.inf, np.inf),) * 2)
     with pytest.raises(ScenarioError, match="Rainbow: c51 spreads 51 values over the range of returns, -inf to inf"):
         Rainbow().check(endless)
-    with pytest.raises(ScenarioError, match="v_min and v_max"):
+    with pytest.raises(ScenarioError, match=r"\. Give v_min and v_max"):
         Rainbow(v_max=3.0).check(endless)
     Rainbow(v_min=-1.0, v_max=3.0).check(endless)
     QRDQN().check(endless)

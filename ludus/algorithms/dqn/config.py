@@ -113,7 +113,7 @@ class DQN(QLearning):
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ScenarioError(
                 f"{type(self).__name__}: c51 spreads {self.atoms} values over the range of returns, {low:g} to {high:g} in {env.id}. Give "
-                " v_min and v_max, in the environment's rewards, or use distribution=quantile, which needs no range."
+                "v_min and v_max, in the environment's rewards, or use distribution=quantile, which needs no range."
             )
         scale = reward_scale(env, seats, enabled=self.scale_rewards)
         return low * scale, high * scale
