@@ -102,13 +102,9 @@ _FOUR = {
 }
 _DQN = _dqn(learning_rate=6.3e-4, epsilon={"start": 1.0, "end": 0.1, "over": 0.12}, **_FOUR)
 _RECALL_PPO = _ppo(
-    batch=1344,
-    hidden=[32],
-    epochs=4,
-    minibatches=4,
-    learning_rate={"start": 3e-3, "end": 0.0},
-    entropy={"start": 0.01, "end": 0.0},
-)
+    activation="relu", value_network="shared", hidden=[32], batch=1344, epochs=4, minibatches=4, gamma=1.0,
+    learning_rate={"start": 3e-3, "end": 0.0}, entropy={"start": 0.01, "end": 0.0},
+)  # fmt: skip
 _RECALL_Q: dict[str, Any] = {"rollout": 336, "min_size": 700, "updates_per_decision": 0.1, "n_step": 10, "gamma": 0.997}
 _RECALL_Q |= {"target_period": 50, "learning_rate": 5e-3, "epsilon": {"start": 1.0, "end": 0.05, "over": 0.5}}
 _RECALL_Q |= {"rollout_unit": "decisions", "hidden": [16]}  # 336: an episode of each environment
