@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) -> None:
     from ludus.algorithms.ppo.config import PPO
-    from ludus.exploit_population import exploit_population
+    from ludus.population_exploiters import exploit_population
 
     lines = Lines(PACKAGES)
     facts = _train(folder, chosen)

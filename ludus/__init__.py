@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.exploit import exploit_run
-    from ludus.exploit_population import exploit_population
+    from ludus.population_exploiters import exploit_population
     from ludus.report import write_report
     from ludus.result import Result
     from ludus.runner import resume, run
@@ -69,7 +69,7 @@ _HOMES = {
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_run": "ludus.evaluation.evaluate",
-    "exploit_population": "ludus.exploit_population",
+    "exploit_population": "ludus.population_exploiters",
     "exploit_run": "ludus.exploit",
     "list_presets": "ludus.scenario_files",
     "load_scenario": "ludus.scenario_files",

@@ -21,6 +21,8 @@ from ludus.errors import RunError
 from ludus.files import sync, write_file
 from ludus.types import Array, State
 
+FORMAT = 2
+"""Of the state that the driver saves; another one when a part's `state_dict` changes."""
 _ARRAY = "$array"
 
 

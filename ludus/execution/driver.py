@@ -208,6 +208,7 @@ class Driver:
         self.history.checkpoints += 1
         self.files.sync()
         state = {
+            "format": checkpoint.FORMAT,
             "scheduler": self.scheduler.state_dict(),
             "manager": self.manager.state_dict(),
             "exact": None if self.work.exact is None else list(self.work.exact.known),

@@ -29,7 +29,7 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
     """
     build_policy(spec, weights)
     header = json.dumps({"format": FORMAT, "kind": spec.kind, "config": dict(spec.config)}, sort_keys=True)
-    arrays = {name: np.ascontiguousarray(weights[name]) for name in sorted(weights)}
+    arrays = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}  # keeps arrays of no axes
     data: bytes = save(arrays, metadata={"ludus": header})
     target = Path(path)
     try:

@@ -14,6 +14,7 @@ from ludus.algorithms.returns import lambda_returns, vtrace
 from ludus.data.base import Sample
 from ludus.data.trajectories import join
 from ludus.policies.registry import build_policy
+from ludus.policies.torch_module import networks_of
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.synthetic import synthetic_rollout
 from ludus.types import Tail
@@ -161,7 +162,7 @@ class Spy(ActorCritic):
 def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
     algorithm = Spy(correction="vtrace", gamma=0.9, gae_lambda=0.8, normalise_advantages=False, epochs=1)
     learner, t = of_two_versions(tensors, algorithm)
-    networks = learner._networks
+    networks = networks_of(learner.spec, learner.weights())
     with torch.no_grad():
         logits = networks["policy"](torch.from_numpy(t.observation)).masked_fill(~torch.from_numpy(t.mask), -torch.inf)
         logp = torch.log_softmax(logits, -1).numpy()[np.arange(t.num_rows), t.action].astype(np.float64)

@@ -4,12 +4,14 @@ import os
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 from safetensors.numpy import save
 
 from ludus.errors import PolicyError
+from ludus.policies.actor_critic import initial_weights as network_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
-from ludus.policies.specs import mlp_spec
+from ludus.policies.specs import action_config, actor_critic_spec, body_config, mlp_spec
 from ludus.types import PolicySpec
 
 SPEC = mlp_spec(inputs=3, actions=2, hidden=(4,))
@@ -36,6 +38,23 @@ def test_policies_without_weights_and_in_float64_are_kept(tmp_path):
     loaded = load_policy(tmp_path / "t").weights()["probs"]
     assert loaded.dtype == np.float64
     assert np.array_equal(loaded, probs)
+
+
+def test_arrays_without_axes_are_kept(tmp_path):
+    """Counts of a normaliser are: NumPy makes one axis of none where it is asked for contiguous memory."""
+    spec = actor_critic_spec(
+        shape=(3,),
+        action=action_config(Discrete(2)),
+        body=body_config(hidden=(4,)),
+        normalise=["observations", "returns"],
+    )
+    weights = network_weights(spec, np.random.default_rng(1))
+    assert [name for name, array in weights.items() if array.ndim == 0]
+    save_policy(tmp_path / "p", spec, weights)
+    loaded = load_policy(tmp_path / "p").weights()
+    assert {k: (v.shape, v.tobytes()) for k, v in loaded.items()} == {
+        k: (v.shape, v.tobytes()) for k, v in weights.items()
+    }
 
 
 @pytest.mark.parametrize("at", [0, 9, 100, -1])

@@ -13,6 +13,7 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
+from ludus.execution import checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,14 @@ def scenario(run_dir: Path) -> Path:
 
 def test_undamaged_it_goes_on(run_dir: Path) -> None:
     assert main(["resume", str(run_dir)]) == 0
+
+
+def test_a_checkpoint_of_another_version_is_refused_before_anything_changes(
+    run_dir: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+    err = refused(run_dir, capfd)
+    assert f"another version of Ludus (its format is {checkpoint.FORMAT - 1}, this one's is {checkpoint.FORMAT})" in err
 
 
 @pytest.mark.parametrize(
