@@ -14,10 +14,11 @@ from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
+from ludus.policies.tabulates import tabulates
 from ludus.schedulers.registry import RESPONSES
 from ludus.schedulers.responses import ResponseRule
 from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
-from ludus.types import EnvSpec
+from ludus.types import EnvSpec, PolicySpec
 
 if TYPE_CHECKING:
     from ludus.scenario import Scenario
@@ -64,7 +65,7 @@ def _check_schedule(scenario: Scenario, env: EnvSpec) -> None:
     """That there is a scheduler for it, and policies that it can start from."""
     if scenario.needs_learner and isinstance(scenario.oracle, ComputedOracle):
         raise ScenarioError(
-            f"in a {scenario.kind} scenario policies meet others that still learn, or go on learning; the oracle "
+            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the oracle "
             f"{kind_of(scenario.oracle, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
         )
     population = scenario.population(env)
@@ -92,12 +93,38 @@ def _check_evaluation(scenario: Scenario, env: EnvSpec) -> None:
             f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {env.id} is not (tree={scenario.env.tree}, "
             f"node_limit={scenario.env.node_limit}). Use auto, or raise env.node_limit."
         )
+    _check_tables(scenario, env)
     adaptive = scenario.evaluation.adaptive
     if adaptive is not None and adaptive.tolerance > 0 and not np.isfinite(env.utility_range).all():
         raise ScenarioError(
             f"evaluation.adaptive.tolerance={adaptive.tolerance} needs returns between known limits, and {env.id} has {env.utility_range}. "
             "Set it to 0, so that the budget alone ends the evaluation."
         )
+
+
+def _check_tables(scenario: Scenario, env: EnvSpec) -> None:
+    """That policies can be evaluated exactly where they will be."""
+    chosen = {key: getattr(scenario.evaluation, key) for key in ("payoffs", "exploitability")}
+    exact = ", ".join(f"evaluation.{key}={how}" for key, how in chosen.items() if how not in ("simulate", "off"))
+    if env.enumeration is None or not exact:
+        return
+    for spec in _policies(scenario, env):
+        for mode in sorted({scenario.mode, getattr(scenario, "new_mode", scenario.mode)}):
+            if not tabulates(spec, mode=mode):
+                other = " Or set mode=greedy." if tabulates(spec, mode="greedy") else ""
+                raise ScenarioError(
+                    f"{exact}: {env.id} has a game tree, on which that is computed exactly, and the oracle "
+                    f"{kind_of(scenario.oracle, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on more "
+                    "than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
+                    f"evaluation.exploitability=off.{other}"
+                )
+
+
+def _policies(scenario: Scenario, env: EnvSpec) -> list[PolicySpec]:
+    """What the oracle trains for each population."""
+    population = scenario.population(env)
+    seats = [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+    return [scenario.oracle.policy(env, of) for of in seats]
 
 
 def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:

@@ -114,6 +114,15 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "evaluation.exploitability=exact needs a game that can be enumerated; openspiel/kuhn_poker is not (tree=off",
         ),
         ([*PPO, "env.tree=off", "evaluation.payoffs=exact"], "evaluation.payoffs=exact needs a game that can be"),
+        (
+            [*PPO, "oracle.memory=gru"],
+            "evaluation.payoffs=auto, evaluation.exploitability=auto: openspiel/kuhn_poker has a game tree, on which that is",
+        ),
+        (
+            [*EXACT, "oracle=r2d2", "evaluation.payoffs=simulate"],
+            "evaluation.payoffs=simulate and evaluation.exploitability=off.",
+        ),
+        ([*EXACT, "oracle=rainbow", "mode=explore"], "evaluation.exploitability=off. Or set mode=greedy."),
         ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
     ],
     ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",
