@@ -11,6 +11,8 @@ from ludus.types import Array, State, Tail
 
 Floats = NDArray[np.float64]
 
+_OPEN = 1 << 16  # episodes that are remembered at the most beside those that the rows at hand leave open
+
 
 class Moments:
     """Mean and population variance float64[*shape] of all rows so far. (Chan, Golub and LeVeque 1979, equation 2.1.)"""
@@ -51,12 +53,13 @@ class Moments:
 
 class DiscountedReturns:
     """The variance of R_t = γ R_{t-1} + r_t within episodes, by whose root rewards are divided (Engstrom et al. 2020, "Implementation
-    matters in deep policy gradients", §3). Episodes that a fragment cuts go on in the next one."""
+    matters in deep policy gradients", §3). Episodes that a fragment cuts go on in a later one, whoever else's rows come in between; of
+    many that never go on the oldest are forgotten."""
 
     def __init__(self, gamma: float) -> None:
         self.moments = Moments()
         self._gamma = gamma
-        self._open, self._so_far = np.empty(0, np.int64), np.empty(0)
+        self._open, self._so_far = np.empty(0, np.int64), np.empty(0)  # the newest last
 
     @property
     def scale(self) -> float:
@@ -68,13 +71,15 @@ class DiscountedReturns:
         key = rows.episode * (1 << 16) + rows.agent
         before = np.zeros(len(key))
         if len(self._open):
-            place = np.minimum(np.searchsorted(self._open, key), len(self._open) - 1)
+            order = np.argsort(self._open)
+            place = order[np.minimum(np.searchsorted(self._open, key, sorter=order), len(order) - 1)]
             before = np.where(self._open[place] == key, self._so_far[place], 0.0)
         returns, after = _accumulate(rows.start, reward, before, self._gamma)
         self.moments.add(returns)
+        kept = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
         cut = rows.tail == Tail.CUT
-        order = np.argsort(key[cut])
-        self._open, self._so_far = key[cut][order], after[cut][order]
+        self._open = np.concatenate([self._open[kept], key[cut]])
+        self._so_far = np.concatenate([self._so_far[kept], after[cut]])
 
     def state_dict(self) -> State:
         return {"moments": self.moments.state_dict(), "open": self._open.copy(), "so_far": self._so_far.copy()}

@@ -49,7 +49,8 @@ class Packing:
 
 
 class Normaliser(nn.Module):
-    """(x - mean) / std, clipped to ±10. Statistics are buffers: they travel with the weights, and gradients do not move them."""
+    """(x - mean) / std, clipped to ±10, in place of a spec's scale. Statistics are buffers: they travel with the weights, and gradients do
+    not move them."""
 
     mean: Tensor
     var: Tensor
@@ -67,13 +68,16 @@ class Normaliser(nn.Module):
 
 
 class ReturnScale(nn.Module):
-    """The variance of discounted returns, by which learners divide rewards. It travels with the weights; acting does not look at it."""
+    """The moments of discounted returns, by whose deviation learners divide rewards. They travel with the weights; acting does not look
+    at them."""
 
+    mean: Tensor
     var: Tensor
     count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("var", torch.ones(()))
         self.register_buffer("count", torch.zeros(()))
 
@@ -136,7 +140,7 @@ class ActorCritic(nn.Module):
 
     def _tower(self, spec: PolicySpec) -> Tower:
         core = choice(spec, "core", tuple(CORES))
-        scale = float(spec.config.get("scale", 1.0))
+        scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
         body, features = make_body(entry(spec, "body"), self.shape, scale=scale)
         return Tower(body, features, core, integer(spec, "width") if core != "none" else 0)
 

@@ -120,7 +120,7 @@ def test_what_acts_says_the_same(config):
 
 @pytest.mark.parametrize("bound", [0.7, 0.1])
 def test_bounds_that_float32_rounds(bound):
-    """Bounds ±0.7 lie outside of their float32, ±0.1 inside. A standard normal has the mass Φ(-1) = 0.158655 beyond each bound, log -1.841."""
+    """Bounds ±0.7 lie outside of their float32, ±0.1 inside. A standard normal has the mass 0.158655 beyond each bound: log -1.841."""
     config = action_config(Box(-bound, bound, (1,), np.float64))
     out, noise = np.zeros((2, 2), np.float32), np.array([[0.0], [0.999]], np.float32)
     action, logp = head_of(config).act(out, None, noise, greedy=False)

@@ -65,6 +65,34 @@ def test_cut_episodes_go_on(tensors):
         assert statistics.moments.mean == pytest.approx(np.mean([10.0, 1.0, 1.5, 1.0]))
 
 
+def part_of(rollout, episode, tail):
+    """One row of an episode."""
+    columns = {"start": np.array([0, 1]), "agent": np.zeros(1, np.int16), "tail": np.full(1, tail, np.int8)}
+    return replace(rollout, episode=np.array([episode]), **columns)
+
+
+def test_cut_episodes_go_on_after_the_rows_of_others(tensors):
+    """Rewards 1, γ = 1. Episode 1 goes on after rows of episode 2, and ends with R = 3; had it gone on after its end, it would be 4."""
+    rollout, statistics, said = rollout_of(tensors, 1), DiscountedReturns(1.0), []
+    parts = [(1, Tail.CUT), (2, Tail.CUT), (1, Tail.CUT), (1, Tail.TERMINATED), (2, Tail.TERMINATED), (1, Tail.CUT)]
+    for episode, tail in parts:
+        before = statistics.moments.mean * statistics.moments.count
+        statistics.add(part_of(rollout, episode, tail), np.ones(1))
+        said.append(float(statistics.moments.mean * statistics.moments.count - before))
+    assert said == pytest.approx([1, 1, 2, 3, 2, 1])
+
+
+def test_of_episodes_that_never_go_on_the_oldest_are_forgotten(tensors, monkeypatch):
+    """Two are remembered beside the newest."""
+    monkeypatch.setattr("ludus.algorithms.statistics._OPEN", 2)
+    rollout, statistics = rollout_of(tensors, 1), DiscountedReturns(1.0)
+    for episode in (5, 1, 4, 3, 2):
+        statistics.add(part_of(rollout, episode, Tail.CUT), np.ones(1))
+    assert (statistics.state_dict()["open"] >> 16).tolist() == [4, 3, 2]
+    statistics.add(part_of(rollout, 4, Tail.TERMINATED), np.ones(1))
+    assert (statistics.state_dict()["open"] >> 16).tolist() == [3, 2]
+
+
 segments = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 

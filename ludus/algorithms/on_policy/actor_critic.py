@@ -52,7 +52,7 @@ class FamilyModel:
             seen.start(count=float(normaliser.count), mean=normaliser.mean.numpy(), var=normaliser.var.numpy())
         if (scale := self.module.returns) is not None:
             returns = DiscountedReturns(self.config.gamma)
-            returns.moments.start(count=float(scale.count), mean=np.zeros(()), var=scale.var.numpy())
+            returns.moments.start(count=float(scale.count), mean=scale.mean.numpy(), var=scale.var.numpy())
         return seen, returns
 
     # ------------------------------------------------------------------------------------------ the network
@@ -101,6 +101,7 @@ class FamilyModel:
         if np.isfinite(reward).all():
             self._returns.add(rows, reward)
             moments, buffers = self._returns.moments, self.module.returns
+            buffers.mean.fill_(float(moments.mean))
             buffers.var.fill_(float(moments.var))
             buffers.count.fill_(moments.count)
         return reward * self._returns.scale
