@@ -335,7 +335,7 @@ def test_settings_that_do_not_go_together(options, message):
 
 
 def test_a_body_for_images_wants_images(tensors):
-    with pytest.raises(ScenarioError, match=r"DQN: the body 'nature' sees images .* observations of shape \(4,\)"):
+    with pytest.raises(ScenarioError, match=r"DQN with body=nature sees images .* have shape \[4\]. Use body=mlp"):
         DQN(body="nature").check(tensors)
     assert DQN(body="nature").policy(image_env(tensors), (0,)).config["image"] is True
     assert DQN(body="nature").policy(image_env(tensors, np.float32), (0,)).config["image"] is False

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from test_policy_gradients import ACTIONS, learner_and_sample, make, with_actions
 
 from ludus.algorithms.a2c import A2C
@@ -57,6 +57,33 @@ def test_rewards_are_divided_by_the_deviation_of_returns(tensors):
     assert learner.weights()["returns.var"] == pytest.approx(sums.var(), rel=1e-5)
     last = rollout.start[1:] - 1
     np.testing.assert_allclose(sample.columns["advantage"][last], rollout.reward[last] / sums.std(), rtol=1e-5)
+
+
+def test_the_scale_of_returns_survives_a_warm_start(tensors):
+    """The published moments are those of all returns, of the learner that was warm started as of one that never stopped."""
+    algorithm = Reinforce(batch=10, hidden=(8,), gamma=1.0, normalise_returns=True, scale_rewards=False)
+    learner, _, rollout = learner_and_sample(algorithm, tensors)
+    paid = replace(rollout, reward=rollout.reward - 200.0, tail=np.zeros_like(rollout.tail))
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0))
+    learner.items(paid)
+    warm = algorithm.learner(LearnerContext(tensors, (0,), 5), learner.weights())
+    assert all(np.array_equal(learner.weights()[k], v) for k, v in warm.weights().items())
+    for one in (learner, warm):
+        one.items(paid)
+    pairs = zip(rollout.start, rollout.start[1:], strict=False)
+    sums = np.concatenate([np.cumsum(paid.reward[a:b], dtype=np.float64) for a, b in pairs])
+    for one in (learner, warm):
+        weights = one.weights()
+        assert weights["returns.mean"] == pytest.approx(sums.mean(), rel=1e-5)
+        assert weights["returns.var"] == pytest.approx(sums.var(), rel=1e-5)
+        assert weights["returns.count"] == 2 * len(sums)
+
+
+@pytest.mark.parametrize(("normalise", "scale"), [(False, 1 / 255), (True, 1.0)])
+def test_bytes_are_scaled_where_they_are_not_normalised(normalise, scale, tensors):
+    agents = tuple(replace(agent, observation=Box(0, 255, (8,), np.uint8)) for agent in tensors.agents)
+    spec = A2C(normalise_observations=normalise).policy(replace(tensors, agents=agents), (0,))
+    assert spec.config["scale"] == scale
 
 
 # ------------------------------------------------------------------ refusals

@@ -259,7 +259,7 @@ def test_refusals(tensors):
         R2D2().check(continuous)
     with pytest.raises(ConfigError, match="period 9 is longer than the length 8"):
         R2D2(length=8, period=9)
-    with pytest.raises(ScenarioError, match="R2D2: the body 'impala' sees images"):
+    with pytest.raises(ScenarioError, match="R2D2 with body=impala sees images"):
         R2D2(body="impala").check(tensors)
     spec = R2D2(hidden=(4,)).policy(tensors, (0,))
     with pytest.raises(PolicyError, match="core is 'rnn'"):

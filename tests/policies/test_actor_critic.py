@@ -198,3 +198,23 @@ def test_refusals():
     gaussian = make("gaussian")
     with pytest.raises(PolicyError, match="row 1 of 3: the policy's outputs are"):
         gaussian.act(np.array([[0] * 4, [np.nan] * 4, [0] * 4], np.float32), None, None, rows(gaussian, 3)[2])
+
+
+@pytest.mark.parametrize(
+    ("core", "shape"), [("none", (4,)), ("gru", (4,)), ("none", (1, 36, 36)), ("lstm", (1, 36, 36))]
+)
+def test_what_is_normalised_is_not_scaled_besides(core, shape):
+    """The answers of the network, and of what acts, are those of a policy without a scale."""
+    body = body_config("nature") if len(shape) == 3 else None
+    scaled, plain = (
+        make(shape=shape, body=body, core=core, width=5, normalise=("observations",), scale=scale)
+        for scale in (1 / 255, 1.0)
+    )
+    observation = np.random.default_rng(0).integers(0, 4, (3, *shape), dtype=np.uint8)
+    memory = rows(plain, 3)[1]
+    answer, expected = scaled.evaluate(observation, memory), plain.evaluate(observation, memory)
+    assert np.array_equal(answer.out, expected.out)
+    x, before = torch.from_numpy(observation).float(), None if memory is None else torch.from_numpy(memory)
+    np.testing.assert_allclose(answer.out[:, : scaled.head.outputs], scaled.network(x, before)[0].numpy(), atol=1e-5)
+    if core == "none":
+        np.testing.assert_allclose(answer.value, scaled.network.value_of(x).numpy(), atol=1e-5)

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ludus.algorithms.base import Collect
+from ludus.algorithms.images import needs_images
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete, one_space
 from ludus.config import Config
-from ludus.errors import ScenarioError
 from ludus.policies.specs import body_config
 from ludus.types import EnvSpec
 
@@ -79,9 +79,5 @@ class QLearning(Config):
             shape = env.enumeration.observation.shape[1:]
         body = body_config(self.body, self.hidden, self.activation)
         image = env.enumeration is None and str(observation.dtype) == "uint8"
-        if self.body != "mlp" and len(shape) != 3:
-            raise ScenarioError(
-                f"{name}: the body {self.body!r} sees images of shape (channels, height, width); {env.id} has observations of shape "
-                f"{shape}. Use body=mlp."
-            )
+        needs_images(shape, network=self.body, algorithm=name, option="body", env_id=env.id)
         return {"shape": shape, "actions": actions, "body": body, "image": image}

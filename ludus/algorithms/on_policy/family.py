@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ludus.algorithms.base import About, Learner, LearnerContext
+from ludus.algorithms.images import needs_images
 from ludus.algorithms.on_policy.config import Gradient
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import one_space
 from ludus.data.base import ItemUnit
 from ludus.errors import PolicyError, ScenarioError
-from ludus.policies.specs import IMAGES, Body, Core, Value, action_config, actor_critic_spec, body_config
+from ludus.policies.specs import Body, Core, Value, action_config, actor_critic_spec, body_config
 from ludus.types import EnvSpec, PolicySpec, Weights
 
 if TYPE_CHECKING:
@@ -87,11 +88,8 @@ class PolicyGradient(Gradient):
         shape = tuple(observation.shape or ())
         if env.enumeration is not None:
             shape, action = env.enumeration.observation.shape[1:], {**action, "actions": env.enumeration.mask.shape[1]}
-        if self.network in IMAGES and len(shape) != 3:
-            raise ScenarioError(
-                f"{name} with network={self.network} sees images [channels, height, width]; observations of {env.id} have shape "
-                f"{shape}. Use network=mlp."
-            )
+        needs_images(shape, network=self.network, algorithm=name, option="network", env_id=env.id)
+        bytes_ = observation.dtype == "uint8" and env.enumeration is None
         kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
         return actor_critic_spec(
             shape=shape,
@@ -100,7 +98,7 @@ class PolicyGradient(Gradient):
             core=self.memory,
             width=self.memory_size,
             value=self.value_network,
-            scale=1.0 / 255.0 if observation.dtype == "uint8" and env.enumeration is None else 1.0,
+            scale=1.0 / 255.0 if bytes_ and not self.normalise_observations else 1.0,
             normalise=[key for key, wanted in kept.items() if wanted],
         )
 

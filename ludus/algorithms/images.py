@@ -1,0 +1,30 @@
+"""What convolutions ask of observations."""
+
+from __future__ import annotations
+
+from ludus.errors import ScenarioError
+
+_LEAST = {"nature": 36, "impala": 1}  # height and width that leave something after the last convolution
+
+
+def needs_images(shape: tuple[int, ...], *, network: str, algorithm: str, option: str, env_id: str) -> None:
+    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; for other networks than images'
+    nothing. option: the setting that names the network, for the message.
+
+    Channels are taken for last where the last number is the least, and at most 4 or after a square.
+    """
+    if network not in _LEAST:
+        return
+    who = f"{algorithm} with {option}={network} sees images [channels, height, width]; observations of {env_id} have shape {list(shape)}"
+    if len(shape) != 3:
+        raise ScenarioError(f"{who}. Use {option}=mlp.")
+    first, second, last = shape
+    if last < min(first, second) and (last <= 4 or first == second):
+        raise ScenarioError(
+            f"{who}: channels last. Channels come first; no wrapper moves them. Of colours, the wrappers grayscale and "
+            "{kind: frame_stack, k: 4} make [4, height, width]; else transpose observations where the environment is made."
+        )
+    if min(second, last) < _LEAST[network]:
+        raise ScenarioError(
+            f"{who}, which is too small: height and width must be at least {_LEAST[network]}. Use {option}=impala or mlp."
+        )
