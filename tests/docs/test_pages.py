@@ -140,7 +140,7 @@ def classes(module: object) -> Iterable[str]:
         (
             "docs/concepts/errors.md",
             "class",
-            [name for name in errors.__all__ if name not in ("LudusError", "article", "nearest")],
+            [name for name in errors.__all__ if name not in ("LudusError", "article", "either", "nearest")],
         ),
         ("docs/concepts/runs.md", "table", re.findall(r"CREATE TABLE (\w+)", SCHEMA)),
     ],
