@@ -8,8 +8,8 @@ _LEAST = {"nature": 36, "impala": 1}  # height and width that leave something af
 
 
 def needs_images(shape: tuple[int, ...], *, network: str, algorithm: str, option: str, env_id: str) -> None:
-    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; for other networks than images'
-    nothing. option: the setting that names the network, for the message.
+    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature". Networks that see no images take
+    any. option: the setting that names the network, for the message.
 
     Channels are taken for last where the last number is the least, and at most 4 or after a square.
     """
@@ -21,8 +21,8 @@ def needs_images(shape: tuple[int, ...], *, network: str, algorithm: str, option
     first, second, last = shape
     if last < min(first, second) and (last <= 4 or first == second):
         raise ScenarioError(
-            f"{who}: channels last. Channels come first; no wrapper moves them. Of colours, the wrappers grayscale and "
-            "{kind: frame_stack, k: 4} make [4, height, width]; else transpose observations where the environment is made."
+            f"{who}: channels last. They come first here, and no wrapper moves them: grayscale, then {{kind: frame_stack, k: 4}}, makes "
+            "[4, height, width] of colours; or transpose observations where the environment is made."
         )
     if min(second, last) < _LEAST[network]:
         raise ScenarioError(

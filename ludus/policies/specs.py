@@ -78,8 +78,8 @@ def actor_critic_spec(
     scale: float = 1.0,
     normalise: Sequence[str] = (),
 ) -> PolicySpec:
-    """The spec of an `ActorCriticPolicy`. shape: of an observation, multiplied by `scale`. action: of a head (`ludus.policies.heads`,
-    `action_config`). body: `body_config`. width: of the core. normalise: "observations", "returns" or both."""
+    """The spec of an `ActorCriticPolicy`. shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head
+    (`ludus.policies.heads`, `action_config`). body: `body_config`. width: of the core. normalise: "observations", "returns" or both."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "action": dict(action),
