@@ -37,6 +37,7 @@ __all__ = [
     "TrainingError",
     "UnknownName",
     "article",
+    "either",
     "nearest",
 ]
 
@@ -104,6 +105,12 @@ class PartDied(RunError):
 def article(noun: str) -> str:
     """The noun with "a" or "an"."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
+
+
+def either(names: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

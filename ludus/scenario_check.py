@@ -15,6 +15,7 @@ from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
 from ludus.policies.tabulates import tabulates
+from ludus.schedulers.diversity import check_diversity
 from ludus.schedulers.registry import RESPONSES
 from ludus.schedulers.responses import ResponseRule
 from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
@@ -34,6 +35,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
         _check_solver(scenario, solver, env)
     _check_schedule(scenario, env)
+    _check_diversity(scenario, env)
     _check_responses(scenario, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
@@ -73,6 +75,13 @@ def _check_schedule(scenario: Scenario, env: EnvSpec) -> None:
     start = getattr(scenario, "start", None)
     if start is not None:
         _check_file("start", start, scenario, env)
+
+
+def _check_diversity(scenario: Scenario, env: EnvSpec) -> None:
+    rule = getattr(scenario, "diversity", None)
+    if rule is not None:
+        moved = getattr(scenario, "moves_opponents", False)
+        check_diversity(rule, scenario.oracle, _policies(scenario, env), moved=moved)
 
 
 def _check_responses(scenario: Scenario, env: EnvSpec) -> None:

@@ -36,11 +36,13 @@ class EfficientPSRO(Scenario):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def moves_opponents(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> EfficientPSROScheduler:
-        from ludus.schedulers.diversity import check_diversity
         from ludus.schedulers.efficient import EfficientPSRO as Scheduler  # a scenario can be read without loading it
 
-        check_diversity(self.diversity, self.oracle, moved=True)
         build_part("rule", {"kind": self.rule, **self.rule_options}, RULES)  # refuses what there is not
         return Scheduler(
             generations=self.generations,

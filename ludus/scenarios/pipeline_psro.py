@@ -34,11 +34,13 @@ class PipelinePSRO(Scenario):
     def needs_learner(self) -> bool:
         return True
 
+    @property
+    def moves_opponents(self) -> bool:
+        return True
+
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
-        from ludus.schedulers.diversity import check_diversity
         from ludus.schedulers.pipeline import PipelinePSRO as Scheduler  # a scenario can be read without loading it
 
-        check_diversity(self.diversity, self.oracle, moved=True)
         return Scheduler(
             solver=self.meta_solver,
             generations=self.generations,

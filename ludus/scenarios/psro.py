@@ -48,10 +48,7 @@ class PSRO(Scenario):
         return PSROScheduler(**self.options(population))
 
     def options(self, population: tuple[int, ...]) -> dict[str, Any]:
-        """Of the scheduler. Raises ScenarioError for an oracle that cannot do what `diversity` asks for."""
-        from ludus.schedulers.diversity import check_diversity
-
-        check_diversity(self.diversity, self.oracle, moved=self.moves_opponents)
+        """Of the scheduler."""
         return {
             "solver": self.meta_solver,
             "generations": self.generations,

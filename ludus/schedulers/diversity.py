@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.base import ComputedOracle
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.errors import ConfigError, ScenarioError
+from ludus.errors import ConfigError, ScenarioError, either
 from ludus.parts import kind_of
+from ludus.policies.tabulates import tabulates
 from ludus.population.payoffs import Payoffs
+from ludus.registry import load
 from ludus.schedulers.registry import DIVERSITIES
 from ludus.schedulers.responses import Target
-from ludus.types import Adaptive, Diversity, Mixture, PolicyRef
+from ludus.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
 
 Array = NDArray[np.float64]
 
@@ -36,8 +38,8 @@ class DiversityRule(Protocol):
 
     moves: ClassVar[bool]
 
-    def check(self, oracle: object) -> None:
-        """Raises ScenarioError if this oracle cannot be made to differ."""
+    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
+        """Raises ScenarioError if this oracle cannot be made to differ. policies: what it trains, one per population."""
         ...
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
@@ -67,11 +69,20 @@ class BehaviouralDiversity:
                 f"behavioural diversity: smoothing is {self.smoothing}, expected a share above 0, at most 1."
             )
 
-    def check(self, oracle: object) -> None:
+    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
+        name = kind_of(oracle, ALGORITHMS)
         if not getattr(type(oracle), "differs", False):
+            others = [other for other in ALGORITHMS if getattr(load("oracle", other, ALGORITHMS), "differs", False)]
             raise ScenarioError(
-                f"the oracle {kind_of(oracle, ALGORITHMS)!r} has no term for behavioural diversity; use ppo, or leave diversity out."
+                f"the oracle {name!r} has no term for behavioural diversity; use {either(others)}, or leave diversity out."
             )
+        for spec in policies:
+            if not tabulates(spec, mode="explore"):
+                raise ScenarioError(
+                    f"behavioural diversity compares the probabilities of actions at an observation, and the oracle {name!r} trains "
+                    f"policies of kind {spec.kind!r} that have none (memory, or actions that are no single number). Use memory=none and "
+                    "an environment with discrete actions, response diversity, or leave diversity out."
+                )
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
         if not self.weight or len(members) < 2:
@@ -98,7 +109,7 @@ class ResponseDiversity:
         if not 0.0 <= self.explore <= 1.0:
             raise ConfigError(f"response diversity: explore is {self.explore}, expected a share from 0 to 1.")
 
-    def check(self, oracle: object) -> None:
+    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
         if isinstance(oracle, ComputedOracle):
             raise ScenarioError(
                 f"response diversity moves the opponents while a response trains, and the oracle {kind_of(oracle, ALGORITHMS)!r} computes "
@@ -159,16 +170,16 @@ def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> 
     return mean if mine < other else mean.T
 
 
-def check_diversity(rule: Any, oracle: object, *, moved: bool = False) -> None:
-    """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its oracle. moved: the method itself
-    decides what the opponents are while a response trains."""
+def check_diversity(rule: Any, oracle: object, policies: Sequence[PolicySpec] = (), *, moved: bool = False) -> None:
+    """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its oracle. policies: what the oracle
+    trains, one per population. moved: the method itself decides what the opponents are while a response trains."""
     if rule is None:
         return
     if not isinstance(rule, DiversityRule):
         raise ConfigError(
             f"{kind_of(rule, DIVERSITIES)!r} is no diversity: it lacks methods of {DiversityRule.__module__}.DiversityRule."
         )
-    rule.check(oracle)
+    rule.check(oracle, policies)
     if moved and rule.moves:
         raise ScenarioError(
             f"diversity {kind_of(rule, DIVERSITIES)!r} moves the opponents of a response, which this kind of scenario decides itself. "

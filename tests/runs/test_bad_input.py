@@ -123,6 +123,21 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "evaluation.payoffs=simulate and evaluation.exploitability=off.",
         ),
         ([*EXACT, "oracle=rainbow", "mode=explore"], "evaluation.exploitability=off. Or set mode=greedy."),
+        (
+            [*PPO, "oracle.memory=lstm", "diversity=behavioural", "evaluation.payoffs=simulate", "stop="],
+            "the oracle 'ppo' trains policies of kind 'actor_critic' that have none (memory",
+        ),
+        (
+            [
+                *EXACT,
+                "oracle=a2c",
+                "env=gymnasium/Pendulum-v1",
+                "diversity=behavioural",
+                "meta_solver=uniform",
+                "stop=",
+            ],
+            "the oracle 'a2c' trains policies of kind 'actor_critic' that have none (memory, or actions that are no single number)",
+        ),
         ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
     ],
     ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",
