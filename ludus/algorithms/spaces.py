@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.errors import ScenarioError
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.errors import ScenarioError, either
+from ludus.registry import load
 from ludus.types import AgentSpec, EnvSpec
 
 
@@ -51,7 +53,9 @@ def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[i
     roles, which want a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Discrete):  # MultiBinary has an n as well
-        raise ScenarioError(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
+        raise ScenarioError(
+            f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}. {serving(env)}"
+        )
     if env.enumeration is not None:
         return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])
     return int(np.prod(observation.shape or ())), int(action.n)
@@ -63,7 +67,7 @@ def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Box) or action.dtype.kind != "f" or env.enumeration is not None:
         raise ScenarioError(
-            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}. Use ppo or dqn there."
+            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}. {serving(env)}"
         )
     low, high = action.low.astype(np.float32).ravel(), action.high.astype(np.float32).ravel()
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
@@ -72,6 +76,31 @@ def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
             "its actions are bounded."
         )
     return BoxSpace(observation.shape or (), len(low), low, high, action.shape)
+
+
+def serving(env: EnvSpec) -> str:
+    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all its agents."""
+    wanted = {_kind(agent.action) for agent in env.agents}
+    found = []
+    for name in ALGORITHMS:
+        algorithm: Any = load("algorithm", name, ALGORITHMS)
+        needs_tree = getattr(algorithm, "needs_tree", False)
+        if wanted <= set(algorithm.about.actions) and not (needs_tree and env.enumeration is None):
+            found.append(name)
+    return (
+        f"Use {either(found)} there."
+        if found
+        else "No registered algorithm serves these actions; wrap the environment."
+    )
+
+
+def _kind(action: Space[Any]) -> str:
+    """As in `About.actions`."""
+    if isinstance(action, Discrete):
+        return "discrete"
+    if isinstance(action, MultiDiscrete | MultiBinary):
+        return "multi_discrete"
+    return "box" if isinstance(action, Box) and action.dtype.kind == "f" else "other"
 
 
 def _spaces(agents: Sequence[AgentSpec]) -> str:

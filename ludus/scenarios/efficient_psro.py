@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from ludus.errors import ScenarioError
 from ludus.opponents.registry import RULES
 from ludus.parts import build_part
 from ludus.scenario import Scenario
@@ -43,6 +44,11 @@ class EfficientPSRO(Scenario):
     def scheduler(self, population: tuple[int, ...]) -> EfficientPSROScheduler:
         from ludus.schedulers.efficient import EfficientPSRO as Scheduler  # a scenario can be read without loading it
 
+        if self.evaluation.adaptive is not None:
+            raise ScenarioError(
+                "efficient_psro plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario "
+                "psro."
+            )
         build_part("rule", {"kind": self.rule, **self.rule_options}, RULES)  # refuses what there is not
         return Scheduler(
             generations=self.generations,

@@ -1,16 +1,19 @@
 """What algorithms ask of spaces and utilities."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiBinary
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text
 
 from ludus.algorithms.base import About
 from ludus.algorithms.dqn import DQN
+from ludus.algorithms.exact import ExactBestResponse
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.algorithms.spaces import box, discrete, reward_scale
+from ludus.algorithms.spaces import box, discrete, reward_scale, serving
+from ludus.algorithms.tabular_q import TabularQ
 from ludus.errors import ScenarioError
 from ludus.registry import load
 
@@ -67,6 +70,26 @@ def test_continuous_actions(tensors, enumerated):
     for env in (boxed(tensors), bits):
         with pytest.raises(ScenarioError, match="x needs discrete actions"):
             discrete(env, (0,), algorithm="x")
+
+
+BOX = "Use a2c, ddpg, impala, ppo, reinforce, sac or td3 there."
+
+
+def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
+    pendulum = boxed(tensors)
+    assert serving(pendulum) == BOX
+    several = [replace(agent, action=MultiDiscrete([2, 3])) for agent in tensors.agents]
+    assert serving(replace(tensors, agents=tuple(several))) == "Use a2c, impala, ppo or reinforce there."
+    mixed = (pendulum.agents[0], several[1])
+    assert serving(replace(tensors, agents=mixed)) == "Use a2c, impala, ppo or reinforce there."
+    words = replace(tensors.agents[0], action=Text(3))
+    assert serving(replace(tensors, agents=(words,))).startswith("No registered algorithm serves")
+    for name, what in (("sac_discrete", (True, True)), ("exact", (False, True)), ("sac", (False, False))):
+        said = tuple(name in re.split(r"[ ,.]+", serving(env)) for env in (tensors, enumerated))
+        assert said == what, name
+    for refused in (ExactBestResponse(), TabularQ(), DQN()):
+        with pytest.raises(ScenarioError, match=BOX):
+            refused.check(pendulum)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.base import About, Response, Stack
+from ludus.algorithms.spaces import serving
 from ludus.config import Config
 from ludus.envs.game_tree import GameTree
 from ludus.errors import ScenarioError
@@ -25,13 +26,14 @@ class ExactBestResponse(Config):
     about: ClassVar[About] = About(
         actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"
     )
+    needs_tree: ClassVar[bool] = True
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if the game is not enumerated, or some player has several agents."""
         if env.enumeration is None:
             raise ScenarioError(
                 f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not (too large, tree=off, or not an "
-                "OpenSpiel game); use a smaller game, or oracle ppo or dqn."
+                f"OpenSpiel game). {serving(env)}"
             )
         if len(env.agents) > env.num_players:
             raise ScenarioError(f"the exact oracle needs one agent per player; {env.id} has {len(env.agents)} agents.")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import serving
 from ludus.config import Config
 from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.errors import ScenarioError
@@ -24,6 +25,7 @@ class TabularQ(Config):
     about: ClassVar[About] = About(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Watkins 1989"
     )
+    needs_tree: ClassVar[bool] = True
 
     batch: int = Field(default=500, ge=1)  # what is collected between two sweeps, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "episodes"
@@ -42,7 +44,7 @@ class TabularQ(Config):
         """Raises ScenarioError if the game is not enumerated."""
         if env.enumeration is None:
             raise ScenarioError(
-                f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not; use dqn or ppo instead."
+                f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not. {serving(env)}"
             )
 
     def collect(self) -> Collect:
