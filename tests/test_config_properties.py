@@ -172,7 +172,7 @@ OPTIONAL = {
     "stop": stoppers | st.none(),
     "warm_start": rules | st.lists(rules, max_size=3),
     "mode": st.sampled_from(["explore", "greedy"]),
-    "share": st.sampled_from(["auto", "never"]),
+    "share": st.sampled_from(["always", "auto", "never"]),
     "evaluation": options(
         payoffs=st.sampled_from(["auto", "exact", "simulate"]),
         episodes=st.integers(2, 10**6),
