@@ -40,6 +40,11 @@ class League(OwnPast):
     meta_solver: Solver | None = None
 
     @property
+    def complete(self) -> bool:
+        """Whether all cells are found out; a meta-solver is given the main agents' alone."""
+        return self.cells == "all"
+
+    @property
     def needs_learner(self) -> bool:
         return True
 

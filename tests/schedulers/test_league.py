@@ -8,6 +8,7 @@ import pytest
 from ludus.errors import ConfigError, RunError
 from ludus.meta_solvers.nash import Nash
 from ludus.population.base import View
+from ludus.scenarios.league import League as LeagueScenario
 from ludus.schedulers.league import League
 from ludus.schedulers.league_players import LeagueRules
 from ludus.testing.meta_solver import exact_view
@@ -120,3 +121,9 @@ def test_only_what_matchmaking_needs_is_evaluated() -> None:
     (holes,) = league.next_tasks(View((refs(*names),), unknown), free=4)
     # main against first; main exploiter against main and first (main agents' checkpoint); league exploiter against first
     assert holes.profiles == ((0, 1), (0, 2), (0, 3), (1, 0), (1, 2), (2, 0), (2, 1), (3, 0))
+
+
+def test_a_meta_solver_needs_the_main_agents_cells_only():
+    keys = {"env": "openspiel/kuhn_poker", "oracle": "ppo", "meta_solver": "nash"}
+    assert not LeagueScenario(**keys).complete
+    assert LeagueScenario(**keys, cells="all").complete
