@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
 from ludus.policies.tabulates import tabulates
+from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.diversity import check_diversity
 from ludus.schedulers.registry import RESPONSES
 from ludus.schedulers.responses import ResponseRule
@@ -23,6 +25,9 @@ from ludus.types import EnvSpec, PolicySpec
 
 if TYPE_CHECKING:
     from ludus.scenario import Scenario
+
+WARM_UPS = ("start_decisions", "min_size")
+"""Options of oracles: decisions before the first update."""
 
 _SOLVERS = "Use uniform, fictitious_play or projected_replicator_dynamics."
 
@@ -39,6 +44,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     _check_responses(scenario, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
+    _check_warm_up(scenario, env)
     _check_warm_start(scenario, env)
     _check_seats(scenario, env)
 
@@ -153,6 +159,28 @@ def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
     if field := out_of_reach(scenario.stop, grows):
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."
+        )
+
+
+def _check_warm_up(scenario: Scenario, env: EnvSpec) -> None:
+    """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
+    oracle, runtime = scenario.oracle, scenario.runtime
+    limit = None if scenario.response is None else scenario.response.limit("decisions")
+    option = next((name for name in WARM_UPS if isinstance(getattr(oracle, name, None), int)), None)
+    if isinstance(oracle, ComputedOracle) or limit is None or option is None or runtime.pace is not None:
+        return
+    collect, scheduler = oracle.collect(), scenario.scheduler(scenario.population(env))
+    if collect.unit != "decisions":
+        return
+    tasks = scheduler.chunks if isinstance(scheduler, Chunked) else 1  # whose learners go on
+    over = collect.amount + 2 * scenario.env.num_envs * len(env.agents)  # the last rollout's, with what is open then
+    needed = getattr(oracle, option) + math.ceil(1.0 / getattr(oracle, "updates_per_decision", 1.0))
+    if tasks * (limit + over) < needed:
+        most = f"{limit} decisions" if tasks == 1 else f"{limit} decisions in each of {tasks} tasks"
+        raise ScenarioError(
+            f"response: {most} are fewer than the oracle {kind_of(oracle, ALGORITHMS)!r} collects before its first update "
+            f"({option}={getattr(oracle, option)}), so that its policies would stay as they begin. Give more decisions, or a smaller "
+            f"oracle.{option}."
         )
 
 

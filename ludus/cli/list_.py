@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ def _envs(family: str | None = None, word: str = "") -> None:
 
     rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in FAMILIES.items()]
     own = ("", "module:Class", "one of your own, as it is", "", "docs/envs/own.md")
-    table(("family", "example", "what it is", "installed", "page"), [*rows, own], left=range(5), spare=(4, 2))
+    columns = ("family", "example", "what it is", "installed", "page")
+    _say_left_out(table(columns, [*rows, own], left=range(5), spare=(4, 2)), "envs")
     write(
         "`ludus list envs openspiel` lists a family, `ludus list envs gymnasium cart` those with that in their names."
     )
@@ -58,7 +59,13 @@ def _algorithms() -> None:
     from ludus.algorithms.registry import ALGORITHMS
 
     rows = [(name, *_about(name, target), target) for name, target in sorted(ALGORITHMS.items())]
-    table(("algorithm", "actions", "masks", "recurrent", "data", "paper", "class"), rows, left=range(7), spare=(6, 2))
+    columns = ("algorithm", "actions", "mask", "memory", "data", "paper", "class")
+    _say_left_out(table(columns, rows, left=range(7), spare=(6,)), "algorithms")
+
+
+def _say_left_out(columns: Sequence[str], kind: str) -> None:
+    if columns:
+        write(f"Too narrow for the columns: {', '.join(columns)}. `ludus list {kind} | cat` has them all.")
 
 
 def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
@@ -66,7 +73,7 @@ def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
 
     about = load("algorithm", name, {name: target}).about
     yes = ("no", "yes")
-    return ", ".join(about.actions), yes[about.masks], yes[about.recurrent], about.data, about.paper
+    return " ".join(about.actions), yes[about.masks], yes[about.recurrent], about.data, about.paper
 
 
 def _meta_solvers() -> None:

@@ -25,11 +25,12 @@ def table(
     title: str = "",
     left: Sequence[int] = (0,),
     spare: Sequence[int] = (),
-) -> None:
+) -> list[str]:
     """Columns whose index is in `left` are text, the others are numbers. A terminal that is too narrow goes without columns of `spare`,
-    the first one first; what still does not fit is folded."""
+    the first one first, and answers which; what still does not fit is folded."""
     console, rows = _console(), [columns, *rows]
     kept = _fitting(rows, spare, console.width)
+    left_out = [name for k, name in enumerate(columns) if k not in kept]
     columns, *rows = [[row[k] for k in kept] for row in rows]
     left = [place for place, k in enumerate(kept) if k in left]
     if title:
@@ -43,6 +44,7 @@ def table(
         console.print(grid)
     lines = [line.rstrip() for line in capture.get().splitlines()]
     write("\n".join(line for line in lines if line) + "\n")
+    return left_out
 
 
 def _fitting(rows: Sequence[Sequence[str]], spare: Sequence[int], width: int) -> list[int]:

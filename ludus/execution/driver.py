@@ -155,6 +155,8 @@ class Driver:
         if result.failure is not None:
             self.store.event("training", result.failure, level="error")
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
+        elif result.counters.get("decisions") and not result.counters.get("updates"):
+            self._tell_unchanged(result)
         history.count(result.counters)
         self.manager.on_result(result)
         self.work.admit(result.ref)
@@ -162,6 +164,14 @@ class Driver:
         self.store.metrics_recorded("generations", task.generation, metrics)
         for seat in task.seats:
             history.responses[seat] = self.work.return_of(result, seat)
+
+    def _tell_unchanged(self, result: Trained) -> None:
+        text = (
+            f"task {result.task.id} ended after {result.counters['decisions']:,} decisions without an update: policy "
+            f"{result.ref.policy} is what it started from. Let responses train longer, or have the oracle begin to learn earlier."
+        )
+        self.store.event("training", text, level="warning")
+        self.observer.message(text)
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         record = record_of(

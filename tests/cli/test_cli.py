@@ -11,8 +11,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import synthetic_run as synthetic
+from rich.console import Console
 
 import ludus.observe.reader
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.cli import output
 from ludus.cli.main import COMMANDS, main
 from ludus.errors import ConfigError, RunError
 from ludus.execution.interrupt import StopRequest
@@ -187,8 +190,31 @@ def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     fake(monkeypatch, "ludus.algorithms.registry", ALGORITHMS={"ppo": "ludus.algorithms.ppo:PPO"})
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    for expected in ("PSRO on Leduc poker", "Schulman et al. 2017", "on-policy", "nash", "psro", "no runs", "ludus list envs"):
+    for expected in (
+        "PSRO on Leduc poker",
+        "Schulman et al. 2017",
+        "on-policy",
+        "nash",
+        "psro",
+        "no runs",
+        "ludus list envs",
+    ):
         assert expected in out
+
+
+@pytest.mark.parametrize("width", [80, 100, 240])
+def test_every_algorithm_on_any_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_console", lambda: Console(width=width, file=sys.stdout, highlight=False))
+    assert main(["list", "algorithms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    assert words >= {*ALGORITHMS, "mask", "memory", "paper", "multi_discrete", "off-policy"}, "no name is folded"
+    said = "Too narrow for the columns: class. `ludus list algorithms | cat` has them all."
+    assert (said in lines) == ("class" not in words and not any("ludus.algorithms.ppo" in word for word in words))
+    assert (said in lines) == (width < 240)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,31 @@ COORDINATION = "env=openspiel/coop_to_1p"
             ],
             "the oracle 'a2c' trains policies of kind 'actor_critic' that have none (memory, or actions that are no single number)",
         ),
+        (
+            ["train", "pendulum", "oracle={kind: sac, start_decisions: 1000}", "response={decisions: 300}"],
+            "response: 300 decisions are fewer than the oracle 'sac' collects before its first update (start_decisions=1000)",
+        ),
+        (
+            [
+                *EXACT,
+                "oracle=dqn",
+                "oracle.rollout_unit=decisions",
+                "env.num_envs=4",
+                "response={decisions: 500, seconds: 60}",
+            ],
+            "(min_size=1000), so that its policies would stay as they begin. Give more decisions, or a smaller oracle.min_size.",
+        ),
+        (
+            [
+                "train",
+                "leduc-nfsp",
+                "oracle.best_response={rollout: 100, rollout_unit: decisions}",
+                "env.num_envs=4",
+                "generations=2",
+                "response={decisions: 200}",
+            ],
+            "response: 200 decisions in each of 2 tasks are fewer than the oracle 'nfsp' collects",
+        ),
         ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
     ],
     ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",

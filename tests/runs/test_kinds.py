@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,20 @@ def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Trainer, "learn", learn)
     resume(run_dir, report=False)
     assert tools.policies_of(run_dir) == tools.policies_of(whole)
+
+
+def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
+    """How many decisions its episodes would have was not known beforehand."""
+    options = ["oracle={kind: dqn, rollout: 20, hidden: [4]}", "response={episodes: 20}", "generations=1"]
+    tools.train("psro", tmp_path / "run", *options)
+    with Reader(tmp_path / "run") as reader:
+        events = reader.events()
+    assert [(event.kind, event.level) for event in events] == [("training", "warning")] * 2
+    assert re.match(
+        r"task response-0-1 ended after \d+ decisions without an update: policy 0-1 is what", events[0].text
+    )
+    tools.train(
+        "psro", tmp_path / "longer", *options, "oracle.min_size=10", "oracle.updates_per_decision=1", "oracle.batch=8"
+    )
+    with Reader(tmp_path / "longer") as reader:
+        assert not reader.events()
