@@ -204,6 +204,7 @@ PEERS = {
     "psro_v2_exact": "open-spiel",
     "pyspiel_loop": "open-spiel",
     "sample_factory_rollout": "sample-factory",
+    "sb3_learning": "stable-baselines3",
     "sb3_rollout": "stable-baselines3",
     "tianshou_rollout": "tianshou",
     "torchrl_rollout": "torchrl",
