@@ -143,6 +143,7 @@ def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
 
 
 SLOW_DOWN = {
+    "adaptive": ["generations=5", "response.episodes=1000", "evaluation.adaptive.budget=800"],
     "exact": ["generations=25"],
     "ppo": ["generations=4", "response.episodes=3000", "checkpoints.iterations=3"],
     "dqn": ["generations=3", "response.decisions=3000", "checkpoints.iterations=2"],
