@@ -33,6 +33,7 @@ class Collect:
     amount: int
     extras: tuple[str, ...] = ()  # what `Act.extras` to record
     modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
+    state: bool = False  # record the environment's state at each decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ class Joint:
     A step is there if at least one of the agents decided at it. present bool[T, n]: who did; row int64[T, n]: which row of the
     trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
     zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
-    t int32[T]: the key of the per-episode step table. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation
-    [B, n, *shape].
+    t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation [B, n, *shape], tail_mask
+    bool[B, n, A] or None. state [T, *state] and tail_state [B, *state] (the last that one of the agents was left with): the environment's,
+    where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at the beginning of each piece.
     """
 
     start: NDArray[np.int64]
@@ -35,6 +36,10 @@ class Joint:
     mask: NDArray[np.bool_] | None
     tail: NDArray[np.int8]
     tail_observation: Array
+    tail_mask: NDArray[np.bool_] | None = None
+    state: Array | None = None
+    tail_state: Array | None = None
+    memory0: NDArray[np.float32] | None = None
     extras: dict[str, Array] = field(default_factory=dict)
 
 
@@ -54,7 +59,9 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
     column[agents] = np.arange(len(agents))
     place = column[trajectories.agent[segments]]
     episode, t, row = _steps(trajectories, segments, place, len(agents))
-    episodes, tail, tail_observation = _tails(trajectories, segments, place, len(agents))
+    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
+    tail = np.full((len(episodes), len(agents)), -1, np.int8)
+    tail[piece, place] = trajectories.tail[segments]
     present = row >= 0
 
     def spread(values: Array) -> Array:
@@ -62,6 +69,16 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         out[~present] = 0
         return out
 
+    def placed(values: Array | None) -> Array | None:
+        if values is None:
+            return None
+        out = np.zeros((len(episodes), len(agents), *values.shape[1:]), values.dtype)
+        out[piece, place] = values[segments]
+        return out
+
+    tail_observation = placed(trajectories.tail_observation)
+    assert tail_observation is not None
+    states = trajectories.state
     return Joint(
         start=np.searchsorted(episode, np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
         episode=episode,
@@ -75,6 +92,10 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         mask=None if trajectories.mask is None else spread(trajectories.mask),
         tail=tail,
         tail_observation=tail_observation,
+        tail_mask=placed(trajectories.tail_mask),
+        state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
+        tail_state=_last(trajectories, segments, piece, len(episodes)),
+        memory0=placed(trajectories.memory0),
         extras={name: spread(values) for name, values in trajectories.extras.items()},
     )
 
@@ -92,17 +113,17 @@ def _steps(
     return steps[0], steps[1].astype(np.int32), row
 
 
-def _tails(
-    trajectories: Trajectories, segments: NDArray[np.int64], place: NDArray[np.int64], agents: int
-) -> tuple[NDArray[np.int64], NDArray[np.int8], Array]:
-    """(episodes int64[B], tail int8[B, n], tail_observation [B, n, …])."""
-    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
-    tail = np.full((len(episodes), agents), -1, np.int8)
-    tail[piece, place] = trajectories.tail[segments]
-    final = trajectories.tail_observation
-    tail_observation = np.zeros((len(episodes), agents, *final.shape[1:]), final.dtype)
-    tail_observation[piece, place] = final[segments]
-    return episodes, tail, tail_observation
+def _last(
+    trajectories: Trajectories, segments: NDArray[np.int64], piece: NDArray[np.int64], pieces: int
+) -> Array | None:
+    """[B, *state] the state that the longest-lived of a piece's agents was left with."""
+    if trajectories.tail_state is None:
+        return None
+    until = trajectories.t[trajectories.start[segments + 1] - 1]
+    order = np.lexsort((until, piece))
+    last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
+    out: Array = trajectories.tail_state[last]
+    return out
 
 
 def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from ludus.errors import DataError
 from ludus.types import Array
 
 _EXTRA = "extra "
-_ROWS = ("observation", "action", "logp", "reward", "mask", "t")
+_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
 _SEGMENTS = (
     "tail",
     "tail_observation",
@@ -24,6 +24,7 @@ _SEGMENTS = (
     "version_lo",
     "version_hi",
     "memory0",
+    "tail_state",
 )
 
 

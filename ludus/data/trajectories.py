@@ -22,6 +22,8 @@ class Trajectories:
     Per segment: tail int8[S] (`Tail`), tail_observation [S, *shape] (ids -1 where the game has none), tail_mask, agent int16[S],
     seat int8[S], episode int64[S] (unique within a task), version_lo/hi int32[S] of the weights that acted,
     memory0 float32[S, *memory] of a recurrent policy at the segment's start, or None.
+    state [N, *state], tail_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked for;
+    for central critics and mixers, never for a policy.
     """
 
     start: NDArray[np.int64]
@@ -41,6 +43,8 @@ class Trajectories:
     version_hi: NDArray[np.int32]
     policy: str
     memory0: NDArray[np.float32] | None = None
+    state: Array | None = None
+    tail_state: Array | None = None
     extras: Mapping[str, Array] = field(default_factory=dict)
 
     @property

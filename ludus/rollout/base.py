@@ -25,7 +25,7 @@ class RolloutOrder:
     of the learner, leaving episodes open that the next order with `carry_on` continues.
     seed: key of this order's shard streams.
     carry_on: go on with the episodes that the last order left open (their opponents stay); the learner's weights are the new ones.
-    extras: names of `Act.extras` to record for the learner's rows.
+    extras: names of `Act.extras` to record for the learner's rows. state: record the environment's state with them.
     modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.modes.drawn`); (): in its ref's.
     first_episode: what the order's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
@@ -43,6 +43,7 @@ class RolloutOrder:
     together: bool = False
     modes: tuple[tuple[str, float], ...] = ()
     modes_seed: int = 0
+    state: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from ludus.rollout.draws import LEARNER, Draws
 from ludus.rollout.episodes import EpisodeLog
 from ludus.rollout.noise import Uniforms
 from ludus.rollout.shards import Shard, whole
+from ludus.rollout.states import States
 from ludus.rollout.writer import TrajectoryWriter
 from ludus.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 
@@ -71,6 +72,7 @@ class RolloutWorker:
         for a policy that is not loaded, EnvError if the environment breaks its contract.
         """
         shard = self._shard
+        self._check_state(order)
         run = _Run(order, self.env, decisions=shard.decisions(order.amount))
         self._noise.restart(shard.noise(order.seed))
         draws = Draws(order, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
@@ -121,7 +123,8 @@ class RolloutWorker:
                 "an order carries on, and the one before it was for whole episodes; give carry_on=False."
             )
         draws.adopt(self._draws)
-        self._writer.begin(order.learner, draws.mine, extras=order.extras, carry_on=True)
+        states = States.of(self._timestep, self.env.spec.id) if order.state and self._timestep is not None else None
+        self._writer.begin(order.learner, draws.mine, extras=order.extras, states=states, carry_on=True)
         for p in range(len(self._agents)):
             environments = np.flatnonzero(draws.mine[p]).astype(np.int32)
             policy = self._per_agent(p, draws.acting(p, self._clocks.index[environments]))
@@ -188,7 +191,15 @@ class RolloutWorker:
         run.learner_decisions += taken
         run.env_steps += ticks
 
+    def _check_state(self, order: RolloutOrder) -> None:
+        if order.state and self.env.spec.state is None:
+            raise ScenarioError(
+                f"the order records the environment's state, and {self.env.spec.id} has none. Ask for it (option state=true), or put the "
+                "wrapper joint_state around it, whose state is what all agents see."
+            )
+
     def _observe(self, draws: Draws, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
+        self._writer.states = States.of(timestep, self.env.spec.id) if run.order.state else None
         for p in draws.learners:
             due, ended = timestep.due[p], timestep.ended[p]
             if len(due.slot) or len(ended.slot):

@@ -12,6 +12,7 @@ from ludus.errors import EnvError, PolicyError, ScenarioError
 from ludus.rollout import kernels
 from ludus.rollout.clocks import Clocks
 from ludus.rollout.columns import Columns
+from ludus.rollout.states import States
 from ludus.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail
 
 _FIRST_CAPACITY = 1 << 14
@@ -21,7 +22,7 @@ class TrajectoryWriter:
     """Trajectories of one learner. Buffers grow by doubling and are kept between orders.
 
     Slots of player p are environment × A_p + agent. After `begin`, per timestep: `settle`, and, once there is an answer, `append`;
-    at the end `flush`.
+    at the end `flush`. states: the environments' now, to be set for each timestep of orders that record them.
     """
 
     def __init__(self, spec: EnvSpec, clocks: Clocks) -> None:
@@ -41,24 +42,33 @@ class TrajectoryWriter:
         self._learner = PolicyRef(0, "")
         self._version = -1
         self._extras: dict[str, str] = {}  # name -> its column
+        self.states: States | None = None
         self._hold()
 
     def begin(
-        self, learner: PolicyRef, mine: NDArray[np.bool_], *, extras: Sequence[str] = (), carry_on: bool = False
+        self,
+        learner: PolicyRef,
+        mine: NDArray[np.bool_],
+        *,
+        extras: Sequence[str] = (),
+        states: States | None = None,
+        carry_on: bool = False,
     ) -> None:
-        """A new order. mine: bool[P, E], which environments the learner plays each player in. Raises ScenarioError if the order
-        carries on and records other extras than the one before."""
-        if carry_on and tuple(extras) != tuple(self._extras) and self._carried:
-            raise ScenarioError(
-                f"the order before recorded the extras {tuple(self._extras)}, this one wants {tuple(extras)}."
-            )
-        self._learner, self._extras = learner, {name: "extra " + name for name in extras}
+        """A new order. mine: bool[P, E], which environments the learner plays each player in. states: of the timestep that it goes on
+        from. Raises ScenarioError if the order carries on and records something else than the one before."""
+        if carry_on and self._carried:
+            before = (*self._extras, *(["state"] if "state" in self._rows else []))
+            wanted = (*extras, *(["state"] if states is not None else []))
+            if before != wanted:
+                raise ScenarioError(f"the order before recorded the extras {before}, this one wants {wanted}.")
+        self._learner, self._extras, self.states = learner, {name: "extra " + name for name in extras}, states
         self._version = -1 if learner.version is None else learner.version
         if not carry_on:
             self._num_rows = self._num_segments = self._num_tails = self._carried = 0
             self._memory = [None] * len(self._agents)
             self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
             self._tails.arrays.pop("mask", None)
+            self._rows.arrays.pop("state", None)
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._slots[p].fill(-1)
@@ -80,7 +90,7 @@ class TrajectoryWriter:
         )
         if closed:
             rows = None if closed == len(ended.slot) else self._picked[:closed]
-            self._put_tails(ended.observation, ended.mask, rows)
+            self._put_tails(ended.observation, ended.mask, rows, self._state_after(player, ended.slot, rows))
         if paid < 0:
             raise EnvError(
                 f"slot {-1 - paid} of player {player} began an episode while its last decision was open; an environment must "
@@ -111,6 +121,9 @@ class TrajectoryWriter:
         if not taken:
             return 0, ticks
         self._put_rows(due, act, rows=None if taken == n else self._picked[:taken])
+        if self.states is not None:
+            slots = due.slot if taken == n else due.slot[self._picked[:taken]]
+            self._rows.put("state", self.states.now, start=row, rows=self._environments(player, slots))
         if memory is not None:
             self._remember(player, due.slot, memory)
         if self._memory[player] is not None:
@@ -186,8 +199,19 @@ class TrajectoryWriter:
             kept = self._memory[player] = np.zeros((len(self._slots[player]), *memory.shape[1:]), np.float32)
         kept[slots] = memory
 
-    def _put_tails(self, observation: Array, mask: Array | None, rows: NDArray[np.int64] | None) -> None:
-        """observation[rows] (all of them: None), and their masks, are the next tails."""
+    def _environments(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        return slots.astype(np.int64) // self._agents[player]
+
+    def _state_after(self, player: int, slots: NDArray[np.int32], rows: NDArray[np.int64] | None) -> Array | None:
+        """Of decisions that closed: of the rows `rows` (None: all)."""
+        if self.states is None:
+            return None
+        return self.states.after(self._environments(player, slots if rows is None else slots[rows]))
+
+    def _put_tails(
+        self, observation: Array, mask: Array | None, rows: NDArray[np.int64] | None, state: Array | None
+    ) -> None:
+        """observation[rows] (all of them: None), and their masks, are the next tails; state [n, …]: one for each of those."""
         start, tails = self._num_tails, self._tails
         end = self._num_tails = start + (len(observation) if rows is None else len(rows))
         tails.ensure(end)
@@ -196,6 +220,8 @@ class TrajectoryWriter:
         if legal is not None:
             target = tails.column("mask", shape=legal.shape[1:], dtype=np.bool_)
             target[start:end] = True if mask is None else mask if rows is None else mask[rows]
+        if state is not None:
+            tails.put("state", state, start=start)
 
     # ------------------------------------------------------------------------------------------------ fragments
 
@@ -205,12 +231,15 @@ class TrajectoryWriter:
             rows = np.flatnonzero(slots[now.slot, kernels.SEGMENT] >= 0)
             if len(rows):  # another player's observations may have another shape
                 self._number_tails(slots[now.slot[rows], kernels.SEGMENT])
-                self._put_tails(now.observation, now.mask, None if len(rows) == len(now.slot) else rows)
+                state = None if self.states is None else self.states.now[self._environments(player, now.slot[rows])]
+                self._put_tails(now.observation, now.mask, None if len(rows) == len(now.slot) else rows, state)
                 slots[now.slot[rows], kernels.SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):
                 self._number_tails(off_turn[:, kernels.SEGMENT])
-                self._put_tails(self._rows["observation"], self._rows.get("mask"), off_turn[:, kernels.OPEN])
+                own = off_turn[:, kernels.OPEN]
+                state = None if self.states is None else self._rows["state"][own]
+                self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state)
 
     def _number_tails(self, segments: NDArray[np.int64]) -> None:
         """The tails that are put next belong to these segments."""
@@ -244,6 +273,8 @@ class TrajectoryWriter:
             version_hi=high,
             policy=self._learner.policy,
             memory0=None if memory0 is None else memory0.take(kept, axis=0),
+            state=None if self.states is None else rows["state"].take(order, axis=0),
+            tail_state=None if self.states is None else tails["state"].take(ending, axis=0),
             extras={name: rows[column].take(order, axis=0) for name, column in self._extras.items()},
         )
 

@@ -88,9 +88,10 @@ TEAM = Script(
 
 
 class ScriptedEnv:
-    """`VectorEnv` in which environment e plays scripts[e mod len], episode after episode, whatever the actions (0 and 1) are."""
+    """`VectorEnv` in which environment e plays scripts[e mod len], episode after episode, whatever the actions (0 and 1) are.
+    state: whether it has one, (environment, time)."""
 
-    def __init__(self, scripts: Sequence[Script], num_envs: int) -> None:
+    def __init__(self, scripts: Sequence[Script], num_envs: int, *, state: bool = False) -> None:
         self.num_envs = num_envs
         self._scripts = [scripts[e % len(scripts)] for e in range(num_envs)]
         player = scripts[0].player
@@ -100,6 +101,7 @@ class ScriptedEnv:
             agents=tuple(AgentSpec(f"agent_{a}", p, space, Discrete(_ACTIONS)) for a, p in enumerate(player)),
             utility_range=((-np.inf, np.inf),) * (max(player) + 1),
             symmetry=tuple((p,) for p in range(max(player) + 1)),
+            state=Box(0, np.inf, (2,), np.float32) if state else None,
         )
         self._local = [sum(q == p for q in player[:a]) for a, p in enumerate(player)]
         self._time = [0] * num_envs
@@ -160,7 +162,14 @@ class ScriptedEnv:
                 np.array([self._scripts[e].terminated for e in finished], np.bool_),
                 np.array([len(self._scripts[e].frames) - 1 for e in finished], np.int32),
             ),
+            *self._states(finished),
         )
+
+    def _states(self, finished: list[int]) -> tuple[Array | None, Array | None]:
+        if self.spec.state is None:
+            return None, None
+        over = [(e, len(self._scripts[e].frames) - 1) for e in finished]
+        return np.array([*enumerate(self._time)], np.float32), np.array(over, np.float32).reshape(-1, 2)
 
     def _closing(self, environment: int, finished: list[int]) -> tuple[tuple[int, float, float], ...]:
         frames = self._scripts[environment].frames

@@ -85,6 +85,7 @@ class Orders:
             first_episode=count.next_episode,
             modes=collect.modes,
             modes_seed=self._seed,
+            state=collect.state,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(order), weights)}
         count.orders += 1

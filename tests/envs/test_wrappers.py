@@ -47,6 +47,10 @@ def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
         (turns, lambda env: w.frame_stack(w.time_limit(env, 3), 2)),
         (teams, lambda env: w.time_limit(env, 3)),
         (teams, lambda env: w.agent_ids(env)),
+        (teams, lambda env: w.joint_state(env)),
+        (turns, lambda env: w.frame_stack(w.joint_state(w.group_players(env, {"*": 0})), 2)),
+        (screens, lambda env: w.joint_state(env)),
+        (goofspiel, lambda env: w.joint_state(env, players=[1])),
         (teams, lambda env: w.agent_ids(w.group_players(env, {"agent_*": 0}))),
         (turns, lambda env: w.group_players(env, {"agent_1": 1, "*": 0})),
         (turns, lambda env: w.group_players(env, {"*": 0})),
@@ -135,6 +139,25 @@ def test_agents_of_a_team_know_which_they_are() -> None:
         timestep = acts(env, timestep)
     assert timestep.due[0].observation.tolist() == [[1, 2, 0, 1]] * 2
     assert timestep.ended[0].observation.tolist() == [[0, 2, 1, 0]] * 2
+
+
+def test_a_joint_state_is_what_all_agents_saw_last() -> None:
+    env = w.joint_state(teams(2))
+    assert env.spec.state.shape == (6,)
+    timestep = env.reset(SEEDS)
+    assert timestep.state.tolist() == [[0, 0, 1, 0, 2, 0]] * 2
+    timestep = acts(env, timestep)
+    assert timestep.state.tolist() == [[0, 1, 1, 1, 2, 1]] * 2
+    timestep = acts(env, timestep)  # agent 0 leaves; what it saw last stays in the state, up to the end of the episode
+    assert timestep.due[0].observation.tolist() == [[1, 2]] * 2
+    assert timestep.state.tolist() == [[0, 2, 1, 2, 2, 2]] * 2
+    while not len(over := timestep.finished.environment):
+        timestep = acts(env, timestep)
+    assert over.tolist() == [0]
+    assert timestep.final_state[:, 4:].tolist() == timestep.ended[1].observation.tolist()
+    assert timestep.state[0].tolist() == [0, 0, 1, 0, 2, 0]
+    assert timestep.state[1, 5] > 2  # the other environment plays on
+    assert w.joint_state(teams(1), players=[1]).reset(SEEDS[:1]).state.tolist() == [[2, 0]]
 
 
 # ------------------------------------------------------------------------------------------ rewards

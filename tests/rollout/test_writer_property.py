@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.data.joint import joint
+from ludus.data.trajectories import Trajectories
 from ludus.errors import DataError
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
@@ -53,6 +54,15 @@ def expected(script: Script, agent: int) -> list[tuple[int, float, float]]:
     return rows
 
 
+def tail_time(script: Script, rows: Trajectories, segment: int) -> int:
+    """When the segment's tail is: at the game's end, or, where it is cut, when the agent's next decision is due."""
+    if rows.tail[segment] != 2:
+        return len(script.frames) - 1
+    last = rows.t[rows.start[segment + 1] - 1]
+    agent = int(rows.agent[segment])
+    return next(t for t, frame in enumerate(script.frames) if t > last and any(a == agent for a, _, _ in frame.due))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     games=st.lists(scripts(), min_size=1, max_size=3),
@@ -66,7 +76,7 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
     games = [g for g in games if any(a in mine for frame in g.frames for a, _, _ in frame.due)]
     if not games:
         return
-    env = ScriptedEnv(games, num_envs)
+    env = ScriptedEnv(games, num_envs, state=True)
     worker = RolloutWorker(env, LocalBank(env.spec, num_envs))
     got: dict[tuple[int, int], list[tuple[int, float, float]]] = {}
     ends: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -75,7 +85,9 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
         me = PolicyRef(0, "me", k)
         worker.bank.load([(me, FixedPolicy.of(k % 2, logp=-float(k))), (OTHER, FixedPolicy.of(0))])
         mixture = Mixture.product({1 - seat: ([OTHER], [1.0])})
-        rollout = worker.run(RolloutOrder(me, (seat,), mixture, "decisions", amount, seed=k, carry_on=k > 0))
+        rollout = worker.run(
+            RolloutOrder(me, (seat,), mixture, "decisions", amount, seed=k, carry_on=k > 0, state=True)
+        )
         rows = rollout.trajectories
         assert rows is not None
         assert rows.num_rows >= amount
@@ -85,6 +97,10 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
             span = slice(rows.start[s], rows.start[s + 1])
             assert rows.start[s + 1] > rows.start[s]
             columns = rows.t[span], rows.observation[span, 0], rows.reward[span]
+            environment = key[0] % num_envs
+            assert rows.state[span].tolist() == [[environment, t] for t in rows.t[span].tolist()]
+            script = games[environment % len(games)]
+            assert rows.tail_state[s].tolist() == [environment, tail_time(script, rows, s)]
             got.setdefault(key, []).extend(zip(*(c.tolist() for c in columns), strict=True))
             ends.setdefault(key, []).append((int(rows.tail[s]), float(rows.tail_observation[s, 0])))
             acted = -rows.logp[span]  # version v answers logp -v
@@ -106,12 +122,12 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
 @settings(max_examples=20, deadline=None)
 @given(games=st.lists(scripts(), min_size=1, max_size=3), amount=st.integers(1, 7))
 def test_joint_view_has_every_row_once(games, amount):
-    env = ScriptedEnv(games, 2)
+    env = ScriptedEnv(games, 2, state=True)
     worker = RolloutWorker(env, LocalBank(env.spec, 2))
     me = PolicyRef(0, "me")
     worker.bank.load([(me, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
     mixture = Mixture.product({1: ([OTHER], [1.0])})
-    rows = worker.run(RolloutOrder(me, (0,), mixture, "episodes", amount, seed=0)).trajectories
+    rows = worker.run(RolloutOrder(me, (0,), mixture, "episodes", amount, seed=0, state=True)).trajectories
     if rows is None:
         return
     view = joint(rows, env.spec, player=0)
@@ -121,6 +137,9 @@ def test_joint_view_has_every_row_once(games, amount):
     keys = list(zip(view.episode.tolist(), view.t.tolist(), strict=True))
     assert keys == sorted(set(keys))
     assert view.start[-1] == len(keys)
+    assert view.state.tolist() == [[episode % 2, t] for episode, t in keys]
+    for b, episode in enumerate(view.episode[view.start[:-1]].tolist()):
+        assert view.tail_state[b].tolist() == [episode % 2, len(games[episode % 2 % len(games)].frames) - 1]
     assert [len(set(view.episode[a:b].tolist())) for a, b in zip(view.start[:-1], view.start[1:], strict=True)] == [
         1
     ] * (len(view.start) - 1)

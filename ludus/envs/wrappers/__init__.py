@@ -2,6 +2,7 @@
 
 from ludus.envs.wrappers.frame_stack import frame_stack
 from ludus.envs.wrappers.images import grayscale, resize
+from ludus.envs.wrappers.joint_state import joint_state
 from ludus.envs.wrappers.masks import mask_actions
 from ludus.envs.wrappers.observations import agent_ids, flatten_observation
 from ludus.envs.wrappers.registry import WRAPPERS, wrap
@@ -17,6 +18,7 @@ __all__ = [
     "frame_stack",
     "grayscale",
     "group_players",
+    "joint_state",
     "mask_actions",
     "resize",
     "scale_reward",

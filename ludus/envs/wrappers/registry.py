@@ -17,6 +17,7 @@ WRAPPERS: Mapping[str, str] = {
     "frame_stack": "ludus.envs.wrappers.frame_stack:frame_stack",
     "grayscale": "ludus.envs.wrappers.images:grayscale",
     "group_players": "ludus.envs.wrappers.teams:group_players",
+    "joint_state": "ludus.envs.wrappers.joint_state:joint_state",
     "mask_actions": "ludus.envs.wrappers.masks:mask_actions",
     "resize": "ludus.envs.wrappers.images:resize",
     "scale_reward": "ludus.envs.wrappers.rewards:scale_reward",
