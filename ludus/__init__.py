@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.exploit import exploit_run
+    from ludus.observe.callbacks import Callback
     from ludus.population_exploiters import exploit_population
     from ludus.report import write_report
     from ludus.result import Result
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
+    "Callback",
     "Checkpoints",
     "DQN",
     "Environment",
@@ -59,6 +61,7 @@ _HOMES = {
     "DQN": "ludus.algorithms.dqn.config",
     "PPO": "ludus.algorithms.ppo.config",
     "PSRO": "ludus.scenarios.psro",
+    "Callback": "ludus.observe.callbacks",
     "Checkpoints": "ludus.scenario",
     "Environment": "ludus.scenario",
     "Evaluation": "ludus.scenario",

@@ -17,6 +17,7 @@ from ludus.execution.history import History
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.work import Work
 from ludus.observe.base import Observer
+from ludus.observe.callbacks import Callbacks
 from ludus.observe.policy_files import PolicyFiles
 from ludus.observe.reader import Reader
 from ludus.observe.store import Store
@@ -135,6 +136,7 @@ def build_driver(
     observer: Observer,
     stop: StopRequest,
     control: Control,
+    callbacks: Callbacks,
 ) -> Driver:
     spec = env.spec
     population = scenario.population(spec)
@@ -166,6 +168,7 @@ def build_driver(
                 trainers=trainers,
                 prefetch=scenario.runtime.prefetch,
                 beside=_beside(scenario, runtime, spec, store, observer),
+                callbacks=callbacks,
                 clock=control.clock,
             ),
             _exact(scenario, env, population),

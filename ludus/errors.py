@@ -11,6 +11,7 @@ LudusError
 │   ├── TableClosed      the table's task has ended
 │   └── Deadlock         a rate limiter setting that could never make progress
 ├── TrainingError        NaN loss or weights
+├── CallbackError        a callback that raised
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
     └── PartDied         the process of a part ended before it had answered
 
@@ -23,6 +24,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "CallbackError",
     "ConfigError",
     "DataError",
     "Deadlock",
@@ -92,6 +94,10 @@ class Deadlock(DataError):
 
 class TrainingError(LudusError):
     """A loss or weight became NaN or infinite."""
+
+
+class CallbackError(LudusError):
+    """A callback of the user's raised; the run has ended and can be resumed."""
 
 
 class RunError(LudusError):

@@ -28,6 +28,7 @@ from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
 from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.observe.callbacks import Callbacks
 from ludus.observe.database import require_new
 from ludus.observe.lock import require_writable
 from ludus.observe.policy_files import PolicyFiles
@@ -68,8 +69,9 @@ def run(
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(folder / SCENARIO, info.text.encode())
-        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event))
-        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
+        callbacks = Callbacks(scenario.callbacks)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
         driver.observer.run_started(info)
         _first_policies(driver)
         return _finish(driver, driver.run(), report=report)
@@ -100,8 +102,9 @@ def resume(
         closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event))
-        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control)
+        callbacks = Callbacks(scenario.callbacks)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)

@@ -11,6 +11,7 @@ from ludus.algorithms.registry import ALGORITHMS
 from ludus.config import Config, to_yaml
 from ludus.envs.base import VectorEnv
 from ludus.errors import ConfigError
+from ludus.observe.callbacks import dump_callback, parse_callbacks
 from ludus.parts import build_part, dump_part
 from ludus.population.base import populations_of
 from ludus.scenario_registry import name_of
@@ -181,6 +182,13 @@ Stop = Annotated[
 ]
 
 
+Callbacks = Annotated[
+    tuple[Any, ...],
+    BeforeValidator(parse_callbacks),
+    PlainSerializer(lambda callbacks: [dump_callback(callback) for callback in callbacks]),
+]
+
+
 class Scenario(Config):
     """What every kind of scenario has; a kind adds its options and `scheduler`.
 
@@ -188,7 +196,7 @@ class Scenario(Config):
     a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
     stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
     deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
-    are), or for all players (always). Generation 0 plays uniformly at random.
+    are), or for all players (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random.
     """
 
     env: Annotated[Environment, BeforeValidator(_environment)]
@@ -201,6 +209,7 @@ class Scenario(Config):
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
+    callbacks: Callbacks = ()
     seed: int = Field(0, ge=0)
     name: Annotated[str, AfterValidator(_name)] = ""
 

@@ -143,6 +143,7 @@ class Driver:
 
     def _record(self, result: TaskResult) -> None:
         self.store.task_done(result)
+        self.parts.callbacks.task_done(result)
         if isinstance(result, Trained):
             self._add(result)
         elif result.task.solution is not None:

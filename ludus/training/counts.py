@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ludus.evaluation.matches import won
 from ludus.rollout.base import Rollout
+from ludus.stopping.progress import Progress
 from ludus.types import State
 
 
@@ -42,6 +44,24 @@ class Counts:
             mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
             self.returns.append(float(mine.mean()))
             self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What was counted since the task began, by name."""
+        return {name: getattr(self, name) for name in ("env_steps", "decisions", "episodes", "samples", "updates")}
+
+    def progress(self, seconds: float) -> Progress:
+        """What stoppers look at."""
+        return Progress(
+            env_steps=self.env_steps,
+            decisions=self.decisions,
+            episodes=self.episodes,
+            samples=self.samples,
+            updates=self.updates,
+            seconds=seconds,
+            scores=tuple(self.returns),
+            win_rates=tuple(self.wins),
+        )
 
     def state_dict(self) -> State:
         return {name: getattr(self, name) for name in self.__slots__}

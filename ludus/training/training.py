@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ludus import seeding
 from ludus.algorithms.base import Algorithm, LearnerContext
@@ -17,6 +17,7 @@ from ludus.algorithms.diversity import others_of
 from ludus.data.episode_server import EpisodeServer
 from ludus.data.policy_server import PolicyServer
 from ludus.evaluation.beside import Beside
+from ludus.observe.callbacks import Callbacks, UpdateRecord
 from ludus.pacing import Pace
 from ludus.policies.base import Policy
 from ludus.profile import Profile
@@ -46,6 +47,7 @@ class Parts:
     seed: int
     trainers: Trainers | None = None
     beside: Beside | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
     prefetch: int = 0
     clock: Callable[[], float] = time.perf_counter
 
@@ -149,6 +151,7 @@ class Training:
             self._orders.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.ahead()
+            self._parts.callbacks.episodes_done(self.task, rollout.episodes)
             here = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
             learned = self._trainer.learn(rollout.left or here, version=self._version)
             count.samples += learned.samples
@@ -160,6 +163,9 @@ class Training:
             count.iterations += 1
             self._publish()
             self.offer()
+            if learned.updates and self._parts.callbacks:
+                done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
+                self._parts.callbacks.updated(done)
         self._collector.learned()
 
     def _order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
@@ -197,17 +203,7 @@ class Training:
 
     @property
     def progress(self) -> Progress:
-        count = self._count
-        return Progress(
-            env_steps=count.env_steps,
-            decisions=count.decisions,
-            episodes=count.episodes,
-            samples=count.samples,
-            updates=count.updates,
-            seconds=self._seconds,
-            scores=tuple(count.returns),
-            win_rates=tuple(count.wins),
-        )
+        return self._count.progress(self._seconds)
 
     @property
     def _seconds(self) -> float:
@@ -255,16 +251,13 @@ class Training:
             self._parts.beside.take(wait_for=task.id)
         weights = self._trainer.weights
         self.close()
-        counters: Mapping[str, int] = {
-            name: getattr(count, name) for name in ("env_steps", "decisions", "episodes", "samples", "updates")
-        }
         return Trained(
             task=task,
             ref=PolicyRef(task.population, task.policy, mode=task.mode),
             spec=self._trainer.spec,
             weights=weights,
             metrics=self.metrics,
-            counters=counters,
+            counters=count.totals,
             failure=self._failure,
             average=self._orders.opponents.average,
         )

@@ -22,7 +22,15 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_example_is_tested() -> None:
-    tested = {"quickstart", "own_environment", "own_meta_solver", "own_stopper", "own_algorithm", "a2c"}
+    tested = {
+        "quickstart",
+        "own_environment",
+        "own_meta_solver",
+        "own_stopper",
+        "own_algorithm",
+        "own_callbacks",
+        "a2c",
+    }
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
 
 
@@ -65,6 +73,20 @@ def test_own_environment_refuses_too_many_stones() -> None:
 def test_own_part(example: str, arguments: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(example).main(**arguments)
     assert capsys.readouterr().out.startswith(says)
+
+
+def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ludus.cli.main import main
+
+    callbacks = "callbacks=[own_callbacks:EpisodesToCsv, own_callbacks:WinRates]"
+    changes = ["oracle={kind: ppo, batch: 100, hidden: [8]}", "response={episodes: 200}", "generations=1"]
+    assert main(["train", "kuhn", *changes, callbacks, "--run-dir", "run"]) == 0
+    rows = (elsewhere / "run" / "episodes.csv").read_text().splitlines()
+    assert len(rows) == 400
+    assert all(row.split(",")[2] in ("2", "3") and row.split(",")[3] in ("-2", "-1", "1", "2") for row in rows)
+    won = sum(float(row.split(",")[3]) > 0 for row in rows[:200]) / 200
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == f"generation 1: 0-1 has won {won:.0%} of 200 training episodes"
 
 
 def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> None:

@@ -81,7 +81,7 @@ def test_fences_and_code_spans_are_closed(page: Path) -> None:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_runs(block: str, try1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(try1)
-    exec(compile(block, "page", "exec"), {"__name__": "page"})
+    exec(compile(block, "page", "exec", dont_inherit=True), {"__name__": "page"})
 
 
 def test_sql_runs(try1: Path) -> None:
