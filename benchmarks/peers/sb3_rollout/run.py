@@ -48,11 +48,11 @@ class Trunk(BaseFeaturesExtractor):
 class Adapter(VecEnv):
     """A vector of EnvPool or Gymnasium as SB3's."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, count: int = ENVIRONMENTS) -> None:
         space = getattr(env, "single_observation_space", env.observation_space)
-        super().__init__(ENVIRONMENTS, space, getattr(env, "single_action_space", env.action_space))
+        super().__init__(count, space, getattr(env, "single_action_space", env.action_space))
         self.env = env
-        self.infos: list[dict[str, Any]] = [{} for _ in range(ENVIRONMENTS)]
+        self.infos: list[dict[str, Any]] = [{} for _ in range(count)]
 
     def reset(self) -> np.ndarray:
         return self.env.reset()[0]
@@ -79,7 +79,7 @@ class Adapter(VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [None] * ENVIRONMENTS  # render_mode is all that is ever asked for
+        return [None] * self.num_envs  # render_mode is all that is ever asked for
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError
@@ -88,7 +88,7 @@ class Adapter(VecEnv):
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        return [False] * ENVIRONMENTS
+        return [False] * self.num_envs
 
 
 def _collect(model: OnPolicyAlgorithm) -> Orders:
