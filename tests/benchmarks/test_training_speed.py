@@ -1,4 +1,4 @@
-"""The benchmark of training throughput: the same settings for all, a limit that does the work that it says, figures that are what they say."""
+"""The benchmark of training throughput: the same settings for all, a limit that does the work it says, figures that are what they say."""
 
 import math
 from dataclasses import replace
