@@ -229,7 +229,7 @@ _ALL = (
         value_rate=0.05,
         bound=5,
     ),
-    _leduc("rnad", num_envs=1000, eta=1.0, magnet_period=20),
+    _leduc("rnad", num_envs=1000),
     _leduc("nfsp", num_envs=500),
     _memory("ppo", ">= 0.95", {**_RECALL_PPO, "memory": "gru", "memory_size": 32}, budget=100_000, num_envs=32),
     _memory(

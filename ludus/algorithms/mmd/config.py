@@ -141,6 +141,8 @@ class RNaD(MMD):
 
     about: ClassVar[About] = _about("Perolat et al. 2022")
 
-    alpha: Scheduled = Schedule(start=0.05)
+    # With less of it, or larger steps, the policies cycle instead of settling between two magnets.
+    alpha: Scheduled = Schedule(start=0.5)
+    eta: Scheduled = Schedule(start=0.5, end=0.05, shape="exponential")
     magnet: Literal["uniform", "moving", "policy"] = "policy"
     regularise: Literal["loss", "reward"] = "reward"
