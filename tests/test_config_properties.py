@@ -189,6 +189,9 @@ OPTIONAL = {
         cpus=share,
         gpus=share,
     ),
+    "callbacks": st.lists(
+        st.sampled_from(["ludus:Callback", {"kind": "ludus.observe.callbacks:Callback"}]), max_size=2
+    ),
     "seed": st.integers(0, 2**63),
     "name": names,
 }
