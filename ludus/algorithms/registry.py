@@ -14,6 +14,7 @@ ALGORITHMS = {
     "nfsp": "ludus.algorithms.nfsp.config:NFSP",
     "ppo": "ludus.algorithms.ppo.config:PPO",
     "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
+    "qmix": "ludus.algorithms.qmix.config:QMIX",
     "r2d2": "ludus.algorithms.r2d2.config:R2D2",
     "rainbow": "ludus.algorithms.dqn.config:Rainbow",
     "reinforce": "ludus.algorithms.reinforce.config:Reinforce",
@@ -22,4 +23,5 @@ ALGORITHMS = {
     "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
     "tabular_q": "ludus.algorithms.tabular_q.config:TabularQ",
     "td3": "ludus.algorithms.ddpg.config:TD3",
+    "vdn": "ludus.algorithms.qmix.config:VDN",
 }

@@ -8,12 +8,12 @@ segment's tail observation, is in the slot after it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.returns import n_step
-from ludus.data.trajectories import Trajectories
 from ludus.types import Array, Tail
 
 Indices = NDArray[np.int64]
@@ -82,8 +82,22 @@ class Slots:
         return out
 
 
+class Rewarded(Protocol):
+    """Rows with a reward each, in segments that end: `Trajectories`, or the joint steps of a team."""
+
+    @property
+    def reward(self) -> Array:
+        """float[N]"""
+        ...
+
+    @property
+    def tail(self) -> NDArray[np.int8]:
+        """`Tail` int8[S]"""
+        ...
+
+
 def bootstraps(
-    found: Windows, slots: Slots, rows: Trajectories, *, gamma: float, steps: int
+    found: Windows, slots: Slots, rows: Rewarded, *, gamma: float, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16]]:
     """(sum of rewards, discount, place of what is bootstrapped from) of each decision, [M, length]: n-step targets that end with the
     sequence. Places count from the sequence's first decision. (Sutton and Barto 2018, equation 7.1.)"""
