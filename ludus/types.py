@@ -267,6 +267,7 @@ class TrainingTask:
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
     overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
+    together: share of its orders in which it plays all of `seats` at once, against itself, and learns from all of them.
     """
 
     id: str
@@ -282,6 +283,7 @@ class TrainingTask:
     length: int = 1
     overrides: Mapping[str, float] = field(default_factory=dict)
     diversity: Diversity | None = None
+    together: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

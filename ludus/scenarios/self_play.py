@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from ludus.algorithms.base import Algorithm
+from ludus.errors import ConfigError
 from ludus.meta_solvers.last import Last
 from ludus.meta_solvers.last_k import LastK
 from ludus.meta_solvers.uniform import Uniform
@@ -49,10 +50,11 @@ class OwnPast(Scenario):
 
 class SelfPlay(OwnPast):
     """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
-    al. 2019). past: who is met in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the
+    al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the
     meta-strategy that is announced, by default the newest snapshots."""
 
     latest: float = Field(1.0, ge=0, le=1)
+    every_seat: bool = False
     past: Past = "uniform"
     meta_solver: Solver = "last"
 
@@ -63,11 +65,18 @@ class SelfPlay(OwnPast):
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         from ludus.schedulers.self_play import SelfPlay as Scheduler  # a scenario can be read without loading it
 
+        cut = isinstance(self.oracle, Algorithm) and self.oracle.collect().unit == "decisions"
+        if self.every_seat and 0 < self.latest < 1 and cut:
+            raise ConfigError(
+                f"every_seat with latest={self.latest:g} takes turns with games against the past, which need whole episodes, and the oracle "
+                "collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
+            )
         return Scheduler(
             population=population,
             chunks=self.generations,
             seed=self.seed,
             latest=self.latest,
+            every_seat=self.every_seat,
             past=self.past,
             start=self.start,
             span=self.span,

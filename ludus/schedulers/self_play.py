@@ -38,6 +38,7 @@ class SelfPlay(Chunked):
         chunks: int,
         seed: int,
         latest: float = 1.0,
+        every_seat: bool = False,
         past: PastRule | None = None,
         start: PolicyRef | str | None = None,
         span: tuple[float, float] | None = None,
@@ -47,7 +48,8 @@ class SelfPlay(Chunked):
         sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
-        """latest: share of the games against the learners' newest weights. past: who the opponents of the others are, by default anyone.
+        """latest: share of the games against the learners' newest weights. every_seat: the learner plays those in all seats at once and learns
+        from all of them, for one population that all players share. past: who the opponents of the others are, by default anyone.
         modes: in which the newest weights are met, and how often each; by default they explore.
         start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`.
         Raises ConfigError for a share that is none."""
@@ -62,6 +64,12 @@ class SelfPlay(Chunked):
         )
         if not 0 <= latest <= 1:
             raise ConfigError(f"latest is a share of the games, from 0 to 1; given {latest}.")
+        if every_seat and (len(population) < 2 or len(self.populations) > 1):
+            raise ConfigError(
+                f"every_seat lets one learner play all seats at once; here {len(population)} players have {len(self.populations)} "
+                "populations. Give share=always, or leave every_seat out."
+            )
+        self._every_seat = every_seat
         self.latest, self.past, self.start, self.span = latest, past or UniformPast(), start, span
         self.together = len(self.populations) if latest > 0 else 1
         self.modes = modes or (("explore", 1.0),)
@@ -129,6 +137,7 @@ class SelfPlay(Chunked):
             mode=self.mode,
             keep=True,
             length=self.chunks,
+            together=self.latest if self._every_seat else 0.0,
             **self.source(population, before, self.start),
         )
 
@@ -140,11 +149,14 @@ class SelfPlay(Chunked):
                 marginals[seat] = ([view.populations[which][-1]], [1.0])
                 continue
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
-            if self.latest > 0:
+            latest = (
+                0.0 if self._every_seat and self.latest < 1 else self.latest
+            )  # those games have orders of their own
+            if latest > 0:
                 refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes]
-                probs = [self.latest * share for _, share in self.modes]
-            if self.latest < 1:
-                past = (1.0 - self.latest) * self.past.probabilities(self._scores[key], self._rates[key])
+                probs = [latest * share for _, share in self.modes]
+            if latest < 1:
+                past = (1.0 - latest) * self.past.probabilities(self._scores[key], self._rates[key])
                 refs += [view.populations[which][i] for i in np.flatnonzero(past)]
                 probs += past[past > 0].tolist()
             marginals[seat] = (refs, probs)

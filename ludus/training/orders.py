@@ -73,6 +73,7 @@ class Orders:
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         opponents, policies = self.playing(learner, weights)
+        share = self._task.together
         order = RolloutOrder(
             learner=learner,
             seats=self._seats[host],
@@ -86,6 +87,7 @@ class Orders:
             modes=collect.modes,
             modes_seed=self._seed,
             state=collect.state,
+            together=int((count.orders + 1) * share) > int(count.orders * share),
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(order), weights)}
         count.orders += 1

@@ -23,6 +23,9 @@ KINDS: dict[str, Callable[..., Scheduler]] = {
     "naive": SelfPlay,
     "quality": lambda **options: SelfPlay(latest=0.8, past=QualityPast(rate=0.1), **options),
     "last two": lambda **options: SelfPlay(latest=0.5, past=UniformPast(last=2), complete=True, **options),
+    "every seat": lambda population, **options: SelfPlay(
+        population=population, latest=0.5, every_seat=len(set(population)) == 1 < len(population), **options
+    ),
     "fictitious": FictitiousSelfPlay,
     "pfsp": PFSP,
     "pfsp and latest": lambda **options: PFSP(latest=0.5, weighting="variance", **options),
@@ -94,6 +97,20 @@ def test_shares_of_one_population() -> None:
         assert (factor.seats, factor.entries) == ((seat,), entries)
         np.testing.assert_allclose(factor.probs, [0.8, 0.1, 0.1])
     assert task.seats == (0, 1)
+
+
+def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
+    scheduler = SelfPlay(population=(0, 0), chunks=2, seed=0, latest=0.75, every_seat=True)
+    view = View((refs("0-0"),), exact_view(pennies(1, 1), zero_sum=True, population=(0, 0)))
+    _, task = scheduler.next_tasks(view, free=2)
+    assert task.together == 0.75
+    assert task.opponents.factors[1] == Factor((1,), (refs("0-0"),), (1.0,))
+    naive = SelfPlay(population=(0, 0), chunks=2, seed=0, every_seat=True)
+    _, task = naive.next_tasks(view, free=2)
+    assert task.together == 1.0
+    for population in ((0,), (0, 1)):
+        with pytest.raises(ConfigError, match="every_seat lets one learner play all seats"):
+            SelfPlay(population=population, chunks=2, seed=0, every_seat=True)
 
 
 def test_qualities() -> None:

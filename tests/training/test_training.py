@@ -52,6 +52,7 @@ def training_of(
     tree: str = "auto",
     num_envs: int = 6,
     seats: tuple[int, ...] = (0,),
+    together: float = 0.0,
     **stop,
 ) -> tuple[Training, SpyRollouts]:
     vector = make_env(env, num_envs=num_envs, tree=tree)
@@ -59,7 +60,7 @@ def training_of(
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
     parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
-    task = TrainingTask("task", 1, 0, seats, "0-1", mixture)
+    task = TrainingTask("task", 1, 0, seats, "0-1", mixture, together=together)
     return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), rollouts
 
 
@@ -96,6 +97,30 @@ def test_episode_ids_are_unique_within_a_task(unit: str) -> None:
     assert [order.carry_on for order, _ in worker.seen[:5]] == (
         [False, True, True, False, True] if unit == "decisions" else [False] * 5
     )
+
+
+def test_a_share_of_orders_is_played_in_every_seat() -> None:
+    training, worker = training_of(TabularQ(batch=10), episodes=100, seats=(0, 1), together=0.75)
+    while training.finished() is None:
+        training.step()
+    assert [order.together for order, _ in worker.seen] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    for order, rollout in worker.seen:
+        both = {
+            int(e): len(set(rollout.trajectories.seat[rollout.trajectories.episode == e].tolist()))
+            for e in rollout.episodes.index
+        }
+        assert set(both.values()) == ({2} if order.together else {1}), "Kuhn poker asks both players in every episode"
 
 
 def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
