@@ -8,38 +8,62 @@ nothing at a step is absent: its observation is zero, `present` says so, and it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.algorithms.returns import follow, n_step
+from ludus.algorithms.returns import follow, lambda_returns, n_step
+from ludus.algorithms.statistics import Moments
 from ludus.data.joint import Joint, joint
 from ludus.data.trajectories import Trajectories
 from ludus.errors import ScenarioError
-from ludus.types import Array, EnvSpec, Tail
+from ludus.types import Array, EnvSpec, State, Tail
+
+Normalise = Literal["none", "scale", "standardise"]
 
 
 class Steps(NamedTuple):
-    """Of T joint steps: reward float64[T] and discount float64[T] of n-step targets, and following int64[T], what they bootstrap from: a
-    joint step, or -1 - b for what comes after piece b (`returns.follow`)."""
+    """Of T joint steps: reward float64[T] and discount float64[T] of n-step targets; following int64[T], what they bootstrap from: a joint
+    step, or -1 - b for what comes after piece b (`returns.follow`); and span float64[T], Σ γ^k over the steps whose rewards were summed."""
 
     reward: NDArray[np.float64]
     discount: NDArray[np.float64]
     following: NDArray[np.int64]
+    span: NDArray[np.float64]
 
 
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[Joint]:
-    """The joint view of each of these seats that has rows; states are float32[T, S] and [B, S]. Raises DataError as `joint` does."""
-    played = set(trajectories.seat.tolist())
-    found = [joint(trajectories, spec, player=seat) for seat in seats if seat in played]
-    return [replace(view, state=_flat(view.state), tail_state=_flat(view.tail_state)) for view in found]
+    """The joint view of each of these seats that has rows. States are float32[T, S] and [B, S], S = `state_size`: flat, uint8 divided by
+    255; and then, where a learner plays several seats, which of them this is, one-hot: the state is the same array for all sides. Raises
+    DataError as `joint` does."""
+    found, played = [], set(trajectories.seat.tolist())
+    for seat in seats:
+        if seat in played:
+            view = joint(trajectories, spec, player=seat)
+            side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
+            found.append(replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side)))
+    return found
 
 
-def _flat(state: Array | None) -> Array | None:
-    return None if state is None else np.ascontiguousarray(state, np.float32).reshape(len(state), -1)
+def _seen(state: Array | None, side: NDArray[np.float32]) -> Array | None:
+    if state is None:
+        return None
+    flat = state.reshape(len(state), -1).astype(np.float32)
+    if state.dtype == np.uint8:
+        flat *= np.float32(1.0 / 255.0)
+    return np.concatenate([flat, np.broadcast_to(side, (len(flat), len(side)))], axis=1)
+
+
+def state_size(env: EnvSpec, seats: Sequence[int]) -> int:
+    """Numbers in the states of `views`; 0 where the environment has none."""
+    if env.state is None:
+        return 0
+    return math.prod(env.state.shape or ()) + (len(seats) if len(seats) > 1 else 0)
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
@@ -64,7 +88,8 @@ class Rewards(NamedTuple):
 def team_steps(view: Joint, *, gamma: float, steps: int) -> Steps:
     """n-step targets of the team's rewards. (Sutton and Barto 2018, equation 7.1.)"""
     rewards = Rewards.of(view)
-    return Steps(*n_step(view.start, rewards.reward, rewards.tail, gamma, steps))
+    sums = n_step(view.start, rewards.reward, rewards.tail, gamma, steps)
+    return Steps(*sums, n_step(view.start, np.ones(len(view.t)), rewards.tail, gamma, steps)[0])
 
 
 def tails(view: Joint, values: Array) -> Array:
@@ -85,16 +110,17 @@ def tail_masks(view: Joint) -> Array:
 def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
     """Joint steps as items, one a row.
 
-    observation and next [T, n, *shape], action [T, n, …], present and next_present bool[T, n], reward and discount float64[T]; mask and
-    next_mask bool[T, n, A] where there are masks; state and next_state float32[T, S] where it was recorded.
+    observation and next [T, n, *shape], action [T, n, …], present and next_present bool[T, n], reward, discount and span float32[T];
+    mask and next_mask bool[T, n, A] where there are masks; state and next_state float32[T, S] where it was recorded.
     """
-    reward, discount, following = team_steps(view, gamma=gamma, steps=steps)
+    reward, discount, following, span = team_steps(view, gamma=gamma, steps=steps)
     columns = {
         "observation": view.observation,
         "action": view.action,
         "present": view.present,
-        "reward": reward,
-        "discount": discount,
+        "reward": reward.astype(np.float32),
+        "discount": discount.astype(np.float32),
+        "span": span.astype(np.float32),
         "next": follow(view.observation, tails(view, view.tail_observation), following),
         "next_present": follow(view.present, left_over(view), following),
     }
@@ -106,6 +132,41 @@ def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
     return columns
 
 
+class RewardStatistics:
+    """How a team's rewards are normalised: not at all ("none"); divided by the standard deviation of what teams still receive, discounted,
+    from each joint step to the end of the piece ("scale"); or by that of the rewards, after their mean is taken off ("standardise": values
+    then begin about where they end, which is fast; but where actions decide how long an episode is, it changes what is best)."""
+
+    def __init__(self, kind: Normalise, *, gamma: float, scale: float) -> None:
+        """scale: of "none"."""
+        self._kind, self._gamma, self._scale = kind, gamma, scale
+        self._moments = Moments()
+
+    def add(self, view: Joint) -> None:
+        """Count a rollout's joint steps."""
+        reward = Rewards.of(view).reward
+        if self._kind == "scale":
+            nothing, ends = np.zeros(len(view.t)), np.zeros(len(view.tail))
+            reward = lambda_returns(view.start, reward, nothing, ends, self._gamma, 1.0)
+        if self._kind != "none":
+            self._moments.add(reward)
+
+    def normalised(self, reward: Array, span: Array) -> NDArray[np.float32]:
+        """Discounted sums of rewards float[…], of `span` float[…] = Σ γ^k steps each, as learners take them."""
+        if self._kind == "none" or self._moments.count < 2:
+            return (reward * np.float32(self._scale)).astype(np.float32)
+        factor = 1.0 / np.sqrt(self._moments.var + 1e-8)
+        shift = self._moments.mean if self._kind == "standardise" else 0.0
+        out: NDArray[np.float32] = ((reward - shift * span) * factor).astype(np.float32)
+        return out
+
+    def state_dict(self) -> State:
+        return self._moments.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self._moments.load_state_dict(state)
+
+
 def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
     """The oldest weights that acted at each joint step, int32[T]."""
     of_row = np.repeat(trajectories.version_lo, np.diff(trajectories.start))
@@ -115,19 +176,28 @@ def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
 
 
 def check_team(env: EnvSpec, *, algorithm: str, state: bool) -> None:
-    """Raises ScenarioError for a compiled game, where no player has several agents; and, if it wants a `state`, where there is none."""
+    """Raises ScenarioError for a compiled game, where no player has several agents; and, if it wants a `state`, where there is none, or one
+    that is no Box."""
     if env.enumeration is not None:
         raise ScenarioError(
             f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
             "agents. Use dqn there, or sac_discrete."
         )
-    if state and (env.state is None or env.state.shape is None):
+    if state and env.state is None:
         raise ScenarioError(
-            f"{algorithm} needs the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
-            "joint_state around it, whose state is what all agents see."
+            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
+            "joint_state around it, whose state is what all agents see; or use an algorithm that needs none, such as vdn."
         )
+    if state and not isinstance(env.state, Box):
+        raise ScenarioError(f"{algorithm} sees states that are a Box of numbers; that of {env.id} is {env.state}.")
 
 
-def state_size(env: EnvSpec) -> int:
-    """Numbers in the environment's state; 0 where it has none."""
-    return 0 if env.state is None else int(np.prod(env.state.shape or ()))
+def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:
+    """Agents of a player in these seats. Raises ScenarioError if they differ."""
+    sizes = {len(env.agents_of(seat)) for seat in seats}
+    if len(sizes) > 1:
+        raise ScenarioError(
+            f"{algorithm} learns for teams of one size; the seats {tuple(seats)} of {env.id} have {sorted(sizes)} agents. Give each seat a "
+            "population of its own."
+        )
+    return sizes.pop()

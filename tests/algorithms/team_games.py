@@ -61,6 +61,48 @@ class TwoStep(ParallelEnv):
         return seen, each, dict.fromkeys(agents, over), dict.fromkeys(agents, False), {name: {} for name in agents}
 
 
+class Carry(ParallelEnv):
+    """Two agents see a load in [-1, 1], eight times anew, and what they do must add up to it: each costs (sum of actions - load)². One that
+    cannot tell who it is does half of it. discrete: actions are 0, 1 and 2, loads 0 … 4, and each load that is met earns 1."""
+
+    metadata: ClassVar = {"name": "carry"}
+    possible_agents: ClassVar = ["agent_0", "agent_1"]
+
+    def __init__(self, discrete=False):
+        self._discrete = discrete
+
+    def observation_space(self, agent):
+        return Box(0.0, 1.0, (5,), np.float32) if self._discrete else Box(-1.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(3) if self._discrete else Box(-1.0, 1.0, (1,), np.float32)
+
+    def _seen(self):
+        if self._discrete:
+            self._load = int(self._rng.integers(5))
+            seen = np.eye(5, dtype=np.float32)[self._load]
+        else:
+            self._load = float(self._rng.uniform(-1, 1))
+            seen = np.array([self._load], np.float32)
+        return dict.fromkeys(self.agents, seen)
+
+    def reset(self, seed=None, options=None):
+        self._rng = np.random.default_rng(seed)
+        self.agents, self._t = list(self.possible_agents), 0
+        return self._seen(), {name: {} for name in self.agents}
+
+    def step(self, actions):
+        agents, self._t = self.agents, self._t + 1
+        total = float(np.sum([actions[name] for name in agents]))
+        reward = float(total == self._load) if self._discrete else -((total - self._load) ** 2)
+        over = self._t == 8
+        seen = self._seen()
+        if over:
+            self.agents = []
+        each = dict.fromkeys(agents, reward / 2)
+        return seen, each, dict.fromkeys(agents, False), dict.fromkeys(agents, over), {name: {} for name in agents}
+
+
 def train(algorithm, env, *, num_envs, total, seed=0, episodes=100, **options):
     """(mean return of `episodes` greedy episodes of the final weights, the learner). total: training's, in the unit that it collects."""
     vector = make_env(env, num_envs=num_envs, **options)

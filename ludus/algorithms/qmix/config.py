@@ -11,7 +11,7 @@ from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
-from ludus.algorithms.teams import check_team
+from ludus.algorithms.teams import Normalise, check_team
 from ludus.data.base import ItemUnit, TableSpec
 from ludus.policies.q_specs import Core, Head, q_module_spec, q_recurrent_spec
 from ludus.policies.specs import q_spec
@@ -27,6 +27,8 @@ class VDN(QLearning):
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Sunehag et al. 2018"
     )
 
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+
     mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, or QMIX's network
     mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
     mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make its weights; 0: they are linear
@@ -37,7 +39,7 @@ class VDN(QLearning):
     period: int = Field(default=25, ge=1)  # joint steps from one sequence's beginning to the next one's
     burn_in: int = Field(default=0, ge=0)  # joint steps before them that only refresh the memory
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     gamma: float = Field(default=0.99, ge=0, le=1)
     rollout: int = Field(default=8, ge=1)
     capacity: int = Field(default=100_000, ge=1)  # joint steps, or sequences, in the replay table
@@ -46,7 +48,7 @@ class VDN(QLearning):
     learning_rate: Scheduled = Schedule(start=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.05, over=0.3)
     target_period: int = Field(default=200, ge=1)
-    normalise_rewards: bool = True  # by the standard deviation of the team's returns so far
+    normalise_rewards: Normalise = "scale"  # "standardise" learns faster where episodes are of one length
 
     @model_validator(mode="after")
     def _check_period(self) -> VDN:

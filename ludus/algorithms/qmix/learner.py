@@ -20,15 +20,13 @@ from ludus.algorithms.dqn.updates import SUMS, Found, QLearner
 from ludus.algorithms.losses import huber
 from ludus.algorithms.qmix.config import VDN
 from ludus.algorithms.qmix.mixers import Monotonic, Sum
-from ludus.algorithms.returns import lambda_returns
-from ludus.algorithms.statistics import Moments
-from ludus.algorithms.teams import Rewards, state_size, versions, views
+from ludus.algorithms.teams import RewardStatistics, state_size, team_size, versions, views
 from ludus.data.base import Columns
 from ludus.data.joint import Joint
 from ludus.data.trajectories import Trajectories
 from ludus.policies.q_module import arrays_of, loaded
 from ludus.policies.torch_module import _SEEDING
-from ludus.types import Array, EnvSpec, PolicySpec, State, Weights
+from ludus.types import Array, PolicySpec, State, Weights
 
 _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et al. 2019)
 
@@ -56,18 +54,19 @@ class TeamLearner(QLearner):
     def __init__(self, config: VDN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         self.config, self._env, self._seats = config, context.env, context.seats
-        self.team = len(context.env.agents_of(context.seats[0]))
+        self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
         self._module, self._judge = (self._networks(spec, context) for _ in range(2))
         if start is not None:
             loaded(self._module.q, spec, start)
         self._judge.requires_grad_(False)
         online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
         super().__init__(config, context, spec, online=online, target=target)
-        self._returns = Moments()
+        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
 
     def _networks(self, spec: PolicySpec, context: LearnerContext) -> Team:
         seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
-        return Team(self.fresh(spec, context.seed), make_mixer(self.config, context.env, agents=self.team, seed=seed))
+        states = state_size(context.env, context.seats)
+        return Team(self.fresh(spec, context.seed), make_mixer(self.config, agents=self.team, state=states, seed=seed))
 
     @abstractmethod
     def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
@@ -92,19 +91,12 @@ class TeamLearner(QLearner):
         out = []
         for view in views(trajectories, self._env, self._seats):
             out.append((TABLE, self.columns(view, versions(trajectories, view))))
-            self._returns.add(_to_go(view, self.config.gamma))
+            self._rewards.add(view)
         self._budget.add(trajectories)
         self._inserted += trajectories.num_rows
         return out
 
     # ------------------------------------------------------------------------------------------ learning
-
-    @property
-    def reward_factor(self) -> float:
-        """What rewards are multiplied by."""
-        if not self.config.normalise_rewards or self._returns.count < 2:
-            return self._scale
-        return float(1.0 / np.sqrt(self._returns.var + 1e-8))
 
     def _gradient(self, columns: Columns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         share = self._ranks.share(rows)
@@ -129,9 +121,10 @@ class TeamLearner(QLearner):
         return Found(float(loss.detach()), value, float(error.abs().sum()) / steps, priority, finite)
 
     @torch.no_grad()
-    def targets(self, reward: Tensor, discount: Tensor, value: Tensor) -> Tensor:
-        """reward × its factor + discount × the target mixer's value of the next step, float32[…]."""
-        return reward * self.reward_factor + discount * value
+    def targets(self, columns: Columns, value: Tensor) -> Tensor:
+        """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
+        reward = self._rewards.normalised(columns["reward"], columns["span"])
+        return torch.from_numpy(reward) + torch.from_numpy(columns["discount"]) * value
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -139,23 +132,17 @@ class TeamLearner(QLearner):
         return arrays_of(self._module.q)
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "returns": self._returns.state_dict()}
+        return {**super().state_dict(), "rewards": self._rewards.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self._returns.load_state_dict(state["returns"])
+        self._rewards.load_state_dict(state["rewards"])
 
 
-def make_mixer(config: VDN, env: EnvSpec, *, agents: int, seed: int) -> nn.Module:
+def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
     """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
     if config.mixer == "sum":
         return Sum()
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Monotonic(agents, state_size(env), width=config.mixing_width, hidden=config.mixing_hidden)
-
-
-def _to_go(view: Joint, gamma: float) -> NDArray[np.float64]:
-    """What the team still received within the piece, discounted, from each joint step on: float64[T]."""
-    nothing = np.zeros(len(view.t))
-    return lambda_returns(view.start, Rewards.of(view).reward, nothing, np.zeros(len(view.tail)), gamma, 1.0)
+        return Monotonic(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)

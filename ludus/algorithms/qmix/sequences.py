@@ -26,7 +26,7 @@ from ludus.types import Array, PolicySpec
 class _Batch:
     """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
     bool[B + T + 1, m × n]; memory float32[m × n, M]; legal bool[m, T + 1, n, A], present bool[m, T + 1, n], state float32[m, T + 1, S] or
-    None; action int64[m, T, n]; place int64[m, T], reward and discount float32[m, T], there bool[m, T].
+    None; action int64[m, T, n]; place int64[m, T], there bool[m, T].
     unbroken: nobody who was absent comes back."""
 
     x: Tensor
@@ -38,8 +38,6 @@ class _Batch:
     state: Tensor | None
     action: Tensor
     place: Tensor
-    reward: Tensor
-    discount: Tensor
     there: Tensor
 
 
@@ -57,7 +55,10 @@ class SequenceLearner(TeamLearner):
         config = self.config
         found = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
         slots = Slots.of(found, view.start, length=config.length, burn_in=config.burn_in)
-        reward, discount, place = bootstraps(found, slots, Rewards.of(view), gamma=config.gamma, steps=config.n_step)
+        rewards = Rewards.of(view)
+        reward, discount, place = bootstraps(found, slots, rewards, gamma=config.gamma, steps=config.n_step)
+        ones = rewards._replace(reward=np.ones(len(view.t)))
+        span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
         columns: dict[str, Array] = {
             "observation": slots.observations(
                 view.observation, tails(view, view.tail_observation), found, first=0, fill=0
@@ -66,6 +67,7 @@ class SequenceLearner(TeamLearner):
             "action": slots.rows(view.action),
             "reward": reward.astype(np.float32),
             "discount": discount.astype(np.float32),
+            "span": span.astype(np.float32),
             "place": place,
             "count": found.count.astype(np.int16),
             "memory": self._memory(view, found),
@@ -117,7 +119,7 @@ class SequenceLearner(TeamLearner):
             chooser = q.detach() if self.config.double else judge
             best = greedy(chooser[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
             after = taken(judge[at].flatten(0, 2), best).view_as(batch.action)
-            target = self.targets(batch.reward, batch.discount, self._mixed(self._judge, after, batch, batch.place))
+            target = self.targets(columns, self._mixed(self._judge, after, batch, batch.place))
         return Compared(value, target, batch.there)
 
     def _mixed(self, team: Team, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
@@ -161,8 +163,6 @@ class SequenceLearner(TeamLearner):
             legal=torch.from_numpy(legal),
             present=torch.from_numpy(present[:, own:]),
             state=torch.from_numpy(columns["state"]) if self.config.needs_state else None,
-            reward=torch.from_numpy(columns["reward"]),
-            discount=torch.from_numpy(columns["discount"]),
             there=torch.from_numpy(np.arange(self.config.length) < columns["count"][:, None]),
             **numbers,
         )

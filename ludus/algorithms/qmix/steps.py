@@ -31,7 +31,6 @@ class StepLearner(TeamLearner):
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
         """See `TeamLearner.columns`."""
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
-        columns |= {name: columns[name].astype(np.float32) for name in ("reward", "discount")}
         return columns | {"version_lo": version}
 
     def compared(self, columns: Columns) -> Compared:
@@ -39,8 +38,7 @@ class StepLearner(TeamLearner):
         action = torch.from_numpy(columns["action"].astype(np.int64)).flatten()
         chosen = taken(self._values(self._module, columns, "observation", "mask"), action)
         value = self._mixed(self._module, chosen, columns, "present", "state")
-        reward, discount = (torch.from_numpy(columns[name]) for name in ("reward", "discount"))
-        target = self.targets(reward, discount, self._next_values(columns))
+        target = self.targets(columns, self._next_values(columns))
         return Compared(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
 
     @torch.no_grad()

@@ -1,0 +1,89 @@
+"""MADDPG's settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from gymnasium.spaces import Discrete
+from pydantic import Field
+
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
+from ludus.algorithms.off_policy.config import TABLE, OffPolicy
+from ludus.algorithms.schedule import Schedule, Scheduled
+from ludus.algorithms.spaces import box, discrete, one_space
+from ludus.algorithms.teams import Normalise, check_team
+from ludus.data.base import ItemUnit, Sizes, TableSpec
+from ludus.policies.actor_specs import actor_spec
+from ludus.policies.specs import mlp_spec
+from ludus.types import EnvSpec, PolicySpec, Weights
+
+
+class MADDPG(OffPolicy):
+    """Actors that see what their agents see, and a critic of the team that sees everything (Lowe et al. 2017); see the README beside it."""
+
+    about: ClassVar[About] = About(
+        actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Lowe et al. 2017"
+    )
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+
+    critic: Literal["observations", "state"] = "observations"  # what it sees, beside the actions of all agents
+    noise: Scheduled = Schedule(start=0.1)  # of actions in a box: standard deviation of exploration, in [-1, 1]
+    temperature: float = Field(default=1.0, gt=0)  # of discrete actions: of the softmax whose slope is followed
+    output_penalty: float = Field(default=1e-3, ge=0)  # of the mean square of the actor's outputs
+    twin: bool = False  # two critics; targets take the smaller one's value, as TD3's do
+    normalise_rewards: Normalise = "scale"  # "standardise" learns faster where episodes are of one length
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    rollout: int = Field(default=100, ge=1)
+    capacity: int = Field(default=200_000, ge=1)  # joint steps in the replay table
+    batch: int = Field(default=512, ge=1)  # joint steps per update
+    updates_per_decision: float = Field(default=0.02, gt=0)
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    polyak: float = Field(default=0.01, gt=0, le=1)
+    max_gradient_norm: float = Field(default=0.5, ge=0)
+
+    @property
+    def item(self) -> ItemUnit:
+        return "joint"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds, if the game is compiled, and if
+        the critic wants a state that there is not."""
+        check_team(env, algorithm=type(self).__name__, state=self.critic == "state")
+        for player in range(env.num_players):
+            self.policy(env, (player,))
+
+    def collect(self) -> Collect:
+        return Collect(self.rollout_unit, self.rollout, state=self.critic == "state")
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="ring", capacity=self.capacity),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """How many joint steps a rollout has is not known."""
+        return {}
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        name = type(self).__name__
+        if isinstance(one_space(env, seats, algorithm=name)[1], Discrete):
+            inputs, actions = discrete(env, seats, algorithm=name)
+            return mlp_spec(
+                inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none"
+            )
+        space = box(env, seats, algorithm=name)
+        return actor_spec(
+            "deterministic",
+            inputs=math.prod(space.inputs),
+            low=space.low.reshape(space.shape),
+            high=space.high.reshape(space.shape),
+            hidden=self.hidden,
+            activation=self.activation,
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.algorithms.maddpg.learner import MADDPGLearner  # a scenario can be read without loading torch
+
+        return MADDPGLearner(self, context, start)
