@@ -9,6 +9,8 @@ ALGORITHMS = {
     "exact": "ludus.algorithms.exact.config:ExactBestResponse",
     "impala": "ludus.algorithms.impala.config:IMPALA",
     "iqn": "ludus.algorithms.dqn.config:IQN",
+    "maddpg": "ludus.algorithms.maddpg.config:MADDPG",
+    "mappo": "ludus.algorithms.mappo.config:MAPPO",
     "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
     "mmd": "ludus.algorithms.mmd.config:MMD",
     "nfsp": "ludus.algorithms.nfsp.config:NFSP",

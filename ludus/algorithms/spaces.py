@@ -37,8 +37,8 @@ def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[
         raise ScenarioError(f"{algorithm} was given the seats {seats} of {env.id}, in which no agent plays.")
     if len(roles := {agent.role for agent in agents}) > 1:
         raise ScenarioError(
-            f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Give them one "
-            "role, and tell them apart by what they observe."
+            f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Put the "
+            "wrapper agent_ids around it, which shows each agent who it is, and gives them one role."
         )
     found = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
     if len(found) > 1 or agents[0].observation.shape is None:
@@ -81,11 +81,13 @@ def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
 def serving(env: EnvSpec) -> str:
     """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all its agents."""
     wanted = {_kind(agent.action) for agent in env.agents}
+    teams = any(len(env.agents_of(player)) > 1 for player in range(env.num_players))
     found = []
     for name in ALGORITHMS:
         algorithm: Any = load("algorithm", name, ALGORITHMS)
         needs_tree = getattr(algorithm, "needs_tree", False)
-        if wanted <= set(algorithm.about.actions) and not (needs_tree and env.enumeration is None):
+        others = getattr(algorithm, "for_teams", False) and not teams  # it would learn, but says more than there is
+        if wanted <= set(algorithm.about.actions) and not (needs_tree and env.enumeration is None) and not others:
             found.append(name)
     return (
         f"Use {either(found)} there."

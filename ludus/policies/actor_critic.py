@@ -1,7 +1,9 @@
-"""The networks of actor-critic policies: a body, a recurrent core if wanted, a head, and a value beside it or with networks of its own."""
+"""The networks of actor-critic policies: a body, a recurrent core if wanted, a head, and a value beside it, with networks of its own, or
+from the environment's state."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +122,13 @@ class Tower(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """The network of an `actor_critic` spec. memory: floats that one slot remembers; 0: none."""
+    """The network of an `actor_critic` spec. memory: floats that one slot remembers; 0: none. state: entries of what a central critic sees
+    beside the observation; 0: there is none.
+
+    A central critic is a perceptron over the environment's state and the agent's own observation, side by side (the "agent-specific
+    global state" of Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", section 5.2). It has no core:
+    a state needs no memory. Acting does not evaluate it.
+    """
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
@@ -130,24 +138,41 @@ class ActorCritic(nn.Module):
         normalised = dict(config.get("normalise", {}))
         self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
         self.returns = ReturnScale() if normalised.get("returns") else None
+        self._scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
         self.actor = self._tower(spec)
         self.head = nn.Linear(self.actor.features, self.head_of.outputs - self.head_of.free)
         self.log_std = nn.Parameter(torch.zeros(self.head_of.free)) if self.head_of.free else None
-        value = choice(spec, "value", ("shared", "separate", "none"))
-        self.critic = self._tower(spec) if value == "separate" else None
-        self.value = nn.Linear(self.actor.features, 1) if value != "none" else None
+        value = choice(spec, "value", ("shared", "separate", "central", "none"))
+        self.state = integer(spec, "state") if value == "central" else 0
+        self.state_normaliser = Normaliser((self.state,)) if self.state and self.normaliser is not None else None
+        self.critic = self._tower(spec) if value == "separate" else self._central(spec) if self.state else None
+        judge = self.actor if self.critic is None else self.critic
+        self.value = nn.Linear(judge.features, 1) if value != "none" else None
         self.memory = self.actor.memory + (self.critic.memory if self.critic is not None else 0)
 
     def _tower(self, spec: PolicySpec) -> Tower:
         core = choice(spec, "core", tuple(CORES))
-        scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
-        body, features = make_body(entry(spec, "body"), self.shape, scale=scale)
+        body, features = make_body(entry(spec, "body"), self.shape, scale=self._scale)
         return Tower(body, features, core, integer(spec, "width") if core != "none" else 0)
 
+    def _central(self, spec: PolicySpec) -> Tower:
+        body, features = make_body(entry(spec, "critic"), (self.state + math.prod(self.shape),))
+        return Tower(body, features, "none", 0)
+
+    @property
+    def own_core(self) -> Tower | None:
+        """The critic, if it remembers for itself."""
+        return self.critic if self.critic is not None and self.critic.core is not None else None
+
     def forward(
-        self, x: Tensor, memory: Tensor | None = None, packing: Packing | None = None
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        packing: Packing | None = None,
+        state: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """x float[n, *shape] -> (outputs of the head [n, outputs], value [n] or None, memory after), as `Tower.forward` takes memory."""
+        """x float[n, *shape], state float[n, state] for a central critic -> (outputs of the head [n, outputs], value [n] or None, memory
+        after), as `Tower.forward` takes memory. A central critic says nothing without a state."""
         if self.normaliser is not None:
             x = self.normaliser(x)
         sizes = [self.actor.memory, self.memory - self.actor.memory]
@@ -156,18 +181,35 @@ class ActorCritic(nn.Module):
         out = self.head(features)
         if self.log_std is not None:
             out = torch.cat([out, self.log_std.expand(len(out), -1)], dim=1)
+        if self.state and state is None:
+            return out, None, after
         if self.critic is not None:
-            features, other = self.critic(x, its, packing)
-            after = None if after is None else torch.cat([after, other], dim=1)
+            features, other = self.critic(x if state is None else self._side_by_side(state, x), its, packing)
+            after = after if other is None or after is None else torch.cat([after, other], dim=1)
         return out, None if self.value is None else self.value(features)[:, 0], after
 
-    def value_of(self, x: Tensor) -> Tensor:
-        """The value [n] alone, of a network that has one and no memory."""
+    def unroll(
+        self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """As `forward`, of segments that begin at `start` int64[S + 1]; None: every row is a step of its own."""
+        out: tuple[Tensor, Tensor | None, Tensor | None]
+        out = self(x, memory, None if start is None else Packing.of(start), state)
+        return out
+
+    def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        """The value [n] alone, of a network that has one: without memory, or central."""
         if self.normaliser is not None:
             x = self.normaliser(x)
         tower = self.actor if self.critic is None else self.critic
-        out: Tensor = cast(nn.Linear, self.value)(tower(x, None, None)[0])[:, 0]
+        seen = x if state is None else self._side_by_side(state, x)
+        out: Tensor = cast(nn.Linear, self.value)(tower(seen, None, None)[0])[:, 0]
         return out
+
+    def _side_by_side(self, state: Tensor, x: Tensor) -> Tensor:
+        """What a central critic sees of states float[n, state] and observations [n, *shape], normalised if they are."""
+        if self.state_normaliser is not None:
+            state = self.state_normaliser(state)
+        return torch.cat([state, x.flatten(1) * self._scale], dim=1)
 
 
 def _shape(spec: PolicySpec) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from ludus.types import PolicySpec, Weights
 POLICIES = {
     "averaged": "ludus.policies.two_policies:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
+    "actor_critic_team": "ludus.policies.actor_critic_team:ActorCriticTeam",
     "deterministic": "ludus.policies.actors:DeterministicActor",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",

@@ -30,7 +30,8 @@ def synthetic_rollout(
     env: EnvSpec, policy: Policy, *, seats: tuple[int, ...], segments: int, rng: np.random.Generator, version: int = 0
 ) -> Trajectories:
     """`segments` segments of 1 to 5 decisions, in which all kinds of tails occur; observations and legal actions as `env` says, random
-    otherwise. Truncated and cut segments of an enumerated game have the tail observation of some state of the same seat."""
+    otherwise, and states where it has one. Truncated and cut segments of an enumerated game have the tail observation of some state of the
+    same seat."""
     seat = np.array([seats[s % len(seats)] for s in range(segments)], np.int8)
     length = rng.integers(1, _LONGEST + 1, segments)
     alive = np.arange(_LONGEST)[None] < length[:, None]
@@ -70,12 +71,18 @@ def synthetic_rollout(
         version_hi=np.full(segments, version, np.int32),
         policy="synthetic",
         memory0=memory0,
+        state=_states(env, rows, rng),
+        tail_state=_states(env, segments, rng),
     )
 
 
 def _rows(steps: list[Array], alive: NDArray[np.bool_]) -> Array:
     """Steps of [S, …] -> the rows that are alive, segment by segment."""
     return np.stack(steps, axis=1)[alive]
+
+
+def _states(env: EnvSpec, count: int, rng: np.random.Generator) -> Array | None:
+    return None if env.state is None else rng.standard_normal((count, *(env.state.shape or ()))).astype(np.float32)
 
 
 def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.random.Generator) -> _Seen:

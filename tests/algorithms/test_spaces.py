@@ -38,7 +38,9 @@ def test_agents_that_cannot_share_a_network(tensors):
 def test_several_roles_want_several_networks(algorithm, tensors):
     keeper, striker = (replace(tensors.agents[0], name=role, role=role) for role in ("keeper", "striker"))
     team = replace(tensors, agents=(keeper, striker, tensors.agents[1]))
-    with pytest.raises(ScenarioError, match=r"they have the roles \['keeper', 'striker'\]. Give them one role"):
+    with pytest.raises(
+        ScenarioError, match=r"they have the roles \['keeper', 'striker'\]. Put the wrapper agent_ids around it"
+    ):
         algorithm.check(team)
 
 

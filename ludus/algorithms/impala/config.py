@@ -23,7 +23,7 @@ class IMPALA(PolicyGradient):
 
     about: ClassVar[About] = replace(PolicyGradient.about, paper="Espeholt et al. 2018")
 
-    value_network: Literal["shared", "separate"] = "shared"
+    value_network: Literal["shared", "separate", "central"] = "shared"
     batch: int = Field(default=512, ge=1)  # what one update learns from, in batch_unit
     batch_unit: Literal["episodes", "decisions"] = "decisions"
     learning_rate: Scheduled = Schedule(start=3e-3)

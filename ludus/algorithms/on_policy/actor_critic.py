@@ -18,7 +18,16 @@ from ludus.algorithms.on_policy.family import PolicyGradient
 from ludus.algorithms.on_policy.models import Floats
 from ludus.algorithms.statistics import DiscountedReturns, Moments
 from ludus.data.trajectories import Trajectories
-from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_network, shapes_of
+from ludus.policies.actor_critic import (
+    ActorCritic,
+    Normaliser,
+    ReturnScale,
+    arrays_of,
+    load_arrays,
+    make_network,
+    shapes_of,
+)
+from ludus.policies.actor_critic_team import Team
 from ludus.policies.checks import fitted
 from ludus.types import State, Weights
 
@@ -26,7 +35,7 @@ _ROWS = 4096  # that are evaluated at a time
 
 
 class FamilyModel:
-    """An `ActorCritic` network."""
+    """An `ActorCritic` network, or a `Team` of them. Statistics are of all agents' rows, and every network of a team has them."""
 
     trusted = True
 
@@ -34,47 +43,43 @@ class FamilyModel:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         seed = seeding.key(context.seed, "on-policy", "weights") % 2**63
-        self.module = make_network(self.spec, seed=seed, initial_std=config.initial_std)
+        make = Team if self.spec.kind == "actor_critic_team" else make_network
+        self.module: ActorCritic | Team = make(self.spec, seed=seed, initial_std=config.initial_std)
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
-        self.shape, self.memory, self.sequence = self.module.shape, self.module.memory, config.sequence
+        self._networks = self.module.networks if isinstance(self.module, Team) else [self.module]
+        first, self.sequence = self._networks[0], config.sequence
+        self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]
-        self.actions = self.module.head_of.outputs if "categorical" in action["kind"] else 0
+        self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
         self._distribution = distribution_of(action)
         self.names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_terms)
-        self._seen, self._returns = self._statistics()
-
-    def _statistics(self) -> tuple[Moments | None, DiscountedReturns | None]:
-        """As the weights have them, which may be those of a warm start."""
-        seen, returns = None, None
-        if (normaliser := self.module.normaliser) is not None:
-            seen = Moments(self.shape)
-            seen.start(count=float(normaliser.count), mean=normaliser.mean.numpy(), var=normaliser.var.numpy())
-        if (scale := self.module.returns) is not None:
-            returns = DiscountedReturns(self.config.gamma)
-            returns.moments.start(count=float(scale.count), mean=scale.mean.numpy(), var=scale.var.numpy())
-        return seen, returns
+        self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
+        self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
+        if self._returns is not None and scale is not None:
+            self._returns.moments = scale
 
     # ------------------------------------------------------------------------------------------ the network
 
-    def values(self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None) -> tuple[Tensor, Tensor | None]:
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """0 without a value network."""
-        packing = None if start is None else Packing.of(start)
-        if packing is None and memory is None:
-            if self.module.value is None:
+        if start is None and memory is None:
+            if self._networks[0].value is None:
                 return x.new_zeros(len(x)), None
-            return torch.cat(
-                [self.module.value_of(part.float()) for part in torch.tensor_split(x, -(-len(x) // _ROWS) or 1)]
-            ), None
-        _, value, after = self.module(x.float(), memory, packing)
+            count = -(-len(x) // _ROWS) or 1
+            states = [None] * count if state is None else torch.tensor_split(state, count)
+            parts = zip(torch.tensor_split(x, count), states, strict=True)
+            return torch.cat([self.module.value_of(part.float(), its) for part, its in parts]), None
+        _, value, after = self.module.unroll(x.float(), memory, start, state)
         return x.new_zeros(len(x)) if value is None else value, after
 
     def log_prob(self, batch: Batch) -> Tensor:
         return self._distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        packing = None if batch.start is None else Packing.of(batch.start)
-        out, value, _ = self.module(batch.x.float(), batch.memory, packing)
+        out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
         return out, value
 
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
@@ -96,25 +101,23 @@ class FamilyModel:
     def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
         """Divided by the standard deviation of discounted returns, these ones included, if that is wanted. Rewards that are not finite are
         left to fail in the loss."""
-        if self._returns is None or self.module.returns is None:
+        if self._returns is None:
             return reward
         if np.isfinite(reward).all():
             self._returns.add(rows, reward)
-            moments, buffers = self._returns.moments, self.module.returns
-            buffers.mean.fill_(float(moments.mean))
-            buffers.var.fill_(float(moments.var))
-            buffers.count.fill_(moments.count)
+            for network in self._networks:
+                _publish(self._returns.moments, network.returns)
         return reward * self._returns.scale
 
-    def learned(self, x: Tensor) -> None:
+    def learned(self, batch: Batch) -> None:
         """The rows were acted and learned from with the statistics of before them; what acts next has these too."""
-        if self._seen is None or self.module.normaliser is None:
-            return
-        self._seen.add(x.numpy())
-        normaliser = self.module.normaliser
-        normaliser.mean.copy_(torch.from_numpy(self._seen.mean))
-        normaliser.var.copy_(torch.from_numpy(self._seen.var))
-        normaliser.count.fill_(self._seen.count)
+        if self._seen is not None:
+            self._seen.add(batch.x.numpy())
+        if self._states is not None and batch.state is not None:
+            self._states.add(batch.state.numpy())
+        for network in self._networks:
+            _publish(self._seen, network.normaliser)
+            _publish(self._states, network.state_normaliser)
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -125,6 +128,8 @@ class FamilyModel:
         out: dict[str, State] = {"weights": self.weights()}
         if self._seen is not None:
             out["observations"] = self._seen.state_dict()
+        if self._states is not None:
+            out["states"] = self._states.state_dict()
         if self._returns is not None:
             out["returns"] = self._returns.state_dict()
         return out
@@ -133,5 +138,23 @@ class FamilyModel:
         load_arrays(self.module, state["weights"])
         if self._seen is not None:
             self._seen.load_state_dict(state["observations"])
+        if self._states is not None:
+            self._states.load_state_dict(state["states"])
         if self._returns is not None:
             self._returns.load_state_dict(state["returns"])
+
+
+def _moments(buffers: Normaliser | ReturnScale | None) -> Moments | None:
+    """As the weights have them, which may be those of a warm start."""
+    if buffers is None:
+        return None
+    moments = Moments(tuple(buffers.mean.shape))
+    moments.start(count=float(buffers.count), mean=buffers.mean.numpy(), var=buffers.var.numpy())
+    return moments
+
+
+def _publish(moments: Moments | None, buffers: Normaliser | ReturnScale | None) -> None:
+    if moments is not None and buffers is not None:
+        buffers.mean.copy_(torch.from_numpy(np.asarray(moments.mean)))
+        buffers.var.copy_(torch.from_numpy(np.asarray(moments.var)))
+        buffers.count.fill_(moments.count)

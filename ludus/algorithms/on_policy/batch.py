@@ -20,7 +20,8 @@ class Batch:
     (the critic's, when the targets were made), float32[n]. With a correction logp is that of the weights at the update's beginning, and
     the advantage is weighted by how far the behaviour was from them.
 
-    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each.
+    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. state float32[n, width]: what a
+    central critic sees beside x.
     """
 
     x: Tensor
@@ -32,6 +33,7 @@ class Batch:
     value: Tensor
     start: NDArray[np.int64] | None = None
     memory: Tensor | None = None
+    state: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)

@@ -40,6 +40,7 @@ class Gradient(Config):
     max_gradient_norm: float = Field(default=0.5, ge=0)  # 0: not clipped
     normalise_advantages: bool = True
     scale_rewards: bool = True  # by the largest utility, where it is known
+    team_rewards: bool = False  # every agent of a team learns from the sum of its rewards
 
     @property
     def kl_limit(self) -> float | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ludus.algorithms.base import About, Learner, LearnerContext
+from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.images import needs_images
 from ludus.algorithms.on_policy.config import Gradient
+from ludus.algorithms.on_policy.teams import separate_networks, state_width
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import one_space
 from ludus.data.base import ItemUnit
@@ -48,6 +50,8 @@ class PolicyGradient(Gradient):
     memory_size: int = Field(default=64, ge=1)
     sequence: int = Field(default=32, ge=1)  # decisions through which gradients flow back, with a memory
     value_network: Value = "shared"
+    critic_hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = None  # of a central critic; none: as `hidden`
+    share_weights: bool = True  # among a player's agents; no: a network for each, by the ids of the wrapper agent_ids
     continuous: Literal["gaussian", "tanh"] = "gaussian"  # box actions: clipped to the bounds, or squashed into them
     initial_std: float = Field(default=1.0, gt=0)  # of "gaussian", where the bounds are -1 and 1
     normalise_observations: bool = False
@@ -55,6 +59,16 @@ class PolicyGradient(Gradient):
     entropy: Scheduled = Schedule(start=0.0)
     value_coefficient: float = Field(default=0.5, ge=0)
     clip_value: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _check_critic(self) -> Self:
+        if self.value_network == "central" and self.network != "mlp":
+            raise ValueError(
+                f"a central critic is a perceptron; give network mlp (given: {self.network}), or value_network shared"
+            )
+        if self.critic_hidden is not None and self.value_network != "central":
+            raise ValueError(f"critic_hidden is a central critic's; value_network is {self.value_network}")
+        return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         """The policy's loss of each row [n], from its log-probabilities now."""
@@ -67,6 +81,9 @@ class PolicyGradient(Gradient):
     @property
     def item(self) -> ItemUnit:
         return "decision" if self.memory == "none" else "segment"
+
+    def collect(self) -> Collect:
+        return replace(super().collect(), state=self.value_network == "central")
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if it cannot play some player's actions, or see its observations."""
@@ -89,6 +106,8 @@ class PolicyGradient(Gradient):
         if env.enumeration is not None:
             shape, action = env.enumeration.observation.shape[1:], {**action, "actions": env.enumeration.mask.shape[1]}
         needs_images(shape, network=self.network, algorithm=name, option="network", env_id=env.id)
+        central = self.value_network == "central"
+        judging = self.hidden if self.critic_hidden is None else self.critic_hidden
         bytes_ = observation.dtype == "uint8" and env.enumeration is None
         kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
         return actor_critic_spec(
@@ -100,6 +119,9 @@ class PolicyGradient(Gradient):
             value=self.value_network,
             scale=1.0 / 255.0 if bytes_ and not self.normalise_observations else 1.0,
             normalise=[key for key, wanted in kept.items() if wanted],
+            state=state_width(env, seats, algorithm=name) if central else 0,
+            critic=body_config(hidden=judging, activation=self.activation) if central else None,
+            agents=1 if self.share_weights else separate_networks(env, seats, algorithm=name),
         )
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:

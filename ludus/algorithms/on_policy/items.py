@@ -13,6 +13,7 @@ from ludus.algorithms.diversity import Divergence
 from ludus.algorithms.on_policy.config import Gradient
 from ludus.algorithms.on_policy.models import Floats, Model
 from ludus.algorithms.on_policy.sequences import MEMORY, Pieces, padded, walk
+from ludus.algorithms.on_policy.teams import critic_states, team_rewards
 from ludus.algorithms.returns import gae, tail_values
 from ludus.algorithms.spaces import reward_scale
 from ludus.algorithms.states import StateTable
@@ -37,6 +38,7 @@ class Items:
                     "behavioural diversity compares probabilities of discrete actions; this policy plays vectors of them. Leave it out."
                 )
             self._others = Divergence(context.others, context.env, context.seats)
+        self._seats = context.seats
         self.blind = 0
 
     @property
@@ -50,16 +52,17 @@ class Items:
         config = self._config
         if self._states is not None:
             self.blind += int(np.count_nonzero((rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)))
-        pieces = before = None
+        state, tail_state = critic_states(rows, self._seats) if self._model.state else (None, None)
+        pieces = before = last = None
         if self._model.memory:
             pieces = Pieces.of(rows.start, self._model.sequence)
-            value, before, last = self._walk(rows, pieces)
-            after = self.values(rows.tail_observation, self.x(rows.tail_observation), torch.from_numpy(last))
+            value, before, last = self._walk(rows, pieces, state)
         else:
-            value = self.values(rows.observation, self.x(rows.observation))
-            after = self.values(rows.tail_observation, self.x(rows.tail_observation))
-        tail_value = tail_values(rows.tail, after)
-        reward = self._model.scaled(rows, rows.reward.astype(np.float64) * self._scale)
+            value = self.values(rows.observation, self.x(rows.observation), state=_tensor(state))
+        tail = rows.tail_observation
+        tail_value = tail_values(rows.tail, self.values(tail, self.x(tail), _tensor(last), state=_tensor(tail_state)))
+        received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
+        reward = self._model.scaled(rows, received * self._scale)
         if self._others is not None:
             reward = reward + self._others.reward(rows.observation, rows.mask, rows.action, rows.logp)
         advantage, target = gae(rows.start, reward, value, tail_value, config.gamma, config.gae_lambda)
@@ -71,6 +74,8 @@ class Items:
             "target": target.astype(np.float32),
             "value": value.astype(np.float32),
         }
+        if state is not None:
+            columns["state"] = state
         if config.correction == "vtrace":
             columns |= trace_columns(rows.start, reward, value, tail_value)
         if rows.mask is not None and self._model.actions:
@@ -80,7 +85,9 @@ class Items:
         items = padded(columns, pieces, self._model.sequence)
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
 
-    def _walk(self, rows: Trajectories, pieces: Pieces) -> tuple[Floats, NDArray[np.float32], NDArray[np.float32]]:
+    def _walk(
+        self, rows: Trajectories, pieces: Pieces, state: NDArray[np.float32] | None
+    ) -> tuple[Floats, NDArray[np.float32], NDArray[np.float32]]:
         if rows.memory0 is None:
             raise PolicyError(
                 "a network with memory learns from trajectories without `memory0`; its policy must have one."
@@ -89,20 +96,25 @@ class Items:
         def look(
             which: NDArray[np.int64], memory: NDArray[np.float32], start: NDArray[np.int64]
         ) -> tuple[Array, NDArray[np.float32]]:
-            observation = rows.observation[which]
+            x, seen = self.x(rows.observation[which]), None if state is None else state[which]
             with torch.no_grad():
-                out, after = self._model.values(self.x(observation), torch.from_numpy(memory), start)
+                out, after = self._model.values(x, torch.from_numpy(memory), start, _tensor(seen))
             assert after is not None
             return out.numpy(), after.numpy()
 
         return walk(pieces, rows.memory0, look)
 
     def values(
-        self, observation: Array, x: Tensor, memory: Tensor | None = None, start: NDArray[np.int64] | None = None
+        self,
+        observation: Array,
+        x: Tensor,
+        memory: Tensor | None = None,
+        start: NDArray[np.int64] | None = None,
+        state: Tensor | None = None,
     ) -> Floats:
         """Values float64[n]; 0 for ids of -1, of which nothing is known."""
         with torch.no_grad():
-            out = self._model.values(x, memory, start)[0].numpy().astype(np.float64)
+            out = self._model.values(x, memory, start, state)[0].numpy().astype(np.float64)
         return np.where(observation >= 0, out, 0.0) if self._states is not None else out
 
     def x(self, observation: Array) -> Tensor:
@@ -126,3 +138,7 @@ class Items:
             mask = np.ones((len(observation), model.actions), np.bool_)
         whole = action.astype(np.int64) if model.actions else action
         return self.x(observation), None if mask is None else torch.from_numpy(mask), torch.from_numpy(whole)
+
+
+def _tensor(array: Array | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)

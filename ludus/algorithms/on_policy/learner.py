@@ -71,7 +71,7 @@ class OnPolicyLearner:
             self.model.module.load_state_dict(kept)
             self._adam.load_state_dict(adam)
             raise
-        self.model.learned(learned.x)
+        self.model.learned(learned)
         self._updates += 1
         self._waiting = 0
         self._progress = self._budget.progress
@@ -83,7 +83,8 @@ class OnPolicyLearner:
             memory = torch.from_numpy(columns[MEMORY])
             columns, start = unpadded(columns)
         x, mask, action = self._items.tensors(columns)
-        batch = Batch(x, mask, action, **_floats(columns), start=start, memory=memory)
+        state = torch.from_numpy(columns["state"]) if self.model.state else None
+        batch = Batch(x, mask, action, **_floats(columns), start=start, memory=memory, state=state)
         if self.config.correction == "vtrace":
             columns = {**columns, **self._corrected(columns, batch)}
         advantage = columns["advantage"].astype(np.float64)
@@ -99,7 +100,7 @@ class OnPolicyLearner:
         config = self.config
         with torch.no_grad():
             logp = self.model.log_prob(batch).numpy()
-            value = self._items.values(columns["observation"], batch.x, batch.memory, batch.start)
+            value = self._items.values(columns["observation"], batch.x, batch.memory, batch.start, batch.state)
         target, advantage, weight = corrected(
             columns,
             value=value,

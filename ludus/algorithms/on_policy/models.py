@@ -25,14 +25,16 @@ Floats = NDArray[np.float64]
 
 class Model(Protocol):
     """shape: of an observation as `values` takes it. memory: floats that one slot remembers, 0: none. sequence: decisions through which
-    gradients flow back, with a memory. actions: width of masks; 0: there are none. names: of the scalars that `loss` gives beside itself.
-    trusted: it is ours; its loss is a mean over rows, whatever the rows, and takes None for a mask that forbids nothing."""
+    gradients flow back, with a memory. actions: width of masks; 0: there are none. state: width of what a central critic sees beside x; 0:
+    there is none. names: of the scalars that `loss` gives beside itself. trusted: it is ours; its loss is a mean over rows, whatever the
+    rows, and takes None for a mask that forbids nothing."""
 
     spec: PolicySpec
     shape: tuple[int, ...]
     memory: int
     sequence: int
     actions: int
+    state: int
     trusted: bool
 
     @property
@@ -40,8 +42,11 @@ class Model(Protocol):
     @property
     def names(self) -> tuple[str, ...]: ...
 
-    def values(self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None) -> tuple[Tensor, Tensor | None]:
-        """(values [n], memory after [S, M]) of rows x, as `Tower.forward` takes memory."""
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """(values [n], memory after [S, M]) of rows x, with the states [n, width] of a central critic, as `ActorCritic.unroll` takes
+        memory."""
         ...
 
     def log_prob(self, batch: Batch) -> Tensor:
@@ -56,8 +61,8 @@ class Model(Protocol):
         """Rewards float64[N] of a rollout, as they are learned from; its statistics see them."""
         ...
 
-    def learned(self, x: Tensor) -> None:
-        """After an update from rows x: statistics see them."""
+    def learned(self, batch: Batch) -> None:
+        """After an update from these rows: statistics see them."""
         ...
 
     def weights(self) -> Weights: ...
@@ -68,7 +73,7 @@ class Model(Protocol):
 class OwnModel:
     """The modules and the loss of an `OnPolicy` algorithm."""
 
-    memory, sequence, trusted = 0, 1, False
+    memory, sequence, state, trusted = 0, 1, 0, False
     names: tuple[str, ...] = ()
 
     def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None) -> None:
@@ -85,7 +90,9 @@ class OwnModel:
         self.module: nn.Module = networks
         self._networks = cast(Mapping[str, nn.Module], networks)
 
-    def values(self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None) -> tuple[Tensor, Tensor | None]:
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         return self._networks["critic"](x).reshape(-1), None
 
     def log_prob(self, batch: Batch) -> Tensor:
@@ -97,7 +104,7 @@ class OwnModel:
     def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
         return reward
 
-    def learned(self, x: Tensor) -> None:
+    def learned(self, batch: Batch) -> None:
         """It has no statistics but its modules' own."""
 
     def weights(self) -> Weights:

@@ -12,6 +12,7 @@ from pydantic import Field
 from ludus.algorithms.base import About, Learner, LearnerContext
 from ludus.algorithms.on_policy.config import TABLE
 from ludus.algorithms.on_policy.family import PolicyGradient
+from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete, one_space
 from ludus.policies.specs import mlp_spec
@@ -36,7 +37,7 @@ class PPO(PolicyGradient):
     extra_terms: ClassVar[tuple[str, ...]] = ("clip_fraction",)
 
     activation: Literal["tanh", "relu"] = "relu"
-    value_network: Literal["shared", "separate"] = "shared"
+    value_network: Literal["shared", "separate", "central"] = "shared"
 
     batch: int = Field(default=750, ge=1)  # what one update learns from, in batch_unit
     epochs: int = Field(default=30, ge=1)
@@ -79,6 +80,7 @@ class PPO(PolicyGradient):
 
     def _written_out(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
         """Whether the learner with hand-written passes serves."""
-        plain = self.network == "mlp" and self.memory == "none"
+        plain = self.network == "mlp" and self.memory == "none" and self.value_network != "central"
+        plain = plain and (self.share_weights or separate_networks(env, seats, algorithm="PPO") == 1)
         plain = plain and not (self.normalise_observations or self.normalise_returns)
         return plain and isinstance(one_space(env, seats, algorithm="PPO")[1], Discrete)

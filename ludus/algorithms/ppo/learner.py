@@ -12,6 +12,7 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.correction import corrected, normalised, trace_columns
 from ludus.algorithms.diversity import Divergence
 from ludus.algorithms.network import Network
+from ludus.algorithms.on_policy.teams import team_rewards
 from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.ppo.cells import log_probs
 from ludus.algorithms.ppo.config import PPO, TABLE
@@ -63,7 +64,8 @@ class PPOLearner:
         if self._states is not None:
             unseen = (rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)
             self._blind += int(np.count_nonzero(unseen))
-        reward = rows.reward.astype(np.float64) * self._scale
+        received = team_rewards(rows) if self.config.team_rewards else rows.reward.astype(np.float64)
+        reward = received * self._scale
         if self._others is not None:
             reward = reward + self._others.reward(rows.observation, rows.mask, rows.action, rows.logp)
         tail_value = tail_values(rows.tail, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -25,7 +26,8 @@ def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None)
 
 def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
     """Flat observations [n] become [n + agents of the player]: which of its agents sees it, one-hot, comes last. For a network that a
-    team shares. players: default those with several agents. Raises ConfigError if there are none, or observations are not flat."""
+    team shares: its agents have one role then, whatever their names say. players: default those with several agents. Raises ConfigError if
+    there are none, or observations are not flat."""
     if players is None:
         players = [p for p in range(env.spec.num_players) if len(env.spec.agents_of(p)) > 1]
         if not players:
@@ -48,7 +50,10 @@ def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vector
         out[np.arange(len(slot)), size + slot % agents[player]] = 1
         return out
 
-    return RowWrapper(env, {p: _longer(box, agents[p]) for p, box in old.items()}, change)
+    wrapper = RowWrapper(env, {p: _longer(box, agents[p]) for p, box in old.items()}, change)
+    one_role = (replace(a, role="default") if a.player in old else a for a in wrapper.spec.agents)
+    wrapper.spec = replace(wrapper.spec, agents=tuple(one_role))
+    return wrapper
 
 
 def _longer(box: Box, agents: int) -> Box:
