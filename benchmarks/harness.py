@@ -213,11 +213,13 @@ def _table(benchmark: Benchmark, repetitions: Mapping[str, Sequence[Repetition]]
 
 
 def setup(peer: str) -> None:
-    """Builds the environment of a peer from its requirements.txt, in benchmarks/peers/PEER/.venv."""
+    """Builds the environment of a peer in benchmarks/peers/PEER/.venv: its requirements.txt, then its build.py if it has one."""
     folder = PEERS / peer
     venv.create(folder / ".venv", with_pip=True, clear=True)
     python = folder / ".venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", folder / "requirements.txt"], check=True)
+    if (folder / "build.py").exists():
+        subprocess.run([python, folder / "build.py"], check=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

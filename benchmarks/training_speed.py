@@ -8,9 +8,8 @@ at Stable-Baselines3's. The limit is a loop of forward pass, loss, backward pass
 environments' steps with a policy call each (`training_speed_limit.py`, `training_speed_updates_limit.py`). Ludus's PPO figures are of
 whole runs as a user's, database, metrics and barriers included.
 
-CartPole is Gymnasium's native vector or as many Python environments; each library is compared with Ludus on the one on which it is faster
-itself. Figures are by the wall clock, so nothing else may run on the core. What each peer is, and what we did for it:
-`benchmarks/peers/README.md`.
+CartPole is Gymnasium's native vector, or as many Python environments. Figures are by the wall clock, so nothing else may run on the core.
+What each peer is, and what we did for it: `benchmarks/peers/README.md`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,14 @@ from benchmarks.harness import Bar, Benchmark, Contestant, Medians
 from benchmarks.peers.collecting import per_wall
 from benchmarks.peers.training import REPLAY, SETTINGS, cases
 
-PEERS = {"sb3": "SB3"}
+PEERS = {"sb3": "SB3", "pufferlib": "PufferLib", "tianshou": "Tianshou", "torchrl": "torchrl", "rllib": "RLlib"}
 """Settings that have a peer, and its name."""
 
-FOLDERS = {"sb3": "sb3_rollout"}
+FOLDERS = {name: f"{name}_rollout" for name in ("sb3", "sample_factory", "tianshou", "torchrl")}
 """Peers that another benchmark has set up."""
+
+EXTRA = {"pufferlib": ("pufferlib/c",)}
+"""Cases of a peer alone, whose figures stand beside the others."""
 
 WANTED = {"sb3": ">= 1.6"}
 """Times faster; of the others: faster."""
@@ -55,8 +57,9 @@ def _contestants() -> Iterator[Contestant]:
     yield _contestant("Ludus, PPO", *cases(*SETTINGS), module="benchmarks.training_speed_run")
     for setting, name in PEERS.items():
         folder = folder_of(setting)
-        module = f"benchmarks.peers.{folder}.training"
-        yield _contestant(f"{name}, PPO", *cases(setting), module=module, peer=folder, quick=False)
+        module = f"benchmarks.peers.{folder}.{'training' if setting in FOLDERS else 'run'}"
+        own = EXTRA.get(setting, ())
+        yield _contestant(f"{name}, PPO", *cases(setting), *own, module=module, peer=folder, quick=False)
     yield _contestant("limit, updates", *REPLAY, module="benchmarks.training_speed_updates_limit")
     yield _contestant("Ludus, updates", *REPLAY, module="benchmarks.training_speed_updates_run")
     module, peer = "benchmarks.peers.sb3_rollout.updates", "sb3_rollout"
@@ -69,14 +72,10 @@ def _relative(case: str, kind: str = "PPO", unit: str = "steps") -> Callable[[Me
     return lambda medians: medians(f"Ludus, {kind}", figure) / medians(f"limit, {kind}", figure)
 
 
-def _times(setting: str, peer: str) -> Callable[[Medians], float]:
-    """How many times faster than a peer Ludus is, on the environment on which the peer is faster."""
-
-    def value(medians: Medians) -> float:
-        best, case = max((medians(f"{peer}, PPO", per_wall(case)), case) for case in cases(setting))
-        return medians("Ludus, PPO", per_wall(case)) / best
-
-    return value
+def _times(case: str, peer: str) -> Callable[[Medians], float]:
+    """How many times faster than a peer Ludus is."""
+    figure = per_wall(case)
+    return lambda medians: medians("Ludus, PPO", figure) / medians(f"{peer}, PPO", figure)
 
 
 def _times_updates(kind: str) -> Callable[[Medians], float]:
@@ -90,8 +89,9 @@ BENCHMARK = Benchmark(
     bars=(
         *(Bar(f"PPO, {case}, relative to the limit", ">= 0.85", _relative(case)) for case in cases(*SETTINGS)),
         *(
-            Bar(f"PPO, times {name} at its setting", WANTED.get(setting, "> 1"), _times(setting, name), unit="x")
+            Bar(f"PPO, {case}, times {name}", WANTED.get(setting, "> 1"), _times(case, name), unit="x")
             for setting, name in PEERS.items()
+            for case in cases(setting)
         ),
         *(
             Bar(f"{kind.upper()}, updates relative to the limit", ">= 0.85", _relative(kind, "updates", "updates"))

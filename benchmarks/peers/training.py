@@ -56,10 +56,10 @@ SETTINGS = {
     ),
     # Its settings for MuJoCo, with as many environments in its one worker as it has there in eight.
     "sample_factory": Setting(environments=64, steps=64, minibatch=1024, epochs=2),
-    # Its example's for CartPole.
-    "tianshou": Setting(environments=20, steps=100, minibatch=64, epochs=10),
-    # Stable-Baselines3's, with one network for both.
-    "torchrl": Setting(environments=8, steps=256, minibatch=256, epochs=10),
+    # Its example's for CartPole, with minibatches of 256 instead of 64, at which it is nearly three times as fast.
+    "tianshou": Setting(environments=20, steps=100, minibatch=256, epochs=10),
+    # Its example's for MuJoCo, with the environments and minibatches of Stable-Baselines3.
+    "torchrl": Setting(environments=8, steps=256, minibatch=256, epochs=10, separate=True),
     # Its tuned example's for CartPole: 4,000 decisions, minibatches of 128, 6 epochs.
     "rllib": Setting(environments=8, steps=500, minibatch=128, epochs=6),
     # What suits Ludus, and no peer's.

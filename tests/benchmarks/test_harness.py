@@ -202,7 +202,9 @@ PEERS = {
     "openspiel_meta": "open-spiel",
     "psro_v2_dqn": "open-spiel",
     "psro_v2_exact": "open-spiel",
+    "pufferlib_training": "torch",  # its build.py has PufferLib's version
     "pyspiel_loop": "open-spiel",
+    "rllib_training": "ray[rllib]",
     "sample_factory_rollout": "sample-factory",
     "sb3_learning": "stable-baselines3",
     "sb3_rollout": "stable-baselines3",
@@ -217,3 +219,21 @@ def test_every_peer_can_be_set_up() -> None:
         pins = (harness.PEERS / folder / "requirements.txt").read_text().splitlines()
         assert all("==" in pin for pin in pins)
         assert any(pin.startswith(f"{package}==") for pin in pins)
+
+
+def test_a_peer_s_own_build_comes_after_its_requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[list[str]] = []
+    monkeypatch.setattr(harness, "PEERS", tmp_path)
+    monkeypatch.setattr(harness.venv, "create", lambda *_, **__: None)
+    monkeypatch.setattr(harness.subprocess, "run", lambda command, **_: done.append([str(part) for part in command]))
+    for name in ("hare", "tortoise"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tortoise" / "build.py").touch()
+    harness.setup("hare")
+    harness.setup("tortoise")
+    assert [command[-1] for command in done] == [
+        str(tmp_path / "hare" / "requirements.txt"),
+        str(tmp_path / "tortoise" / "requirements.txt"),
+        str(tmp_path / "tortoise" / "build.py"),
+    ]
+    assert done[-1][0] == str(tmp_path / "tortoise" / ".venv" / "bin" / "python")

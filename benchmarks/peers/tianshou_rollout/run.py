@@ -51,13 +51,13 @@ class Vector:
 
     is_async = False
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, count: int = ENVIRONMENTS) -> None:
         self.env = env
-        self.action_space = [getattr(env, "single_action_space", env.action_space)] * ENVIRONMENTS
-        self.infos = np.array([{} for _ in range(ENVIRONMENTS)], object)
+        self.action_space = [getattr(env, "single_action_space", env.action_space)] * count
+        self.infos = np.array([{} for _ in range(count)], object)
 
     def __len__(self) -> int:
-        return ENVIRONMENTS
+        return len(self.infos)
 
     def reset(self, env_id: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         if env_id is None:
