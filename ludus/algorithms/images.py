@@ -1,18 +1,27 @@
-"""What convolutions ask of observations."""
+"""What networks ask of observations."""
 
 from __future__ import annotations
 
-from ludus.errors import ScenarioError
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.errors import PolicyError, ScenarioError
+from ludus.policies.specs import body_config
 
 _LEAST = {"nature": 36, "impala": 1}  # height and width that leave something after the last convolution
 
 
-def needs_images(shape: tuple[int, ...], *, network: str, algorithm: str, option: str, env_id: str) -> None:
-    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature". Networks that see no images take
-    any. option: the setting that names the network, for the message.
+def needs_images(
+    shape: tuple[int, ...], *, network: str | Mapping[str, Any], algorithm: str, option: str, env_id: str
+) -> None:
+    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; a perceptron takes any. One of
+    anybody's own is made, and asked. option: the setting that names the network, for the message.
 
     Channels are taken for last where the last number is the least, and at most 4 or after a square.
     """
+    if isinstance(network, Mapping) or ":" in network:
+        _ask(network, shape, f"{algorithm} cannot see {env_id} with {option}={network}")
+        return
     if network not in _LEAST:
         return
     who = f"{algorithm} with {option}={network} sees images [channels, height, width]; observations of {env_id} have shape {list(shape)}"
@@ -28,3 +37,15 @@ def needs_images(shape: tuple[int, ...], *, network: str, algorithm: str, option
         raise ScenarioError(
             f"{who}, which is too small: height and width must be at least {_LEAST[network]}. Use {option}=impala or mlp."
         )
+
+
+def _ask(network: str | Mapping[str, Any], shape: tuple[int, ...], who: str) -> None:
+    import torch  # a scenario can be read without loading it
+
+    from ludus.policies.own_body import OwnBody
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            OwnBody(body_config(network), shape)
+    except PolicyError as error:
+        raise ScenarioError(f"{who}: {error}") from error

@@ -18,6 +18,7 @@ from ludus.policies.checks import fitted, one_spec
 from ludus.policies.convolutional import Convolutions
 from ludus.policies.heads import Categorical
 from ludus.policies.mlp import Layout
+from ludus.policies.own_body import OwnBody
 from ludus.policies.perceptron import Perceptron, Perceptrons
 from ludus.policies.recurrent import Recurrent
 from ludus.policies.sampling import masked_softmax, one_hot_best
@@ -96,8 +97,7 @@ class ActorCriticPolicy(CategoricalPolicy):
         return Answer(out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy())
 
     def seen(self, observation: Array) -> tuple[Rows, ...]:
-        """What the networks see, the actor's first: features of images; or observations as `fitting`, normalised where torch does not do
-        it."""
+        """What the networks see, the actor's first: features of images; or observations, normalised where torch does not do it."""
         normaliser = self.network.normaliser
         if self.sight:
             images = self.shaped(observation)
@@ -191,14 +191,10 @@ class StackedActorCritic:
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
-        check_mode(self._policies[0], mode)
-        return self._policies[0].answer(self.evaluate(observation, memory, index), mask, noise, mode=mode)
-
-    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
-        """What the networks say."""
         first = self._policies[0]
+        check_mode(first, mode)
         if self._plain is None and self._cores is None:
-            return self._by_policy(observation, memory, index)
+            return first.answer(self._by_policy(observation, memory, index), mask, noise, mode=mode)
         x = first.fitting(observation)
         if self._moments is not None:
             x = normalised(x, self._moments[0][index], self._moments[1][index])
@@ -207,7 +203,8 @@ class StackedActorCritic:
             out = self._plain.outputs(x, index)
         elif self._cores is not None:
             out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
-        return first.parts(out, None if self._free is None else self._free[index])._replace(memory=after)
+        answer = first.parts(out, None if self._free is None else self._free[index])
+        return first.answer(answer._replace(memory=after), mask, noise, mode=mode)
 
     def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
         first, n = self._policies[0], len(index)
@@ -245,7 +242,7 @@ class Cores:
 
     def __init__(self, networks: Sequence[ActorCritic]) -> None:
         self._actors = Recurrent([(*_tower(n.actor), _heads(n)) for n in networks])
-        critics = [(*_tower(n.own_core), [cast(nn.Linear, n.value)]) for n in networks if n.own_core is not None]
+        critics = [(*_tower(n.critic), [n.value]) for n in networks if n.critic is not None and n.value is not None]
         self._critics = Recurrent(critics) if critics else None
 
     def step(self, seen: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
@@ -267,13 +264,13 @@ def _tower(tower: Tower) -> tuple[list[nn.Module], nn.RNNBase]:
 def _layers(tower: Tower) -> list[nn.Module]:
     """The body's layers; none of a body of convolutions, which is evaluated on its own."""
     parts = list(tower.body.children())
-    return [] if any(isinstance(part, nn.Sequential) for part in parts) else parts
+    return parts if isinstance(tower.body, OwnBody) or not any(isinstance(p, nn.Sequential) for p in parts) else []
 
 
 def sight_of(network: ActorCritic) -> tuple[Convolutions, ...]:
     """The bodies of convolutions that acting evaluates: the actor's, and that of a critic that remembers for itself. None where
     images are normalised first."""
-    towers = [network.actor, *([network.own_core] if network.own_core is not None else [])]
+    towers = [network.actor, *([network.critic] if network.critic is not None and network.memory else [])]
     if network.normaliser is not None or any(_layers(tower) for tower in towers) or len(network.shape) != 3:
         return ()
     return tuple(Convolutions(cast(nn.Sequential, tower.body), network.shape) for tower in towers)
@@ -286,7 +283,7 @@ def _heads(network: ActorCritic) -> list[nn.Linear]:
 
 def is_perceptron(network: ActorCritic) -> bool:
     """Whether the body is linear layers with one of the activations that are written out."""
-    kinds = {type(part) for part in network.actor.body.children()} - {nn.Linear, nn.Flatten}
+    kinds = {type(part) for part in network.actor.body.modules()} - {nn.Linear, nn.Flatten, nn.Sequential}
     return kinds <= {nn.Tanh} or kinds <= {nn.ReLU}
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ludus.errors import PolicyError
+from ludus.policies.own_body import OwnBody
 from ludus.policies.specs import IMAGES, body_config
 
 __all__ = ["body_config", "make_body", "orthogonal"]
@@ -27,8 +28,8 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
 
     "mlp": flattens, then linear layers, each followed by the activation. "nature": images [n, C, H, W] through three convolutions and 512
     units (Mnih et al. 2015, "Human-level control through deep reinforcement learning"). "impala": three residual sections and 256 units
-    (Espeholt et al. 2018, figure 3, the deep network, without its LSTM). Layers are initialised as torch does; see `orthogonal`. Raises
-    PolicyError for a configuration that is wrong, or images that are too small.
+    (Espeholt et al. 2018, figure 3, the deep network, without its LSTM). Layers are initialised as torch does; see `orthogonal`.
+    "module:Class": anybody's own, `OwnBody`. Raises PolicyError for a configuration that is wrong, or images that are too small.
     """
     kind = config.get("kind")
     shape = tuple(int(n) for n in shape)
@@ -36,8 +37,11 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
     if kind == "mlp":
         layers, features = _perceptron(config, math.prod(shape))
         return nn.Sequential(*scaling, nn.Flatten(), *layers), features
+    if isinstance(kind, str) and ":" in kind:
+        own = OwnBody(config, shape, scale)
+        return own, own.features
     if kind not in IMAGES:
-        raise PolicyError(f"a network's body is {kind!r}; expected one of 'mlp', 'nature', 'impala'.")
+        raise PolicyError(f"a network's body is {kind!r}; expected one of 'mlp', 'nature', 'impala', or module:Class.")
     if len(shape) != 3:
         raise PolicyError(
             f"the body {kind!r} sees images of shape (channels, height, width); observations have shape {shape}. Use 'mlp'."
@@ -67,9 +71,10 @@ def _perceptron(config: Mapping[str, Any], inputs: int) -> tuple[list[nn.Module]
 
 def orthogonal(module: nn.Module, gain: float = 2**0.5) -> nn.Module:
     """The module, with orthogonal weights of this gain in all its linear layers and convolutions, and zero biases, drawn from torch's
-    stream. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
+    stream. Bodies of anybody's own keep theirs. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
+    own = {id(part) for body in module.modules() if isinstance(body, OwnBody) for part in body.modules()}
     for part in module.modules():
-        if isinstance(part, (nn.Linear, nn.Conv2d)):
+        if isinstance(part, (nn.Linear, nn.Conv2d)) and id(part) not in own:
             nn.init.orthogonal_(part.weight, gain)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)

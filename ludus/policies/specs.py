@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from pydantic import BeforeValidator
 
-from ludus.errors import PolicyError
+from ludus.errors import ConfigError, PolicyError
+from ludus.registry import load
 from ludus.types import Enumeration, PolicySpec
 
-Value = Literal["shared", "separate", "central", "none"]
+Value = Literal["shared", "separate", "none"]
 Network = Literal["nature", "impala"]
 Core = Literal["none", "gru", "lstm"]
-Body = Literal["mlp", "nature", "impala"]
 IMAGES = ("nature", "impala")
+BODIES = ("mlp", *IMAGES)
 
 
-def body_config(kind: Body = "mlp", hidden: Sequence[int] = (64, 64), activation: str = "tanh") -> dict[str, Any]:
+def parse_body(value: Any) -> str | dict[str, Any]:
+    """A body as an algorithm's option: one of `BODIES`, `module:Class`, or that with options, as a mapping with `kind`. Raises UnknownName
+    or ConfigError for what is none."""
+    options = dict(value) if isinstance(value, Mapping) else {"kind": value}
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigError(f"a network was expected, by name or as a mapping with `kind`; given {value!r}.")
+    if kind not in BODIES:
+        load("network", kind, {name: name for name in BODIES})
+    elif options:
+        raise ConfigError(
+            f"{kind!r} has no option {next(iter(options))!r} there; those of mlp are the algorithm's own."
+        )
+    try:
+        json.dumps(options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"network {kind!r}: its options cannot be written down ({error}).") from None
+    return {"kind": kind, **options} if options else kind
+
+
+Body = Annotated[str | dict[str, Any], BeforeValidator(parse_body)]
+
+
+def body_config(
+    kind: str | Mapping[str, Any] = "mlp", hidden: Sequence[int] = (64, 64), activation: str = "tanh"
+) -> dict[str, Any]:
     """The part of a `PolicySpec.config` that `make_body` reads. `hidden` and `activation` are the perceptron's; images end in the layer
-    that their papers say."""
+    that their papers say, and anybody's own has its options."""
+    options = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
+    kind = str(options.pop("kind"))
+    if ":" in kind:
+        return {"kind": kind, "options": options}
     if kind in IMAGES:
         return {"kind": kind}
     return {"kind": kind, "hidden": [int(n) for n in hidden], "activation": activation}
@@ -77,15 +109,9 @@ def actor_critic_spec(
     value: Value = "shared",
     scale: float = 1.0,
     normalise: Sequence[str] = (),
-    state: int = 0,
-    critic: Mapping[str, Any] | None = None,
-    agents: int = 1,
 ) -> PolicySpec:
-    """The spec of an `ActorCriticPolicy`, or, of several `agents`, of an `ActorCriticTeam` that has such a network for each of them.
-
-    shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head (`ludus.policies.heads`, `action_config`).
-    body: `body_config`. width: of the core. normalise: "observations", "returns" or both. state: entries of what a central critic sees
-    beside the observation; critic: its body."""
+    """The spec of an `ActorCriticPolicy`. shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head
+    (`ludus.policies.heads`, `action_config`). body: `body_config`. width: of the core. normalise: "observations", "returns" or both."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "action": dict(action),
@@ -97,14 +123,7 @@ def actor_critic_spec(
     }
     if core != "none":
         config["width"] = int(width)
-    if value == "central":
-        config |= {"state": int(state), "critic": dict(body if critic is None else critic)}
-    return PolicySpec("actor_critic", config) if agents == 1 else team_spec(PolicySpec("actor_critic", config), agents)
-
-
-def team_spec(member: PolicySpec, agents: int) -> PolicySpec:
-    """The spec of an `ActorCriticTeam`, each of whose `agents` has a network of the spec `member`."""
-    return PolicySpec("actor_critic_team", {**member.config, "agents": int(agents)})
+    return PolicySpec("actor_critic", config)
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:

@@ -22,15 +22,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_example_is_tested() -> None:
-    tested = {
-        "quickstart",
-        "own_environment",
-        "own_meta_solver",
-        "own_stopper",
-        "own_algorithm",
-        "own_callbacks",
-        "a2c",
-    }
+    own = {"environment", "meta_solver", "stopper", "algorithm", "callbacks", "loss", "network", "policy"}
+    tested = {"quickstart", "a2c"} | {f"own_{part}" for part in own}
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
 
 
@@ -73,6 +66,20 @@ def test_own_environment_refuses_too_many_stones() -> None:
 def test_own_part(example: str, arguments: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(example).main(**arguments)
     assert capsys.readouterr().out.startswith(says)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [{"kind": "own_loss:PenalisedPPO"}, {"kind": "own_policy:TremblingA2C"}, {"network": "own_network:Residual"}],
+)
+def test_own_parts_keep_the_contract_of_algorithms(kind: dict[str, Any]) -> None:
+    from ludus.algorithms.registry import ALGORITHMS
+    from ludus.envs.game_tree import compile_tree
+    from ludus.parts import build_part
+    from ludus.testing.algorithm import check_algorithm
+
+    oracle = build_part("oracle", {"kind": "ppo", **kind, "batch": 20}, ALGORITHMS)
+    check_algorithm(oracle, compile_tree("kuhn_poker").spec)
 
 
 def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from ludus.algorithms.images import needs_images
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete, one_space
 from ludus.config import Config
-from ludus.policies.specs import body_config
+from ludus.policies.specs import Body, body_config
 from ludus.types import EnvSpec
 
 TABLE = "replay"
@@ -21,7 +21,7 @@ TABLE = "replay"
 class QLearning(Config):
     """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
 
-    body: Literal["mlp", "nature", "impala"] = "mlp"
+    body: Body = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the body "mlp", as its activation
     activation: Literal["tanh", "relu"] = "relu"
     double: bool = True

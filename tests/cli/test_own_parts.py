@@ -1,0 +1,84 @@
+"""What somebody types who has written a part into a file in the present directory: a policy, a network, a loss, a whole algorithm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ludus.cli.main import main
+from ludus.policies.file import load_policy
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PARTS = ("a2c", "own_policy", "own_network", "own_loss", "own_algorithm")
+SHORT = ["response={episodes: 200}", "generations=1", "--run-dir", "run"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The present directory, with the files in it and nothing else; Python looks there, as it does for the command."""
+    for name in PARTS:
+        shutil.copy(EXAMPLES / f"{name}.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    yield tmp_path
+    for name in PARTS:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        (["oracle.kind=a2c:A2C", "oracle.hidden=8", "oracle.batch=50"], "torch"),
+        (["oracle.kind=own_policy:TremblingA2C", "oracle.tremble=0.2", "oracle.batch=50"], "own_policy:Trembling"),
+        (["oracle=ppo", "oracle.network=own_network:Residual", "oracle.batch=50"], "actor_critic"),
+        (["oracle={kind: dqn, min_size: 100, body: {kind: own_network:Residual, width: 8}}"], "q_module"),
+        (["oracle.kind=own_loss:PenalisedPPO", "oracle.penalty=0.5", "oracle.batch=50"], "actor_critic"),
+        (["oracle.kind=own_algorithm:Reinforce", "oracle.episodes=50"], "tabular"),
+    ],
+    ids=["algorithm by its loss", "policy", "network", "network of dqn", "loss", "whole algorithm"],
+)
+def test_a_part_from_a_file_of_ones_own(here: Path, typed: list[str], kind: str) -> None:
+    """It trains; what comes of it is a file that plays again."""
+    assert main(["train", "kuhn", "oracle=ppo", *typed, *SHORT]) == 0
+    (file,) = (here / "run" / "policies").rglob("0-1*")
+    policy = load_policy(file)
+    assert policy.spec.kind == kind
+    observation = np.eye(11, dtype=np.float32)
+    if kind != "tabular":
+        act = policy.act(observation, np.ones((11, 2), bool), None, np.full((11, policy.noise_width), 0.5, np.float32))
+        assert np.isfinite(act.logp).all()
+    assert main(["evaluate", "run", "--episodes", "20"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("oracle.kind=a2c:A3C", "oracle 'a2c:A3C': module 'a2c' has no 'A3C'; did you mean 'A2C'"),
+        ("oracle.kind=own_polcy:TremblingA2C", "No module named 'own_polcy'; did you mean 'own_policy'"),
+        ("oracle={kind: a2c:A2C, hiden: 8}", "unknown key 'hiden'; did you mean 'hidden'"),
+        ("oracle={kind: ppo, network: own_network:Resdual}", "has no 'Resdual'; did you mean 'Residual'"),
+        ("oracle={kind: ppo, network: {kind: own_network:Residual, wdith: 8}}", "unexpected keyword argument 'wdith'"),
+        ("oracle=own_network:Residual", "own_network:Residual"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_slip_is_named_before_anything_is_made(typed: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "kuhn", typed, *SHORT]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+@pytest.mark.slow
+def test_as_a_process_of_its_own(here: Path) -> None:
+    """Whatever this test's own process has on its path."""
+    typed = ["train", "kuhn", "oracle={kind: own_policy:TremblingA2C, batch: 50}", *SHORT]
+    command = [sys.executable, "-c", "from ludus.cli.main import script; script()", *typed]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (here / "run" / "scenario.yaml").read_text().count("own_policy:TremblingA2C") == 1
