@@ -191,10 +191,14 @@ class StackedActorCritic:
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        check_mode(self._policies[0], mode)
+        return self._policies[0].answer(self.evaluate(observation, memory, index), mask, noise, mode=mode)
+
+    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
+        """What the networks say."""
         first = self._policies[0]
-        check_mode(first, mode)
         if self._plain is None and self._cores is None:
-            return first.answer(self._by_policy(observation, memory, index), mask, noise, mode=mode)
+            return self._by_policy(observation, memory, index)
         x = first.fitting(observation)
         if self._moments is not None:
             x = normalised(x, self._moments[0][index], self._moments[1][index])
@@ -203,8 +207,7 @@ class StackedActorCritic:
             out = self._plain.outputs(x, index)
         elif self._cores is not None:
             out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
-        answer = first.parts(out, None if self._free is None else self._free[index])
-        return first.answer(answer._replace(memory=after), mask, noise, mode=mode)
+        return first.parts(out, None if self._free is None else self._free[index])._replace(memory=after)
 
     def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
         first, n = self._policies[0], len(index)
@@ -231,9 +234,8 @@ def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:
 
 def float_array(observation: Array) -> Rows:
     """Contiguous float32 that may be written to (for arrays that may not, kernels would be compiled once more)."""
-    if observation.dtype != np.float32 or not observation.flags.carray:
-        return np.array(observation, np.float32, order="C")
-    return observation
+    fine = observation.dtype == np.float32 and observation.flags.carray
+    return observation if fine else np.array(observation, np.float32, order="C")
 
 
 class Cores:
@@ -242,7 +244,7 @@ class Cores:
 
     def __init__(self, networks: Sequence[ActorCritic]) -> None:
         self._actors = Recurrent([(*_tower(n.actor), _heads(n)) for n in networks])
-        critics = [(*_tower(n.critic), [n.value]) for n in networks if n.critic is not None and n.value is not None]
+        critics = [(*_tower(n.own_core), [cast(nn.Linear, n.value)]) for n in networks if n.own_core is not None]
         self._critics = Recurrent(critics) if critics else None
 
     def step(self, seen: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
@@ -270,7 +272,7 @@ def _layers(tower: Tower) -> list[nn.Module]:
 def sight_of(network: ActorCritic) -> tuple[Convolutions, ...]:
     """The bodies of convolutions that acting evaluates: the actor's, and that of a critic that remembers for itself. None where
     images are normalised first."""
-    towers = [network.actor, *([network.critic] if network.critic is not None and network.memory else [])]
+    towers = [network.actor, *([network.own_core] if network.own_core is not None else [])]
     if network.normaliser is not None or any(_layers(tower) for tower in towers) or len(network.shape) != 3:
         return ()
     return tuple(Convolutions(cast(nn.Sequential, tower.body), network.shape) for tower in towers)

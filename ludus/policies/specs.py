@@ -14,7 +14,7 @@ from ludus.errors import ConfigError, PolicyError
 from ludus.registry import load
 from ludus.types import Enumeration, PolicySpec
 
-Value = Literal["shared", "separate", "none"]
+Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
 Core = Literal["none", "gru", "lstm"]
 IMAGES = ("nature", "impala")
@@ -109,9 +109,15 @@ def actor_critic_spec(
     value: Value = "shared",
     scale: float = 1.0,
     normalise: Sequence[str] = (),
+    state: int = 0,
+    critic: Mapping[str, Any] | None = None,
+    agents: int = 1,
 ) -> PolicySpec:
-    """The spec of an `ActorCriticPolicy`. shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head
-    (`ludus.policies.heads`, `action_config`). body: `body_config`. width: of the core. normalise: "observations", "returns" or both."""
+    """The spec of an `ActorCriticPolicy`, or, of several `agents`, of an `ActorCriticTeam` that has such a network for each of them.
+
+    shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head (`ludus.policies.heads`, `action_config`).
+    body: `body_config`. width: of the core. normalise: "observations", "returns" or both. state: entries of what a central critic sees
+    beside the observation; critic: its body."""
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "action": dict(action),
@@ -123,7 +129,14 @@ def actor_critic_spec(
     }
     if core != "none":
         config["width"] = int(width)
-    return PolicySpec("actor_critic", config)
+    if value == "central":
+        config |= {"state": int(state), "critic": dict(body if critic is None else critic)}
+    return PolicySpec("actor_critic", config) if agents == 1 else team_spec(PolicySpec("actor_critic", config), agents)
+
+
+def team_spec(member: PolicySpec, agents: int) -> PolicySpec:
+    """The spec of an `ActorCriticTeam`, each of whose `agents` has a network of the spec `member`."""
+    return PolicySpec("actor_critic_team", {**member.config, "agents": int(agents)})
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
