@@ -50,8 +50,9 @@ class OwnPast(Scenario):
 
 class SelfPlay(OwnPast):
     """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
-    al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the
-    meta-strategy that is announced, by default the newest snapshots."""
+    al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met
+    in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the meta-strategy that is announced, by
+    default the newest snapshots."""
 
     latest: float = Field(1.0, ge=0, le=1)
     every_seat: bool = False
@@ -68,7 +69,7 @@ class SelfPlay(OwnPast):
         cut = isinstance(self.oracle, Algorithm) and self.oracle.collect().unit == "decisions"
         if self.every_seat and 0 < self.latest < 1 and cut:
             raise ConfigError(
-                f"every_seat with latest={self.latest:g} takes turns with games against the past, which need whole episodes, and the oracle "
+                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the oracle "
                 "collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
             )
         return Scheduler(

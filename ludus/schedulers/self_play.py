@@ -48,8 +48,8 @@ class SelfPlay(Chunked):
         sampling: Sampling | None = None,
         complete: bool = False,
     ) -> None:
-        """latest: share of the games against the learners' newest weights. every_seat: the learner plays those in all seats at once and learns
-        from all of them, for one population that all players share. past: who the opponents of the others are, by default anyone.
+        """latest: share of the games against the learners' newest weights. every_seat: the learner plays those in all seats at once, and
+        learns from all of them, for one population that all players share. past: who the opponents of the others are, by default anyone.
         modes: in which the newest weights are met, and how often each; by default they explore.
         start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`.
         Raises ConfigError for a share that is none."""
