@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,10 @@ class OwnBody(nn.Module):
             raise PolicyError(f"network {kind!r} made {type(module).__name__}; expected a torch.nn.Module.")
         self.module, self.scale = module.eval(), scale
         self.features = _features(module, kind, shape)
+
+    def train(self, mode: bool = True) -> Self:
+        """Learners say it to whole networks; a row's answer must not depend on the rows beside it, or on chance."""
+        return super().train(False)
 
     def forward(self, x: Tensor) -> Tensor:
         """As the class says."""

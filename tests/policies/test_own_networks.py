@@ -126,6 +126,16 @@ def test_images_are_scaled() -> None:
     torch.testing.assert_close(body(images), body.module(images / 255))
 
 
+def test_it_stays_in_evaluation_mode() -> None:
+    body, _ = make_body(body_config("own_networks:normalised"), (3,))
+    x = torch.arange(6.0).reshape(2, 3)
+    before = body(x)
+    body.train()
+    torch.testing.assert_close(body(x), before)
+    assert isinstance(body, OwnBody)
+    assert not body.module.training
+
+
 def test_a_file_rebuilds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = spec(normalise=["observations"])
     policy = build_policy(made, initial_weights(made, np.random.default_rng(0)))
