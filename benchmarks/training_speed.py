@@ -21,7 +21,14 @@ from benchmarks.harness import Bar, Benchmark, Contestant, Medians
 from benchmarks.peers.collecting import per_wall
 from benchmarks.peers.training import REPLAY, SETTINGS, cases
 
-PEERS = {"sb3": "SB3", "pufferlib": "PufferLib", "tianshou": "Tianshou", "torchrl": "torchrl", "rllib": "RLlib"}
+PEERS = {
+    "sb3": "SB3",
+    "pufferlib": "PufferLib",
+    "sample_factory": "Sample Factory",
+    "tianshou": "Tianshou",
+    "torchrl": "torchrl",
+    "rllib": "RLlib",
+}
 """Settings that have a peer, and its name."""
 
 FOLDERS = {name: f"{name}_rollout" for name in ("sb3", "sample_factory", "tianshou", "torchrl")}
@@ -42,7 +49,7 @@ def _contestant(name: str, *named: str, module: str, peer: str | None = None, qu
         peer=peer,
         seeds=(0, 1, 2),
         quick_seeds=(0,) if quick else (),
-        quick_arguments=("--orders", "3"),
+        quick_arguments=("--orders", "5"),
     )
 
 

@@ -63,7 +63,7 @@ SETTINGS = {
     # Its tuned example's for CartPole: 4,000 decisions, minibatches of 128, 6 epochs.
     "rllib": Setting(environments=8, steps=500, minibatch=128, epochs=6),
     # What suits Ludus, and no peer's.
-    "ludus": Setting(environments=128, steps=64, minibatch=2048, epochs=4, learning_rate=1e-3),
+    "ludus": Setting(environments=128, steps=32, minibatch=1024, epochs=2, learning_rate=1e-3),
 }
 
 

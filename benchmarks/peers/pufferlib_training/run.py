@@ -2,8 +2,9 @@
 
     python -m benchmarks.peers.pufferlib_training.run --case pufferlib/gymnasium
 
-`python` is its `GymnasiumPufferEnv` in its `Serial` vector; Gymnasium's native vector (0.29's, the last that it takes) comes as a native
-`PufferEnv` of 128 agents; `c` is its own CartPole in C, which no other library here has.
+`python` is its `GymnasiumPufferEnv` in its `Serial` vector; Gymnasium's native vector comes as a native `PufferEnv` of 128 agents; `c` is
+its own CartPole in C, which no other library here has. It asks for Gymnasium 0.29.1, and runs with 1.4.0 as well, which the others have: a
+step of the older one's Python CartPole takes 4.0 microseconds, of the newer one's 7.3.
 
 The network is its default's with ReLU, 64 wide; the optimizer is Adam, less work than its default, Muon. No dashboard, and no thread
 that looks at the machine's load.
@@ -24,10 +25,10 @@ import pufferlib.emulation
 import pufferlib.pufferl
 import pufferlib.vector
 import torch
-from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 from torch import nn
 
+from benchmarks.peers.cartpole import CartPoleVector
 from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import SETTINGS
 
@@ -51,10 +52,10 @@ class Policy(nn.Module):
 
 
 class Vector(pufferlib.PufferEnv):
-    """Gymnasium's vector, which resets ended environments within the step."""
+    """Gymnasium's vector; ended environments are reset within the step."""
 
     def __init__(self, count: int, buf: Any = None, seed: int = 0) -> None:
-        self.env = CartPoleVectorEnv(count)
+        self.env = CartPoleVector(count)
         self.single_observation_space = self.env.single_observation_space
         self.single_action_space = self.env.single_action_space
         self.num_agents = count
@@ -65,8 +66,11 @@ class Vector(pufferlib.PufferEnv):
         return self.observations, []
 
     def step(self, actions: np.ndarray) -> tuple[Any, ...]:
-        seen, reward, self.terminals[:], self.truncations[:], _ = self.env.step(actions)
-        self.observations[:], self.rewards[:] = seen, reward
+        seen, self.rewards[:], self.terminals[:], self.truncations[:], _ = self.env.step(actions)
+        ended = np.flatnonzero(self.terminals | self.truncations)
+        if len(ended):
+            seen[ended] = self.env.reset(ended)[0]
+        self.observations[:] = seen
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
     def close(self) -> None:

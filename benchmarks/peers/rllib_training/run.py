@@ -2,7 +2,8 @@
 
     python -m benchmarks.peers.rllib_training.run --case rllib/gymnasium
 
-`python` is Gymnasium's `SyncVectorEnv`, which it makes of an id; `gymnasium` is the native vector (`gym_env_vectorize_mode`). No checkers around environments, no evaluation, no log.
+`python` is Gymnasium's `SyncVectorEnv`, which it makes of an id; `gymnasium` is the native vector (`gym_env_vectorize_mode`). No checkers
+around environments, no evaluation, no log.
 """
 
 from __future__ import annotations
