@@ -9,13 +9,16 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
 from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.ranks import ALONE
+from ludus.data.base import Sample
 from ludus.data.table import build_table
+from ludus.data.trajectories import Trajectories
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import Mixture, PolicyRef
+from ludus.types import AgentSpec, EnvSpec, Mixture, PolicyRef
 
 
 class TwoStep(ParallelEnv):
@@ -101,6 +104,98 @@ class Carry(ParallelEnv):
             self.agents = []
         each = dict.fromkeys(agents, reward / 2)
         return seen, each, dict.fromkeys(agents, False), dict.fromkeys(agents, over), {name: {} for name in agents}
+
+
+def team_env(*, agents=3, state=5, action=None, players=2):
+    """Teams of `agents`, who see four numbers and their ids, and a state of so many numbers (0: none)."""
+    seen = Box(-np.inf, np.inf, (4 + agents,), np.float32)
+    action = Discrete(3) if action is None else action
+    return EnvSpec(
+        id="made up teams",
+        agents=tuple(AgentSpec(f"{p}-{i}", p, seen, action) for p in range(players) for i in range(agents)),
+        utility_range=((-np.inf, np.inf),) * players,
+        symmetry=(tuple(range(players)),),
+        state=Box(-np.inf, np.inf, (state,), np.float32) if state else None,
+    )
+
+
+def team_rollout(env, learner, *, pieces, rng, seats=(0,), longest=6, tails=(0, 1, 2), absent=0.3, version=0):
+    """Random observations, rewards, ends and legal actions of agents each of which is absent from a share of the joint steps."""
+    memory = build_policy(learner.spec, learner.weights()).memory_shape
+    columns = {name: [] for name in ("observation", "action", "mask", "t", "state")}
+    length, owner = [], []
+    for piece in range(pieces):
+        seat = seats[piece % len(seats)]
+        agents = [a for a, spec in enumerate(env.agents) if spec.player == seat]
+        steps = int(rng.integers(1, longest + 1))
+        here = rng.random((steps, len(agents))) >= absent
+        here[np.arange(steps), rng.integers(len(agents), size=steps)] = True  # a joint step has somebody
+        states = rng.standard_normal((steps, *(env.state.shape if env.state else (0,)))).astype(np.float32)
+        for i, agent in enumerate(agents):
+            mine = np.flatnonzero(here[:, i])
+            if not len(mine):
+                continue
+            legal, seen, action = looks(env, agent, i, len(mine), rng)
+            for name, rows in zip(columns, (seen, action, legal, mine, states[mine]), strict=True):
+                columns[name].append(rows)
+            length.append(len(mine))
+            owner.append((piece, agent, seat))
+    rows = {name: np.concatenate(parts) for name, parts in columns.items()}
+    many, (episode, agent, seat) = len(owner), np.array(owner).T
+    ends = [looks(env, a, [b for b, o in enumerate(env.agents) if o.player == s].index(a), 1, rng) for _, a, s in owner]
+    discrete = isinstance(env.agents[0].action, Discrete)
+    return Trajectories(
+        start=np.concatenate([[0], np.cumsum(length)]).astype(np.int64),
+        observation=rows["observation"],
+        action=rows["action"],
+        logp=np.zeros(len(rows["t"]), np.float32),
+        reward=rng.standard_normal(len(rows["t"])).astype(np.float32),
+        mask=rows["mask"] if discrete else None,
+        t=rows["t"].astype(np.int32),
+        tail=rng.choice(np.array(tails, np.int8), many),
+        tail_observation=np.concatenate([seen for _, seen, _ in ends]),
+        tail_mask=np.concatenate([legal for legal, _, _ in ends]) if discrete else None,
+        agent=agent.astype(np.int16),
+        seat=seat.astype(np.int8),
+        episode=episode.astype(np.int64),
+        version_lo=np.full(many, version, np.int32),
+        version_hi=np.full(many, version, np.int32),
+        policy="made up",
+        memory0=None if memory is None else rng.standard_normal((many, *memory)).astype(np.float32),
+        state=rows["state"] if env.state else None,
+        tail_state=rng.standard_normal((many, *env.state.shape)).astype(np.float32) if env.state else None,
+    )
+
+
+def looks(env, agent, place, rows, rng):
+    """(legal actions, observations that end in the agent's id, actions)"""
+    spec = env.agents[agent]
+    seen = rng.standard_normal((rows, *spec.observation.shape)).astype(np.float32)
+    seen[:, 4:] = np.arange(seen.shape[1] - 4) == place
+    if not isinstance(spec.action, Discrete):
+        return np.ones((rows, 1), np.bool_), seen, rng.uniform(-1, 3, (rows, *spec.action.shape)).astype(np.float32)
+    legal = rng.random((rows, int(spec.action.n))) < 0.7
+    action = rng.integers(spec.action.n, size=rows)
+    legal[np.arange(rows), action] = True
+    return legal, seen, action.astype(np.int32)
+
+
+def learner_of(algorithm, env, *, seed=0, start=None, seats=(0,), ranks=ALONE):
+    return algorithm.learner(LearnerContext(env, seats, seed, total=1000, ranks=ranks), start)
+
+
+def batch_of(learner, env, *, number=3, size=16, **options):
+    """Its items of a made-up rollout, as a sample."""
+    rows = team_rollout(env, learner, pieces=40, rng=np.random.default_rng([number, 5]), **options)
+    ((_, items),) = learner.items(rows)
+    return Sample({name: column[:size] for name, column in items.items()}, np.arange(size), np.full(size, 0.1))
+
+
+def rollouts(env):
+    """What `check_algorithm` takes."""
+    return lambda learner, number: team_rollout(
+        env, learner, pieces=30, rng=np.random.default_rng([number, 11]), version=number
+    )
 
 
 def train(algorithm, env, *, num_envs, total, seed=0, episodes=100, **options):

@@ -80,7 +80,7 @@ class MADDPGLearner(OffPolicyLearner):
         out = self.actor.forward(after, target=True)[0]
         following = self._answer(out, gumbel[0], columns.get("next_mask")).action
         there = columns["next_present"]
-        given = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, -1))
+        given = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
         values = self.critics.forward(torch.from_numpy(given), target=True)
         reward = self._rewards.normalised(columns["reward"], columns["span"])
         target = td_target(values, reward, columns["discount"])
@@ -106,8 +106,8 @@ class MADDPGLearner(OffPolicyLearner):
         answer = self._answer(out, gumbel, columns.get("mask"))
         wide = np.repeat(given[:, None], n, axis=1)
         own = answer.action.reshape(m, n, width) * present[..., None]
-        wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, -1)
-        q = self.critics.forward(torch.from_numpy(wide.reshape(m * n, -1)), count=1)[0]
+        wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
+        q = self.critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
         self.critics.gradients[0][:] = 1.0
         slopes = self.critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
         there, every = present.reshape(-1, 1), max(1, rows * n)
@@ -121,16 +121,17 @@ class MADDPGLearner(OffPolicyLearner):
         self._actor_metrics = {"actor_loss": loss, "actor_gradient_norm": self.step(actor, "the actor")}
 
     def _answer(self, out: Array, gumbel: Array, mask: Array | None) -> Answer:
-        legal = None if mask is None else mask.reshape(len(out), -1)
-        return self.acting.answer(out, gumbel.reshape(len(out), -1) if self.acting.random else None, legal)
+        legal = None if mask is None else mask.reshape(out.shape)
+        return self.acting.answer(out, gumbel.reshape(out.shape) if self.acting.random else None, legal)
 
     def _given(
         self, columns: Columns, seen: str, state: str, present: NDArray[np.bool_], actions: Array
     ) -> NDArray[np.float32]:
         """What critics are given, float32[m, ·]: actions float32[m, n, d]."""
-        m = len(present)
-        sees = columns[state if self.config.critic == "state" else seen].reshape(m, -1)
-        parts = [sees, present, (actions * present[..., None]).reshape(m, -1)]
+        m, width = len(present), self.actions.stop - self.actions.start
+        sees = columns[state if self.config.critic == "state" else seen]
+        sees = sees.reshape(m, self.actions.start - self.team)
+        parts = [sees, present, (actions * present[..., None]).reshape(m, width)]
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def _rows(self, observation: Array) -> torch.Tensor:
