@@ -18,7 +18,8 @@ compilation included.
 HalfCheetah and Hopper are trained by Stable-Baselines3 too, with the same steps and seeds, where its environment is built
 (`python -m benchmarks.harness setup sb3_learning`).
 
-Not here yet: simple_speaker_listener and simple_spread, which want algorithms with central critics and value decomposition.
+Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
+beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from rich.table import Table
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Bar, Medians, Missing
 from benchmarks.learning_cells import QUICK, RESULTS, Run, all_runs, peer_of, python, stored, wanted
-from benchmarks.learning_tasks import TASKS, LearningTask
+from benchmarks.learning_task import LearningTask, point_of
+from benchmarks.learning_tasks import TASKS
 from benchmarks.psro_family_cells import interval
 
 _LENGTHS = {"SHORT": "S", "LONG": "L"}
@@ -135,6 +137,11 @@ def table(names: Sequence[str], found: Mapping[str, Sequence[Repetition]], *, qu
             peers,
         )
         out.add_row(name, *row, task.wanted, seconds)
+        for point in task.points:
+            scored = [repetition for repetition in many if point_of(point) in repetition.figures]
+            if scored:
+                then = (f"{point:,} {task.unit}", str(len(scored)), interval(_figures(scored, point_of(point))))
+                out.add_row("  on the way", *then, "", "", "", "")
     return out
 
 

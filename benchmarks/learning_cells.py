@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.contestants import Contestant, Repetition, measure
 from benchmarks.harness import PEERS
-from benchmarks.learning_tasks import TASKS, LearningTask, scenario
+from benchmarks.learning_task import LearningTask
+from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.machine import ROOT, commit, this_machine, today
 
 RESULTS = ROOT / "benchmarks" / "results" / "learning"

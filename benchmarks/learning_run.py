@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.learning_tasks import TASKS, LearningTask, scenario
+from benchmarks.learning_task import LearningTask, point_of
+from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
 from ludus.config import to_yaml
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.stored import StoredRun
 from ludus.observe.base import GenerationRecord, RunSummary, Silent
+from ludus.observe.reader import Reader
 from ludus.runner import run
 from ludus.scenario_files import parse_scenario
 from ludus.types import Metrics
@@ -64,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if task.score == "exploitability":
             lines.figures({"score": result.nash_conv[-1] / 2, "best": min(result.nash_conv) / 2})
         else:
-            lines.figures(evaluated(task, Path(folder) / "run"))
+            lines.figures(
+                {**evaluated(task, Path(folder) / "run"), **on_the_way(task, Path(folder) / "run", share=args.share)}
+            )
         lines.figures({"evaluation seconds": lines.seconds - seconds})
 
 
@@ -74,6 +78,19 @@ def evaluated(task: LearningTask, folder: Path) -> dict[str, float]:
     (match,) = evaluate_run(folder, episodes=task.episodes, policies=[newest]).matches
     figures = {"score": float(match.mean[0]), "half width": float(match.half_width[0])}
     return {**figures, "evaluation episodes": float(match.episodes)}
+
+
+def on_the_way(task: LearningTask, folder: Path, *, share: float = 1.0) -> dict[str, float]:
+    """What versions scored beside training, of the points that the task names."""
+    found: dict[int, float] = {}
+    with Reader(folder) as reader:
+        for name, counter in reader.metric_names():
+            if task.points and counter == "versions" and name.endswith("/return"):
+                scores = reader.metrics(name, counter)
+                found = dict(zip(scores.step.tolist(), scores.value.tolist(), strict=True))
+    first = min(found, default=0)
+    versions = {point: first * point // task.points[0] for point in task.points}
+    return {point_of(int(point * share)): found[version] for point, version in versions.items() if version in found}
 
 
 if __name__ == "__main__":

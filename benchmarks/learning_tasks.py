@@ -9,42 +9,12 @@ half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from benchmarks.learning_task import LearningTask
+from benchmarks.learning_teams import TEAM_TASKS
 
 ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
-SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0,)
-
-
-@dataclass(frozen=True, slots=True)
-class LearningTask:
-    """keys: of the scenario, beside those that all have. budget: in `unit`; every training counts. wanted: of the mean score over the
-    seeds; empty: none. published: the peer's score, from `source`. length: S(hort) or L(ong). episodes: of the evaluation.
-    score: "return" (mean of the evaluation), "right" (share of right choices, likewise) or "exploitability" (NashConv / 2 of what is
-    announced, computed exactly). peer: algorithm of Stable-Baselines3 that is run here under the same steps and seeds; then `wanted` is of
-    the ratio of both means."""
-
-    name: str
-    keys: Mapping[str, Any]
-    budget: int
-    wanted: str = ""
-    unit: Literal["decisions", "episodes"] = "decisions"
-    score: Literal["return", "right", "exploitability"] = "return"
-    published: float | None = None
-    source: str = ""
-    length: Literal["S", "L"] = "S"
-    episodes: int = 100
-    peer: str | None = None
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Those that are measured if no others are asked for, and that a bar needs."""
-        return SHORT_SEEDS if self.length == "S" else LONG_SEEDS
-
-    @property
-    def timeout_s(self) -> float:
-        """After which a run is given up; several times what it should take."""
-        return 3600.0 * (3 if self.length == "S" else 24)
 
 
 def _ppo(**options: Any) -> dict[str, Any]:
@@ -251,7 +221,7 @@ _ALL = (
         num_envs=16,
     ),
 )  # fmt: skip
-TASKS = {task.name: task for task in _ALL}
+TASKS = {task.name: task for task in (*_ALL, *TEAM_TASKS)}
 _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve
 
 
@@ -267,4 +237,8 @@ def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, 
         limits = {"generations": _GENERATIONS, "response": {"episodes": budget // (2 * _GENERATIONS)}}  # of each player
         return {**common, **limits, **task.keys}
     alone = {"scenario": "psro", "meta_solver": "last", "generations": 1, "response": {task.unit: budget}}
-    return {**common, **alone, "evaluation": {"episodes": 2, "exploitability": "off"}, **task.keys}
+    evaluation: dict[str, Any] = {"episodes": 2, "exploitability": "off"}
+    if task.points:
+        every = max(1, int(task.points[0] * share) // task.keys["oracle"]["batch"])  # a version for each batch
+        evaluation["beside"] = {"every": every, "episodes": task.episodes}
+    return {**common, **alone, "evaluation": evaluation, **task.keys}

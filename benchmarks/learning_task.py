@@ -1,0 +1,47 @@
+"""What a task of `benchmarks.learning` is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SHORT_SEEDS, LONG_SEEDS = (0, 1, 2, 3, 4), (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class LearningTask:
+    """keys: of the scenario, beside those that all have. budget: in `unit`; every training counts. wanted: of the mean score over the
+    seeds; empty: none. published: the peer's score, from `source`. length: S(hort) or L(ong). episodes: of the evaluation.
+    score: "return" (mean of the evaluation), "right" (share of right choices, likewise) or "exploitability" (NashConv / 2 of what is
+    announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
+    beside training: of learners that collect whole batches of decisions. peer: algorithm of Stable-Baselines3 that is run here under the
+    same steps and seeds; then `wanted` is of the ratio of both means."""
+
+    name: str
+    keys: Mapping[str, Any]
+    budget: int
+    wanted: str = ""
+    unit: Literal["decisions", "episodes"] = "decisions"
+    score: Literal["return", "right", "exploitability"] = "return"
+    published: float | None = None
+    source: str = ""
+    length: Literal["S", "L"] = "S"
+    episodes: int = 100
+    points: tuple[int, ...] = ()
+    peer: str | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those that are measured if no others are asked for, and that a bar needs."""
+        return SHORT_SEEDS if self.length == "S" else LONG_SEEDS
+
+    @property
+    def timeout_s(self) -> float:
+        """After which a run is given up; several times what it should take."""
+        return 3600.0 * (3 if self.length == "S" else 24)
+
+
+def point_of(budget: int) -> str:
+    """How results name the score after so much of the budget."""
+    return f"score after {budget}"
