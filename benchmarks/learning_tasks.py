@@ -48,9 +48,12 @@ def _mujoco(env: str, kind: str) -> LearningTask:
     )
 
 
-def _leduc(kind: str, *, num_envs: int, wanted: str = "", **options: Any) -> LearningTask:
+def _leduc(kind: str, *, num_envs: int, wanted: str = "", every_seat: bool = False, **options: Any) -> LearningTask:
+    """every_seat: one learner for both players, which learns from all decisions of a game."""
     env = {"id": "openspiel/leduc_poker", "num_envs": num_envs}
     keys = {"scenario": "self_play", "env": env, "oracle": {"kind": kind, **options}}
+    if every_seat:
+        keys |= {"share": "always", "every_seat": True}
     return LearningTask(f"leduc-{kind}", keys, 2_400_000, wanted, unit="episodes", score="exploitability")
 
 
@@ -188,10 +191,11 @@ _ALL = (
         "mmd",
         num_envs=1000,
         wanted="<= 0.15",
+        every_seat=True,
         network="table",
         magnet="moving",
         announce="magnet",
-        magnet_rate=0.003,
+        magnet_rate=0.002,
         alpha=0.06,
         eta={"start": 0.5, "end": 0.2},
         explore=0.05,
@@ -199,7 +203,7 @@ _ALL = (
         value_rate=0.05,
         bound=5,
     ),
-    _leduc("rnad", num_envs=1000),
+    _leduc("rnad", num_envs=1000, every_seat=True),
     _leduc("nfsp", num_envs=500),
     _memory("ppo", ">= 0.95", {**_RECALL_PPO, "memory": "gru", "memory_size": 32}, budget=100_000, num_envs=32),
     _memory(
@@ -234,7 +238,8 @@ def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, 
     }  # no barrier: it would end open episodes
     if task.score == "exploitability":
         # No limit for the whole run: it would be reached before the last generation is measured.
-        limits = {"generations": _GENERATIONS, "response": {"episodes": budget // (2 * _GENERATIONS)}}  # of each player
+        learners = 1 if "every_seat" in task.keys else 2
+        limits = {"generations": _GENERATIONS, "response": {"episodes": budget // (learners * _GENERATIONS)}}
         return {**common, **limits, **task.keys}
     alone = {"scenario": "psro", "meta_solver": "last", "generations": 1, "response": {task.unit: budget}}
     evaluation: dict[str, Any] = {"episodes": 2, "exploitability": "off"}
