@@ -108,3 +108,45 @@ class HiddenBit(ParallelEnv):
         seen = {name: view for name, view in self._show().items() if name in acting}
         self.agents = [name for name in acting if not gone[name]]
         return seen, reward, gone, dict.fromkeys(acting, False), {name: {} for name in acting}
+
+
+class Coins(ParallelEnv):
+    """Two teams of two, twice: each agent is shown a coin of its own, and scores for its team by repeating it. Each agent is paid half of
+    its team's score minus the other's."""
+
+    metadata: ClassVar = {"name": "coins"}
+    possible_agents: ClassVar = ["a_0", "a_1", "b_0", "b_1"]
+
+    def observation_space(self, agent):
+        return Box(0.0, 1.0, (2,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    @property
+    def state_space(self):
+        return Box(0.0, 1.0, (4,), np.float32)
+
+    def state(self):
+        return self._coins.astype(np.float32)
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self.agents, self._time = list(self.possible_agents), 0
+        return self._show(), {name: {} for name in self.agents}
+
+    def _show(self):
+        self._coins = self._rng.integers(2, size=4)
+        return {name: np.eye(2, dtype=np.float32)[coin] for name, coin in zip(self.agents, self._coins, strict=True)}
+
+    def step(self, actions):
+        acting, self._time = self.agents, self._time + 1
+        right = np.array([actions[name] for name in acting]) == self._coins
+        lead = 0.5 * (int(right[:2].sum()) - int(right[2:].sum()))
+        reward = {name: lead if name.startswith("a") else -lead for name in acting}
+        over = dict.fromkeys(acting, self._time == 2)
+        seen = self._show()
+        if self._time == 2:
+            self.agents = []
+        return seen, reward, over, dict.fromkeys(acting, False), {name: {} for name in acting}
