@@ -39,13 +39,13 @@ def test_cartpole(algorithm, decisions):
     assert score >= 130
 
 
-@pytest.mark.parametrize(("memory", "decisions"), [("gru", 60_000), ("lstm", 60_000), ("none", 20_000)])
-def test_a_cue_is_remembered_for_20_steps_with_a_memory_only(memory, decisions):
+def test_a_cue_is_remembered_for_20_steps():
+    """With a GRU, and without a memory: among the gates."""
     algorithm = PPO(
-        memory=memory, memory_size=32, batch=32 * 21 * 2, epochs=4, entropy={"start": 0.01, "end": 0.0}, **CLIPPED
+        memory="lstm", memory_size=32, batch=32 * 21 * 2, epochs=4, entropy={"start": 0.01, "end": 0.0}, **CLIPPED
     )
-    score, _ = train(algorithm, "gym_tasks:Cue", num_envs=32, decisions=decisions, episodes=400)
-    assert score <= 0.55 if memory == "none" else score >= 0.95
+    score, _ = train(algorithm, "gym_tasks:Cue", num_envs=32, decisions=60_000, episodes=400)
+    assert score >= 0.95
 
 
 @pytest.mark.parametrize("continuous", ["gaussian", "tanh"])

@@ -1,9 +1,8 @@
-"""Every member of the value-based family learns: small games, CartPole, and a task that wants memory."""
+"""Every member of the value-based family learns a best response. CartPole and a task that wants memory are among the gates."""
 
 from __future__ import annotations
 
 import pytest
-from gym_tasks import train
 from test_learning import train as respond
 from test_learning import value
 
@@ -37,45 +36,3 @@ def test_best_response_to_uniform_on_kuhn(name):
     found, best = value(learner, tree, 0)
     assert best == pytest.approx(0.5)
     assert found >= best - 0.03
-
-
-CUE = {
-    "rollout": 336,
-    "rollout_unit": "decisions",
-    "min_size": 700,
-    "updates_per_decision": 0.1,
-    "hidden": (16,),
-    "n_step": 10,
-}
-EXPLORE = Schedule(start=1.0, end=0.05, over=0.5)
-
-
-def test_r2d2_remembers_a_cue_for_20_steps():
-    algorithm = R2D2(
-        **CUE,
-        memory=16,
-        length=21,
-        period=21,
-        burn_in=0,
-        batch=32,
-        target_period=50,
-        learning_rate=5e-3,
-        epsilon=EXPLORE,
-    )
-    right, _ = train(algorithm, "gym_tasks:Cue", num_envs=16, decisions=20_000)
-    assert right >= 0.95
-
-
-def test_dqn_without_memory_cannot():
-    algorithm = DQN(**CUE, batch=128, target_period=50, learning_rate=5e-3, epsilon=EXPLORE, gamma=0.997)
-    right, _ = train(algorithm, "gym_tasks:Cue", num_envs=16, decisions=8_000, episodes=400)
-    assert 0.4 <= right <= 0.6
-
-
-def test_dqn_learns_cartpole():
-    algorithm = DQN(
-        rollout=64, rollout_unit="decisions", batch=64, min_size=1000, updates_per_decision=0.5, n_step=3, gamma=0.99,
-        target_period=128, learning_rate=2.3e-3, epsilon=Schedule(start=1.0, end=0.04, over=0.2),
-    )  # fmt: skip
-    score, _ = train(algorithm, "gymnasium/CartPole-v1", num_envs=4, decisions=25_000)
-    assert score >= 450

@@ -13,11 +13,14 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.errors import CallbackError, ConfigError
+from ludus.execution.interrupt import StopRequest
+from ludus.observe.base import Silent
 from ludus.observe.callbacks import HOOKS, Callback, dump_callback, parse_callbacks
 from ludus.runner import resume, run
 from ludus.scenario import Scenario
 from ludus.scenario_files import parse_scenario
 from ludus.testing.callback import check_callback
+from ludus.types import Metrics
 
 PPO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}
@@ -138,6 +141,26 @@ def test_calls_of_a_run(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
 def test_an_oracle_that_computes_has_tasks_only(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     run(parse_scenario(EXACT, ["callbacks=callback_tools:Teller"]), run_dir=tmp_path / "run", report=False)
     assert {call[0] for call in told} == {"start", "task", "generation", "end"}
+
+
+class Stops(Silent):
+    """Asks for a stop after the first iteration of training."""
+
+    def __init__(self) -> None:
+        self.request = StopRequest()
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        if "return" in metrics:
+            self.request.request("stopped by Ctrl-C")
+
+
+def test_a_run_that_is_stopped_is_told_its_end(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
+    observer = Stops()
+    run(ppo(), run_dir=tmp_path / "run", report=False, observer=observer, stop=observer.request)
+    assert [call[0] for call in told if call[0] not in ("task", "generation")] == ["start", "episodes", "update", "end"]
+    assert told[-1] == ("end", 0, False)
+    resume(tmp_path / "run", report=False)
+    assert told[-1] == ("end", 1, True)
 
 
 def test_iterations_without_an_update_are_not_told(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
