@@ -62,11 +62,12 @@ def test_every_task_is_a_scenario_that_its_algorithm_accepts(name: str) -> None:
 
 
 def test_budgets() -> None:
-    """Leduc: two learners of 50,000 episodes in each of 24 generations; everything else is one response."""
+    """Leduc: 24 generations of two learners of 50,000 episodes, or of one that plays both seats; everything else is one response."""
     leduc, cartpole = made("leduc-mmd"), made("cartpole-ppo")
-    assert (leduc.generations, leduc.response.limit("episodes"), leduc.stop) == (24, 50_000, None)
+    assert (leduc.generations, leduc.response.limit("episodes"), leduc.stop) == (24, 100_000, None)
+    assert made("leduc-nfsp").response.limit("episodes") == 50_000
     assert (cartpole.generations, cartpole.response.limit("decisions")) == (1, 100_000)
-    assert made("leduc-mmd", share=0.01).response.limit("episodes") == 500
+    assert made("leduc-mmd", share=0.01).response.limit("episodes") == 1000
     assert made("cartpole-ppo", share=0.05).response.limit("decisions") == 5_000
 
 
