@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_teams import learner_and_sample, rollout_of, team_env
 from test_ranks import compare
 
@@ -153,6 +156,30 @@ def test_team_rewards_by_hand():
         episode=np.array([4, 4, 9, 9]),
     )
     assert team_rewards(turns).tolist() == [11, 22, 8, 11, 30, 105, 7, 107]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_team_rewards_are_what_a_plain_loop_says(seed, agents):
+    rng = np.random.default_rng(seed)
+    length = rng.integers(1, 5, 2 * agents)  # two episodes
+    rows = int(length.sum())
+    t = np.concatenate([np.sort(rng.choice(8, n, replace=False)) for n in length])
+    made = SimpleNamespace(
+        start=np.append(0, np.cumsum(length)),
+        t=t.astype(np.int32),
+        reward=rng.integers(-9, 9, rows).astype(np.float32),
+        episode=np.repeat([7, 3], agents),
+        agent=np.tile(np.arange(agents, dtype=np.int16), 2),
+        seat=np.zeros(2 * agents, np.int8),
+    )
+    of = np.repeat(np.arange(2 * agents), length)
+    expected = np.zeros(rows)
+    for k in range(rows):
+        for mate in np.flatnonzero(made.episode == made.episode[of[k]]):
+            earlier = np.flatnonzero((of == mate) & (t <= t[k]))
+            if len(earlier):
+                expected[earlier[-1]] += made.reward[k]
+    assert team_rewards(made).tolist() == expected.tolist()
 
 
 def test_team_rewards_keep_sides_apart():

@@ -15,8 +15,8 @@ from ludus.algorithms.schedule import Schedule, Scheduled
 class MAPPO(PPO):
     """PPO for a player of several agents, whose critic sees the environment's state (Yu et al. 2022); see the README beside this file.
 
-    Defaults are the paper's for the particle environments, but for `batch`: theirs is 3,200 environment steps. An environment without a
-    state is refused."""
+    Defaults are those of the paper's code for particle environments, but for `batch`: theirs are 3,200 environment steps. An environment
+    without a state is refused."""
 
     about: ClassVar[About] = replace(PPO.about, paper="Yu et al. 2022")
     for_teams: ClassVar[bool] = True  # of little use to single agents
