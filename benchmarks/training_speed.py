@@ -41,11 +41,13 @@ WANTED = {"sb3": ">= 1.6"}
 """Times faster; of the others: faster."""
 
 
-def _contestant(name: str, *named: str, module: str, peer: str | None = None, quick: bool = True) -> Contestant:
+def _contestant(
+    name: str, *named: str, module: str, peer: str | None = None, quick: bool = True, orders: int = 5
+) -> Contestant:
     return Contestant(
         name=name,
         module=module,
-        arguments=("--case", *named),
+        arguments=("--case", *named, "--orders", str(orders)),
         peer=peer,
         seeds=(0, 1, 2),
         quick_seeds=(0,) if quick else (),
@@ -60,8 +62,8 @@ def folder_of(setting: str) -> str:
 
 def _contestants() -> Iterator[Contestant]:
     updates = [f"{setting}/update" for setting in SETTINGS]
-    yield _contestant("limit, PPO", *cases(*SETTINGS), *updates, module="benchmarks.training_speed_limit")
-    yield _contestant("Ludus, PPO", *cases(*SETTINGS), module="benchmarks.training_speed_run")
+    yield _contestant("limit, PPO", *cases(*SETTINGS), *updates, module="benchmarks.training_speed_limit", orders=12)
+    yield _contestant("Ludus, PPO", *cases(*SETTINGS), module="benchmarks.training_speed_run", orders=12)
     for setting, name in PEERS.items():
         folder = folder_of(setting)
         module = f"benchmarks.peers.{folder}.{'training' if setting in FOLDERS else 'run'}"

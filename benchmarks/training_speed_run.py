@@ -87,7 +87,7 @@ def measure(case: str, *, iterations: int, seed: int) -> dict[str, float]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", nargs="+", choices=cases(*SETTINGS), required=True)
-    parser.add_argument("--orders", type=int, default=12)
+    parser.add_argument("--orders", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     measure(args.case[0], iterations=4, seed=args.seed)  # imports and machine code
