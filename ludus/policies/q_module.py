@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.errors import PolicyError
+from ludus.policies.actor_critic_team import agents_of
 from ludus.policies.bodies import make_body, orthogonal
 from ludus.policies.categorical import CategoricalPolicy, check_mode, full_mask
 from ludus.policies.checks import entry, fitted, integer
@@ -42,6 +43,50 @@ class QModule(nn.Module):
         return out
 
 
+class QTeam(nn.Module):
+    """A `QModule` for each agent of a team: rows go through that of the agent whose one-hot id they end in."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        self.agents = integer(spec, "agents", least=2)
+        self.members = nn.ModuleList(QModule(spec) for _ in range(self.agents))
+        first = self.first
+        self.shape, self.actions = first.shape, first.actions
+
+    @property
+    def first(self) -> QModule:
+        """The first agent's."""
+        member = self.members[0]
+        assert isinstance(member, QModule)
+        return member
+
+    @property
+    def head(self) -> QHead:
+        """The first agent's: all are of one kind."""
+        return self.first.head
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
+    ) -> Tensor:
+        """See `QHead.forward`. Rows without an id count as the first agent's."""
+        agent = x[:, -self.agents :].argmax(dim=1)
+        order = [(agent == k).nonzero()[:, 0] for k in range(self.agents)]
+
+        def own(of: Tensor | None, rows: Tensor) -> Tensor | None:
+            return of[rows] if of is not None and of.ndim == 2 else of
+
+        parts = [
+            member(x[rows], own(mask, rows), own(noise, rows), own(levels, rows))
+            for member, rows in zip(self.members, order, strict=True)
+        ]
+        return torch.cat(parts)[torch.cat(order).argsort()]
+
+
+def module_of(spec: PolicySpec) -> QModule | QTeam:
+    """The network of a `q_module` spec, as torch initialises it."""
+    return QTeam(spec) if "agents" in spec.config else QModule(spec)
+
+
 def head_of(spec: PolicySpec) -> Head:
     """Raises PolicyError for a head that is none."""
     given = entry(spec, "head")
@@ -58,15 +103,17 @@ def head_of(spec: PolicySpec) -> Head:
     return head
 
 
-def make_module(spec: PolicySpec, *, seed: int = 0) -> QModule:
+def make_module(spec: PolicySpec, *, seed: int = 0) -> QModule | QTeam:
     """A fresh network, initialised from `seed` alone: orthogonal of gain √2, but the last layer small (gain 0.1) or noisy."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = QModule(spec)
-        orthogonal(module.body)
-        for layer in (module.head.advantage, module.head.value):
-            if isinstance(layer, nn.Linear):
-                orthogonal(layer, 0.1)
+        module = module_of(spec)
+        for part in module.modules():
+            if isinstance(part, QModule):
+                orthogonal(part.body)
+                for layer in (part.head.advantage, part.head.value):
+                    if isinstance(layer, nn.Linear):
+                        orthogonal(layer, 0.1)
     return module.eval()
 
 
@@ -96,12 +143,14 @@ class QModulePolicy(CategoricalPolicy):
 
     A noisy head has noise of its own in every row and decision of "explore", made from a second uniform; so acting stays pure, and how
     large the noise is travels with the weights. Its logp is that of the action given this noise, and "explore" has no table.
+
+    With `agents` in its config each agent of the team has a network of its own, `members.K.…`, and observations end in its one-hot id.
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec = spec
         with _SEEDING, torch.random.fork_rng(devices=[]):
-            self._module = QModule(spec).eval().requires_grad_(False)
+            self._module = module_of(spec).eval().requires_grad_(False)
         self.actions, self._shape = self._module.actions, self._module.shape
         self.epsilon = loaded(self._module, spec, weights)
         head = self._module.head
@@ -112,7 +161,10 @@ class QModulePolicy(CategoricalPolicy):
             self._levels = (torch.arange(head.head.atoms, dtype=torch.float32) + 0.5) / head.head.atoms
 
     def values(self, observation: Array, mask: NDArray[np.bool_] | None, noise: Array | None = None) -> Array:
-        """Action values float32[n, A]; noise float32[n]: the uniforms that a noisy head's are made from, None for none."""
+        """Action values float32[n, A]; noise float32[n]: the uniforms that a noisy head's are made from, None for none. Raises PolicyError
+        where a team's agents cannot be told apart."""
+        if isinstance(self._module, QTeam):
+            agents_of(observation, self._module.agents)
         x = rows_of(observation, self._shape)
         legal = None if mask is None else torch.from_numpy(np.ascontiguousarray(mask))
         random = None

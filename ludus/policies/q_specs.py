@@ -31,11 +31,19 @@ class Head:
 
 
 def q_module_spec(
-    *, shape: Sequence[int], actions: int, body: Mapping[str, Any], head: Head | None = None, image: bool = False
+    *,
+    shape: Sequence[int],
+    actions: int,
+    body: Mapping[str, Any],
+    head: Head | None = None,
+    image: bool = False,
+    agents: int = 1,
 ) -> PolicySpec:
-    """The spec of a `QModulePolicy`. body: as `body_config` makes it. image: observations are bytes, and scaled by 1/255."""
+    """The spec of a `QModulePolicy`. body: as `body_config` makes it. image: observations are bytes, and scaled by 1/255. agents: above 1,
+    each of so many has a network of its own, and flat observations end in its id, one-hot."""
     config = {"shape": [int(n) for n in shape], "actions": int(actions), "body": dict(body), "image": bool(image)}
-    return PolicySpec("q_module", {**config, "head": asdict(head or Head())})
+    team = {"agents": int(agents)} if agents > 1 else {}
+    return PolicySpec("q_module", {**config, "head": asdict(head or Head()), **team})
 
 
 def q_recurrent_spec(

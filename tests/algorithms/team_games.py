@@ -106,9 +106,10 @@ class Carry(ParallelEnv):
         return seen, each, dict.fromkeys(agents, False), dict.fromkeys(agents, over), {name: {} for name in agents}
 
 
-def team_env(*, agents=3, state=5, action=None, players=2):
-    """Teams of `agents`, who see four numbers and their ids, and a state of so many numbers (0: none)."""
-    seen = Box(-np.inf, np.inf, (4 + agents,), np.float32)
+def team_env(*, agents=3, state=5, action=None, players=2, ids=True):
+    """Teams of `agents`, who see four numbers and their ids, and a state of so many numbers (0: none). ids: whether bounds say so."""
+    low, high = (np.array([bound] * 4 + [end] * agents, np.float32) for bound, end in ((-np.inf, 0), (np.inf, 1)))
+    seen = Box(low, high, dtype=np.float32) if ids else Box(-np.inf, np.inf, low.shape, np.float32)
     action = Discrete(3) if action is None else action
     return EnvSpec(
         id="made up teams",

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.base import Collect
 from ludus.algorithms.images import needs_images
+from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete, one_space
 from ludus.config import Config
@@ -24,6 +25,7 @@ class QLearning(Config):
     body: Body = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the body "mlp", as its activation
     activation: Literal["tanh", "relu"] = "relu"
+    share_weights: bool = True  # one network for all agents of a team; False: one for each, told apart by agent_ids
     double: bool = True
     dueling: bool = False
     n_step: int = Field(default=1, ge=1)
@@ -68,6 +70,10 @@ class QLearning(Config):
     def prioritised(self) -> bool:
         """Whether items with larger errors are drawn more often."""
         return self.priority_exponent > 0.0
+
+    def _networks(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
+        """How many the agents of a player have between them. Raises ScenarioError if they cannot be told apart."""
+        return 1 if self.share_weights else separate_networks(env, seats, algorithm=type(self).__name__)
 
     def _inputs(self, env: EnvSpec, seats: tuple[int, ...]) -> Mapping[str, Any]:
         """What specs of policies say about the spaces and the body. Raises ScenarioError."""

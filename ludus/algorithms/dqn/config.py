@@ -66,13 +66,15 @@ class DQN(QLearning):
     @property
     def compiled(self) -> bool:
         """Whether it is a perceptron of means, for which forward and backward pass are written out."""
-        return self.body == "mlp" and self.distribution == "none" and not (self.noisy or self.munchausen)
+        plain = self.share_weights and not (self.noisy or self.munchausen)
+        return self.body == "mlp" and self.distribution == "none" and plain
 
     def check(self, env: EnvSpec) -> None:
         """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
         super().check(env)
         for player in range(env.num_players):
             self._head(env, (player,))
+            self._networks(env, (player,))
 
     def tables(self) -> Sequence[TableSpec]:
         limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
@@ -85,7 +87,8 @@ class DQN(QLearning):
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         if not self.compiled:
-            return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats))
+            agents = self._networks(env, seats)
+            return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
         inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
         return q_spec(
             inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling

@@ -18,7 +18,7 @@ from ludus.algorithms.dqn.learner import DQNLearner
 from ludus.algorithms.dqn.targets import double_values, midpoints, munchausen_bonus, soft_policy, taken
 from ludus.algorithms.dqn.updates import SUMS, Found
 from ludus.data.base import Columns
-from ludus.policies.q_module import QModule, arrays_of, loaded, make_module, rows_of
+from ludus.policies.q_module import QModule, QTeam, arrays_of, loaded, make_module, rows_of
 from ludus.types import Array, Weights
 
 
@@ -148,7 +148,7 @@ def _pick(of: Tensor | None, which: int) -> Tensor | None:
     return None if of is None else of[which]
 
 
-def kind_of(config: DQN, module: QModule) -> Kind:
+def kind_of(config: DQN, module: QModule | QTeam) -> Kind:
     """How the answers of this module are learned."""
     if config.distribution == "none":
         return Mean(config.huber_delta)

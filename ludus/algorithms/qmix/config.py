@@ -51,7 +51,11 @@ class VDN(QLearning):
     normalise_rewards: Normalise = "scale"  # "standardise" learns faster where episodes are of one length
 
     @model_validator(mode="after")
-    def _check_period(self) -> VDN:
+    def _check_memory(self) -> VDN:
+        if self.core != "none" and not self.share_weights:
+            raise ValueError(
+                f"core={self.core} needs share_weights=true: networks that remember are shared by all agents"
+            )
         if self.core != "none" and self.period > self.length:
             raise ValueError(
                 f"period {self.period} is longer than the length {self.length} of sequences, so that nobody would learn from the joint "
@@ -67,6 +71,8 @@ class VDN(QLearning):
         """As `QLearning.check`; and raises ScenarioError for a compiled game, and, if the mixer needs it, for one without a state."""
         check_team(env, algorithm=type(self).__name__, state=self.needs_state)
         super().check(env)
+        for player in range(env.num_players):
+            self._networks(env, (player,))
 
     @property
     def needs_state(self) -> bool:
@@ -85,8 +91,9 @@ class VDN(QLearning):
         if self.core != "none":
             inputs = self._inputs(env, seats)
             return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
-        if self.body != "mlp":
-            return q_module_spec(**self._inputs(env, seats), head=Head(dueling=self.dueling))
+        if self.body != "mlp" or not self.share_weights:
+            agents = self._networks(env, seats)
+            return q_module_spec(**self._inputs(env, seats), head=Head(dueling=self.dueling), agents=agents)
         size, actions = discrete(env, seats, algorithm=name)
         return q_spec(
             inputs=size, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling

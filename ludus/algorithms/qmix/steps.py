@@ -14,13 +14,13 @@ from ludus.algorithms.qmix.mixers import team_values
 from ludus.algorithms.teams import joint_items
 from ludus.data.base import Columns
 from ludus.data.joint import Joint
-from ludus.policies.q_module import QModule, make_module, rows_of
+from ludus.policies.q_module import QModule, QTeam, make_module, rows_of
 from ludus.policies.q_perceptron import QPerceptron, make_perceptron
 from ludus.types import Array, PolicySpec
 
 
 class StepLearner(TeamLearner):
-    """m items of n agents go through the shared network as m × n rows."""
+    """m items of n agents go through the network as m × n rows."""
 
     def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
         """See `TeamLearner.fresh`."""
@@ -54,7 +54,7 @@ class StepLearner(TeamLearner):
         """Of every agent, float32[m × n, A]."""
         observation = columns[seen]
         network = team.q
-        assert isinstance(network, QPerceptron | QModule)
+        assert isinstance(network, QPerceptron | QModule | QTeam)
         rows = rows_of(observation.reshape(-1, *observation.shape[2:]), network.shape)
         out: Tensor = network(rows, self._legal(columns, mask))
         return out[..., 0]

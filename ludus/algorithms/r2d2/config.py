@@ -45,6 +45,8 @@ class R2D2(QLearning):
 
     @model_validator(mode="after")
     def _check_period(self) -> R2D2:
+        if not self.share_weights:
+            raise ValueError("networks that remember are shared by all agents; leave share_weights at true")
         if self.period > self.length:
             raise ValueError(
                 f"period {self.period} is longer than the length {self.length} of sequences, so that nobody would learn from the decisions "
