@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -37,17 +37,52 @@ class Steps(NamedTuple):
     span: NDArray[np.float64]
 
 
-def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[Joint]:
-    """The joint view of each of these seats that has rows. States are float32[T, S] and [B, S], S = `state_size`: flat, uint8 divided by
-    255; and then, where a learner plays several seats, which of them this is, one-hot: the state is the same array for all sides. Raises
-    DataError as `joint` does."""
-    found, played = [], set(trajectories.seat.tolist())
-    for seat in seats:
-        if seat in played:
-            view = joint(trajectories, spec, player=seat)
-            side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
-            found.append(replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side)))
+def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
+    """The joint view of each of these seats that has rows, and the trajectories that it is of (`apart`). States are float32[T, S] and
+    [B, S], S = `state_size`: flat, uint8 divided by 255; and then, where a learner plays several seats, which of them this is, one-hot: the
+    state is the same array for all sides."""
+    found = []
+    for rows in apart(trajectories):
+        played = set(rows.seat.tolist())
+        for seat in seats:
+            if seat in played:
+                view = joint(rows, spec, player=seat)
+                side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
+                seen = replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side))
+                found.append((rows, seen))
     return found
+
+
+def apart(trajectories: Trajectories) -> list[Trajectories]:
+    """Trajectories in which no agent has two segments of one episode, as asynchronous workers may bring them: the k-th fragment of everyone
+    in the k-th."""
+    keys = np.stack([trajectories.episode, trajectories.agent.astype(np.int64)])
+    _, group, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    if counts.max(initial=1) == 1:
+        return [trajectories]
+    order = np.argsort(group.reshape(-1), kind="stable")
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return [_segments(trajectories, np.flatnonzero(turn == k)) for k in range(int(counts.max()))]
+
+
+def _segments(trajectories: Trajectories, chosen: NDArray[np.int64]) -> Trajectories:
+    """Some segments, in this order."""
+    length = np.diff(trajectories.start)[chosen]
+    start = np.concatenate([[0], np.cumsum(length)])
+    rows = np.repeat(trajectories.start[chosen] - start[:-1], length) + np.arange(start[-1])
+    places = {**dict.fromkeys(_OF_ROWS, rows), **dict.fromkeys(_OF_SEGMENTS, chosen)}
+    given = {name: getattr(trajectories, name) for name in places}
+    columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
+    extras = {name: column[rows] for name, column in trajectories.extras.items()}
+    return replace(trajectories, start=start, extras=extras, **columns)
+
+
+_OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
+_OF_SEGMENTS = (
+    *("tail", "tail_observation", "tail_mask", "tail_state", "memory0"),
+    *("agent", "seat", "episode", "version_lo", "version_hi"),
+)
 
 
 def _seen(state: Array | None, side: NDArray[np.float32]) -> Array | None:

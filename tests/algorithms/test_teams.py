@@ -12,6 +12,7 @@ from team_games import learner_of, team_env, team_rollout
 from ludus.algorithms.qmix import QMIX
 from ludus.algorithms.teams import (
     RewardStatistics,
+    apart,
     check_team,
     joint_items,
     left_over,
@@ -21,6 +22,7 @@ from ludus.algorithms.teams import (
     versions,
     views,
 )
+from ludus.data.trajectories import join
 from ludus.errors import ScenarioError
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
@@ -40,7 +42,7 @@ def played(script, *orders, action=1):
     out = []
     for k, (unit, amount) in enumerate(orders):
         order = RolloutOrder(ME, (0,), mixture, unit, amount, seed=k, carry_on=k > 0, state=True)
-        (view,) = views(worker.run(order).trajectories, env.spec, (0,))
+        ((_, view),) = views(worker.run(order).trajectories, env.spec, (0,))
         out.append(view)
     return out
 
@@ -112,7 +114,7 @@ def test_rows_are_all_there_once():
     env = team_env()
     learner = learner_of(QMIX(hidden=(4,)), env)
     rows = team_rollout(env, learner, pieces=50, rng=np.random.default_rng(0), version=3)
-    (view,) = views(rows, env, (0,))
+    ((_, view),) = views(rows, env, (0,))
     items = joint_items(view, gamma=0.9, steps=1)
     assert items["reward"].sum() == pytest.approx(rows.reward.sum(), abs=1e-4)
     assert not items["observation"][~items["present"]].any()
@@ -127,15 +129,34 @@ def test_the_oldest_weights_of_a_joint_step_count():
     env = team_env()
     rows = team_rollout(env, learner_of(QMIX(hidden=(4,)), env), pieces=9, rng=np.random.default_rng(0))
     rows = replace(rows, version_lo=rows.agent.astype(np.int32) + 5)
-    (view,) = views(rows, env, (0,))
+    ((_, view),) = views(rows, env, (0,))
     assert versions(rows, view).tolist() == [5 + int(here.argmax()) for here in view.present]
+
+
+def test_two_fragments_of_one_episode_come_apart():
+    env = ScriptedEnv([TEAM], 1, state=True)
+    worker = RolloutWorker(env, LocalBank(env.spec, 1))
+    worker.bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
+    mixture = Mixture.product({1: ([OTHER], [1.0])})
+    orders = [RolloutOrder(ME, (0,), mixture, "decisions", 2, seed=k, carry_on=k > 0, state=True) for k in range(3)]
+    fragments = [worker.run(order).trajectories for order in orders]
+    both = join(fragments)
+    parts = apart(both)
+    assert 1 < len(parts) <= 3
+    assert sum(part.num_rows for part in parts) == both.num_rows
+    learner = learner_of(QMIX(hidden=(4,)), env.spec)
+    items = [column["observation"][..., 0] for _, column in learner.items(both)]
+    seen = np.concatenate(items)
+    assert sorted(seen[seen > 0].tolist()) == sorted(both.observation[:, 0].tolist())
+    (same,) = apart(fragments[0])
+    assert same is fragments[0]
 
 
 def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
     env = team_env(state=2)
     learner = learner_of(QMIX(hidden=(4,)), env, seats=(0, 1))
     rows = team_rollout(env, learner, pieces=10, rng=np.random.default_rng(0), seats=(0, 1))
-    first, second = views(rows, env, (0, 1))
+    (_, first), (_, second) = views(rows, env, (0, 1))
     assert first.state[:, 2:].tolist() == [[1, 0]] * len(first.t)
     assert second.tail_state[:, 2:].tolist() == [[0, 1]] * len(second.tail)
     assert (state_size(env, (0, 1)), state_size(env, (1,)), state_size(team_env(state=0), (0, 1))) == (4, 2, 0)
@@ -148,7 +169,7 @@ def test_bytes_are_scaled():
     env = team_env(state=2)
     rows = team_rollout(env, learner_of(QMIX(hidden=(4,)), env), pieces=3, rng=np.random.default_rng(0))
     image = np.full((rows.num_rows, 2), 51, np.uint8)
-    (view,) = views(replace(rows, state=image), env, (0,))
+    ((_, view),) = views(replace(rows, state=image), env, (0,))
     np.testing.assert_allclose(view.state, 0.2)
 
 

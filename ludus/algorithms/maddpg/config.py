@@ -33,7 +33,7 @@ class MADDPG(OffPolicy):
     temperature: float = Field(default=1.0, gt=0)  # of discrete actions: of the softmax whose slope is followed
     output_penalty: float = Field(default=1e-3, ge=0)  # of the mean square of the actor's outputs
     twin: bool = False  # two critics; targets take the smaller one's value, as TD3's do
-    normalise_rewards: Normalise = "scale"  # "standardise" learns faster where episodes are of one length
+    normalise_rewards: Normalise = "standardise"  # use "scale" or "none" where actions decide how long episodes are
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
     gamma: float = Field(default=0.95, ge=0, le=1)

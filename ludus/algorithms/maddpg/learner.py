@@ -60,9 +60,9 @@ class MADDPGLearner(OffPolicyLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
         """Joint steps with n-step targets, of each seat that was played, in the environment's rewards."""
         out = []
-        for view in views(trajectories, self._env, self._seats):
+        for rows, view in views(trajectories, self._env, self._seats):
             columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
-            columns |= {"action": self.acting.stored(view.action), "version_lo": versions(trajectories, view)}
+            columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
             if self.config.critic == "observations":
                 columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
             out.append((TABLE, columns))

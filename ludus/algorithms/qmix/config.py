@@ -48,7 +48,7 @@ class VDN(QLearning):
     learning_rate: Scheduled = Schedule(start=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.05, over=0.3)
     target_period: int = Field(default=200, ge=1)
-    normalise_rewards: Normalise = "scale"  # "standardise" learns faster where episodes are of one length
+    normalise_rewards: Normalise = "standardise"  # use "scale" or "none" where actions decide how long episodes are
 
     @model_validator(mode="after")
     def _check_memory(self) -> VDN:

@@ -89,8 +89,8 @@ class TeamLearner(QLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
         """Joint steps, or sequences of them, of each seat that was played."""
         out = []
-        for view in views(trajectories, self._env, self._seats):
-            out.append((TABLE, self.columns(view, versions(trajectories, view))))
+        for rows, view in views(trajectories, self._env, self._seats):
+            out.append((TABLE, self.columns(view, versions(rows, view))))
             self._rewards.add(view)
         self._budget.add(trajectories)
         self._inserted += trajectories.num_rows
