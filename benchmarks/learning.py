@@ -3,6 +3,7 @@
     python -m benchmarks.learning [TASK …] [--seeds 0 1 …] [--core 0]
     python -m benchmarks.learning --list
     python -m benchmarks.learning --report      prints what is measured, and measures nothing
+    python -m benchmarks.learning --bound       the best that can be had in speaker-listener, by search; measures nothing
     python -m benchmarks.learning --quick       a twentieth of the short tasks' budgets, one seed; writes nothing, judges nothing
 
 One run per task and seed, on one core; its result is a file of its own, benchmarks/results/learning/TASK/SEED.json, with machine, date,
@@ -19,7 +20,8 @@ HalfCheetah and Hopper are trained by Stable-Baselines3 too, with the same steps
 (`python -m benchmarks.harness setup sb3_learning`).
 
 Teams (MPE2) are one player, whose return is the sum of its agents'. The one run of speaker-listener reports three points: it is scored
-beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M.
+beside training after 1M and 2M steps, with the same number of episodes, and at the end, after 5M. The published score is beyond what
+`--bound` finds: MPE2 moves agents a step later than the environment that it is of.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import learning_bound
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Bar, Medians, Missing
 from benchmarks.learning_cells import QUICK, RESULTS, Run, all_runs, peer_of, python, stored, wanted
@@ -47,6 +50,9 @@ _COLUMNS = ("task", "budget", "seeds", "score", "published", "SB3 here", "wanted
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     names = chosen(args.tasks or (["SHORT"] if args.quick else list(TASKS)))
+    if args.bound:
+        Console(width=140).print(learning_bound.table(500))
+        return 0
     if args.list:
         _print_tasks(names)
         return 0
@@ -69,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a small version that writes nothing")
     parser.add_argument("--list", action="store_true", help="print the tasks, and run none")
+    parser.add_argument(
+        "--bound", action="store_true", help="print the best return of speaker-listener, and run nothing"
+    )
     parser.add_argument("--report", action="store_true", help="print what is measured, and run none")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser

@@ -51,7 +51,7 @@ def _mujoco(env: str, kind: str) -> LearningTask:
 def _leduc(kind: str, *, num_envs: int, wanted: str = "", every_seat: bool = False, **options: Any) -> LearningTask:
     """every_seat: one learner for both players, which learns from all decisions of a game."""
     env = {"id": "openspiel/leduc_poker", "num_envs": num_envs}
-    keys = {"scenario": "self_play", "env": env, "oracle": {"kind": kind, **options}}
+    keys: dict[str, Any] = {"scenario": "self_play", "env": env, "oracle": {"kind": kind, **options}}
     if every_seat:
         keys |= {"share": "always", "every_seat": True}
     return LearningTask(f"leduc-{kind}", keys, 2_400_000, wanted, unit="episodes", score="exploitability")

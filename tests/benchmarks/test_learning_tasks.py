@@ -13,6 +13,7 @@ from rich.console import Console
 from benchmarks import learning, learning_cells
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
+from benchmarks.learning_bound import best_returns
 from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored, time_left, wanted
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.memory_task import Cue
@@ -84,6 +85,15 @@ def test_a_cue_is_shown_20_steps_before_the_choice() -> None:
     assert {float(env.reset(seed=seed)[0][0]) for seed in range(20)} == {-1.0, 1.0}
     with pytest.raises(ValueError, match="delay is 0"):
         Cue(delay=0)
+
+
+def test_the_best_paths_by_hand() -> None:
+    """From (1, 0) in three steps of MPE2: it stays at 1, moves by 0.05, then by 0.0875 after a second push: each agent is charged
+    1 + 0.95² + 0.8625² = 2.64640625. Where the push counts at once: 0.95² + 0.8625² + 0.746875² = 2.204228515625."""
+    start = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, -1.0]])
+    np.testing.assert_allclose(best_returns(start, steps=3), [-5.2928125, 0.0, -5.2928125])
+    np.testing.assert_allclose(best_returns(start[:1], steps=3, before=False), [-4.40845703125])
+    np.testing.assert_allclose(best_returns(start[:1], steps=3, idle=1), [-2 * (1 + 1 + 0.95**2)])
 
 
 # ------------------------------------------------------------------ runs
