@@ -12,7 +12,14 @@ import ludus
 REPLAY = {"rollout": 50, "hidden": [16], "batch": 64, "updates_per_decision": 0.1, "learning_rate": 5e-3}
 ORACLES = {
     "qmix": {"kind": "qmix", "min_size": 200, "target_period": 50, "epsilon": {"start": 1.0, "end": 0.0}, **REPLAY},
-    "maddpg": {"kind": "maddpg", "critic": "state", "start_decisions": 200, "rollout_unit": "episodes", **REPLAY},
+    "maddpg": {
+        "kind": "maddpg",
+        "critic": "state",
+        "normalise_rewards": "scale",
+        "start_decisions": 200,
+        "rollout_unit": "episodes",
+        **REPLAY,
+    },
 }
 
 
