@@ -33,13 +33,14 @@ SHORT = {
         "oracle.batch=32",
     ),
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
+    "speaker-listener": ("response.decisions=6400", "evaluation.episodes=20"),
     "tic-tac-toe": (),
 }
-PLAYERS = {"cartpole": 1, "kuhn-3p": 3, "pendulum": 1}
+PLAYERS = {"cartpole": 1, "kuhn-3p": 3, "pendulum": 1, "speaker-listener": 1}
 POPULATIONS = {"leduc-mmd": 1}
 LEARNED = {"leduc", "leduc-dqn", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
 SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
-PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "pendulum", "simple-tag"}
+PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "pendulum", "simple-tag", "speaker-listener"}
 """No tree: payoffs are played, and NashConv is not known."""
 SLOW = {
     "connect-four",
