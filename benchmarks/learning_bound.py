@@ -1,7 +1,7 @@
 """How well simple_speaker_listener can be played at all: the listener's best path to the landmark, by beam search.
 
-In MPE2 an agent moves by the velocity that it had before its action; in the particle environments that EPyMARL's figures are of, by the one
-after it. A path is one step shorter there, and returns are better, whoever plays.
+In MPE2 an agent moves by the velocity that it had before its action; in the particle environments that it comes from, by the one after it;
+we take EPyMARL's figures to be of those. A path is one step shorter there, and returns are better, whoever plays.
 """
 
 from __future__ import annotations
