@@ -1,10 +1,10 @@
 """The tasks of `benchmarks.learning`: scenarios, budgets, bars, and what peers have published.
 
 Settings start from those of RL Baselines3 Zoo (its hyperparams folder), in our options. What differs: where learning rate and clip range
-fall there, only the rate falls here, and it falls for DQN on CartPole (whose batch is twice as large) and PPO on Acrobot, too, from 1e-3:
-with a steady one, some seeds end in a bad moment; `target_period` counts updates here and decisions there; DQN is double here; our value loss has a
-half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy learners of boxes collect 10 decisions between updates, not
-1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000.
+fall there, only the rate falls here; it falls for DQN on CartPole (whose batch is twice as large) and PPO on Acrobot too, from 1e-3: with
+a steady one, some seeds end in a bad moment; `target_period` counts updates here and decisions there; DQN is double here; our value loss
+has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy learners of boxes collect 10 decisions between
+updates, not 1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000.
 """
 
 from __future__ import annotations
