@@ -205,7 +205,7 @@ _ALL = (
         value_rate=0.05,
         bound=5,
     ),
-    _leduc("rnad", num_envs=1000, every_seat=True),
+    _leduc("rnad", num_envs=1000, every_seat=True, magnet_period=200),
     _leduc("nfsp", num_envs=500),
     _memory("ppo", ">= 0.95", {**_RECALL_PPO, "memory": "gru", "memory_size": 32}, budget=100_000, num_envs=32),
     _memory(
