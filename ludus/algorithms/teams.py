@@ -38,51 +38,47 @@ class Steps(NamedTuple):
 
 
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
-    """The joint view of each of these seats that has rows, and the trajectories that it is of (`apart`). States are float32[T, S] and
+    """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
     [B, S], S = `state_size`: flat, uint8 divided by 255; and then, where a learner plays several seats, which of them this is, one-hot: the
     state is the same array for all sides."""
-    found = []
-    for rows in apart(trajectories):
-        played = set(rows.seat.tolist())
-        for seat in seats:
-            if seat in played:
-                view = joint(rows, spec, player=seat)
-                side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
-                seen = replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side))
-                found.append((rows, seen))
+    found, rows = [], whole(trajectories)
+    played = set(rows.seat.tolist())
+    for seat in seats:
+        if seat in played:
+            view = joint(rows, spec, player=seat)
+            side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
+            seen = replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side))
+            found.append((rows, seen))
     return found
 
 
-def apart(trajectories: Trajectories) -> list[Trajectories]:
-    """Trajectories in which no agent has two segments of one episode, as asynchronous workers may bring them: the k-th fragment of everyone
-    in the k-th."""
-    keys = np.stack([trajectories.episode, trajectories.agent.astype(np.int64)])
-    _, group, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    if counts.max(initial=1) == 1:
-        return [trajectories]
-    order = np.argsort(group.reshape(-1), kind="stable")
-    turn = np.empty(len(order), np.int64)
-    turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return [_segments(trajectories, np.flatnonzero(turn == k)) for k in range(int(counts.max()))]
-
-
-def _segments(trajectories: Trajectories, chosen: NDArray[np.int64]) -> Trajectories:
-    """Some segments, in this order."""
-    length = np.diff(trajectories.start)[chosen]
-    start = np.concatenate([[0], np.cumsum(length)])
-    rows = np.repeat(trajectories.start[chosen] - start[:-1], length) + np.arange(start[-1])
-    places = {**dict.fromkeys(_OF_ROWS, rows), **dict.fromkeys(_OF_SEGMENTS, chosen)}
-    given = {name: getattr(trajectories, name) for name in places}
+def whole(trajectories: Trajectories) -> Trajectories:
+    """Trajectories in which every agent has one segment of an episode. Several, of an agent that left and came back, or of fragments that
+    asynchronous workers bring together, are put one after the other: it begins as the first, and ends as the last."""
+    rows = trajectories
+    order = np.lexsort((rows.t[rows.start[:-1]], rows.agent, rows.episode))
+    keys = np.stack([rows.episode[order], rows.agent[order].astype(np.int64)])
+    new = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    if new.all():
+        return rows
+    first, last = np.append(True, new), np.append(new, True)
+    length = np.diff(rows.start)[order]
+    start = np.cumsum(length) - length
+    row = np.repeat(rows.start[order] - start, length) + np.arange(rows.num_rows)
+    places = {
+        **dict.fromkeys(_OF_ROWS, row),
+        **dict.fromkeys(_OF_FIRST, order[first]),
+        **dict.fromkeys(_OF_LAST, order[last]),
+    }
+    given = {name: getattr(rows, name) for name in places}
     columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
-    extras = {name: column[rows] for name, column in trajectories.extras.items()}
-    return replace(trajectories, start=start, extras=extras, **columns)
+    extras = {name: column[row] for name, column in rows.extras.items()}
+    return replace(rows, start=np.append(start[first], rows.num_rows), extras=extras, **columns)
 
 
 _OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
-_OF_SEGMENTS = (
-    *("tail", "tail_observation", "tail_mask", "tail_state", "memory0"),
-    *("agent", "seat", "episode", "version_lo", "version_hi"),
-)
+_OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
+_OF_LAST = ("tail", "tail_observation", "tail_mask", "tail_state", "version_hi")
 
 
 def _seen(state: Array | None, side: NDArray[np.float32]) -> Array | None:

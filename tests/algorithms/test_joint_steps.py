@@ -12,7 +12,6 @@ from team_games import learner_of, team_env, team_rollout
 from ludus.algorithms.qmix import QMIX
 from ludus.algorithms.teams import (
     RewardStatistics,
-    apart,
     check_team,
     joint_items,
     left_over,
@@ -21,6 +20,7 @@ from ludus.algorithms.teams import (
     team_steps,
     versions,
     views,
+    whole,
 )
 from ludus.data.trajectories import join
 from ludus.errors import ScenarioError
@@ -133,7 +133,7 @@ def test_the_oldest_weights_of_a_joint_step_count():
     assert versions(rows, view).tolist() == [5 + int(here.argmax()) for here in view.present]
 
 
-def test_two_fragments_of_one_episode_come_apart():
+def test_fragments_of_one_episode_are_put_one_after_the_other():
     env = ScriptedEnv([TEAM], 1, state=True)
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
     worker.bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
@@ -141,15 +141,54 @@ def test_two_fragments_of_one_episode_come_apart():
     orders = [RolloutOrder(ME, (0,), mixture, "decisions", 2, seed=k, carry_on=k > 0, state=True) for k in range(3)]
     fragments = [worker.run(order).trajectories for order in orders]
     both = join(fragments)
-    parts = apart(both)
-    assert 1 < len(parts) <= 3
-    assert sum(part.num_rows for part in parts) == both.num_rows
+    rows = whole(both)
+    assert rows.num_rows == both.num_rows
+    assert rows.num_segments < both.num_segments
     learner = learner_of(QMIX(hidden=(4,)), env.spec)
-    items = [column["observation"][..., 0] for _, column in learner.items(both)]
-    seen = np.concatenate(items)
+    ((_, items),) = learner.items(both)
+    seen = items["observation"][..., 0]
     assert sorted(seen[seen > 0].tolist()) == sorted(both.observation[:, 0].tolist())
-    (same,) = apart(fragments[0])
-    assert same is fragments[0]
+    assert whole(fragments[0]) is fragments[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_agents_that_come_back_are_beside_the_others_again(seed):
+    """Every agent's segment falls into two, in any order, as where it leaves and comes back, or fragments meet: the view stays."""
+    env, rng = team_env(), np.random.default_rng(seed)
+    rows = team_rollout(env, learner_of(QMIX(hidden=(4,)), env), pieces=20, rng=rng, longest=8)
+    many, length = rows.num_segments, np.diff(rows.start)
+    cut = np.where(length > 1, rng.integers(1, np.maximum(length, 2)), 0)
+    pieces = [
+        (s, rows.start[s] + a, rows.start[s] + b) for s in range(many) for a, b in ((0, cut[s]), (cut[s], length[s]))
+    ]
+    pieces = [pieces[k] for k in rng.permutation(2 * many) if pieces[k][1] < pieces[k][2]]
+    of, begin, end = np.array(pieces).T
+    row = np.concatenate([np.arange(a, b) for _, a, b in pieces])
+    last = end == rows.start[of + 1]
+    names = ("observation", "action", "logp", "reward", "mask", "t", "state")
+    ends = ("tail_observation", "tail_mask", "tail_state", "agent", "seat", "episode", "version_lo", "version_hi")
+    broken = replace(
+        rows,
+        start=np.append(0, np.cumsum(end - begin)),
+        tail=np.where(last, rows.tail[of], rng.choice(3, len(of))).astype(np.int8),
+        **{name: getattr(rows, name)[row] for name in names},
+        **{name: getattr(rows, name)[of] for name in ends},
+    )
+    ((_, expected),), ((_, found),) = views(rows, env, (0,)), views(broken, env, (0,))
+    for name in (
+        "start",
+        "t",
+        "present",
+        "observation",
+        "action",
+        "reward",
+        "mask",
+        "state",
+        "tail",
+        "tail_observation",
+        "tail_mask",
+    ):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
 
 
 def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
