@@ -134,6 +134,10 @@ def _parsed(value: Any) -> Callback:
             f"callback {_kind(cls)!r} has an __init__ of its own. Options are the fields of a dataclass: write @dataclass above the class "
             "and no __init__; what a run begins with belongs into on_run_start."
         )
+    if any(f.name == "kind" for f in dataclasses.fields(callback)):
+        raise ConfigError(
+            f"callback {_kind(cls)!r} has a field 'kind', which in a scenario names the class; give the field another name."
+        )
     _check_hooks(callback)
     return callback
 

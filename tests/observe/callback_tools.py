@@ -92,6 +92,11 @@ class OwnInit(Callback):
         self.path = path
 
 
+@dataclass
+class OwnKind(Callback):
+    kind: str = "x"
+
+
 class Misspelt(Callback):
     def on_epsiodes(self, task: TrainingTask, episodes: Episodes) -> None:
         """Would never be called."""
