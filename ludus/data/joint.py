@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ludus.data.trajectories import Trajectories
 from ludus.errors import DataError
-from ludus.types import Array, EnvSpec
+from ludus.types import Array, EnvSpec, Tail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,8 +20,9 @@ class Joint:
     trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
     zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
     t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation [B, n, *shape], tail_mask
-    bool[B, n, A] or None. state [T, *state] and tail_state [B, *state] (the last that one of the agents was left with): the environment's,
-    where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at the beginning of each piece.
+    bool[B, n, A] or None. state [T, *state] and tail_state [B, *state] (the last that an agent that goes on was left with; where none does,
+    that any was): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at the beginning of each
+    piece.
     """
 
     start: NDArray[np.int64]
@@ -116,11 +117,11 @@ def _steps(
 def _last(
     trajectories: Trajectories, segments: NDArray[np.int64], piece: NDArray[np.int64], pieces: int
 ) -> Array | None:
-    """[B, *state] the state that the longest-lived of a piece's agents was left with."""
+    """[B, *state] the state that the longest-lived of a piece's agents was left with; of those that go on, where some do."""
     if trajectories.tail_state is None:
         return None
     until = trajectories.t[trajectories.start[segments + 1] - 1]
-    order = np.lexsort((until, piece))
+    order = np.lexsort((until, trajectories.tail[segments] != Tail.TERMINATED, piece))
     last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
     out: Array = trajectories.tail_state[last]
     return out

@@ -191,6 +191,21 @@ def test_agents_that_come_back_are_beside_the_others_again(seed):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
 
 
+def test_the_state_after_a_piece_is_of_an_agent_that_goes_on():
+    """The one that decides last dies by it, or both end; else it is the last that counts."""
+    env = team_env(agents=2, players=1)
+    rows = team_rollout(env, learner_of(QMIX(hidden=(4,)), env), pieces=1, rng=np.random.default_rng(0), absent=0.0)
+    longer, shorter = rows.num_rows // 2, rows.num_rows // 2 - 1
+    kept = np.append(np.arange(longer), longer + np.arange(shorter))
+    columns = {
+        name: getattr(rows, name)[kept] for name in ("observation", "action", "logp", "reward", "mask", "t", "state")
+    }
+    rows = replace(rows, start=np.array([0, longer, longer + shorter]), **columns)
+    for tail, expected in (((0, 2), 1), ((0, 1), 1), ((0, 0), 0), ((2, 2), 0), ((2, 0), 0)):
+        ((_, view),) = views(replace(rows, tail=np.array(tail, np.int8)), env, (0,))
+        assert view.tail_state[0].tolist() == rows.tail_state[expected].tolist()
+
+
 def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
     env = team_env(state=2)
     learner = learner_of(QMIX(hidden=(4,)), env, seats=(0, 1))
