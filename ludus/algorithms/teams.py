@@ -8,17 +8,16 @@ nothing at a step is absent: its observation is zero, `present` says so, and it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.algorithms.returns import follow, lambda_returns, n_step
 from ludus.algorithms.statistics import Moments
+from ludus.algorithms.team_states import check_state, seen
 from ludus.data.joint import Joint, joint
 from ludus.data.trajectories import Trajectories
 from ludus.errors import ScenarioError
@@ -39,16 +38,16 @@ class Steps(NamedTuple):
 
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
     """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
-    [B, S], S = `state_size`: flat, uint8 divided by 255; and then, where a learner plays several seats, which of them this is, one-hot: the
-    state is the same array for all sides."""
+    [B, S], as `team_states.seen` shows them."""
     found, rows = [], whole(trajectories)
     played = set(rows.seat.tolist())
     for seat in seats:
         if seat in played:
             view = joint(rows, spec, player=seat)
-            side = np.array([other == seat for other in seats] if len(seats) > 1 else [], np.float32)
-            seen = replace(view, state=_seen(view.state, side), tail_state=_seen(view.tail_state, side))
-            found.append((rows, seen))
+            if view.state is not None and view.tail_state is not None:
+                sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.tail_state)]
+                view = replace(view, state=sides[0], tail_state=sides[1])
+            found.append((rows, view))
     return found
 
 
@@ -79,22 +78,6 @@ def whole(trajectories: Trajectories) -> Trajectories:
 _OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
 _OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
 _OF_LAST = ("tail", "tail_observation", "tail_mask", "tail_state", "version_hi")
-
-
-def _seen(state: Array | None, side: NDArray[np.float32]) -> Array | None:
-    if state is None:
-        return None
-    flat = state.reshape(len(state), -1).astype(np.float32)
-    if state.dtype == np.uint8:
-        flat *= np.float32(1.0 / 255.0)
-    return np.concatenate([flat, np.broadcast_to(side, (len(flat), len(side)))], axis=1)
-
-
-def state_size(env: EnvSpec, seats: Sequence[int]) -> int:
-    """Numbers in the states of `views`; 0 where the environment has none."""
-    if env.state is None:
-        return 0
-    return math.prod(env.state.shape or ()) + (len(seats) if len(seats) > 1 else 0)
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
@@ -214,13 +197,8 @@ def check_team(env: EnvSpec, *, algorithm: str, state: bool) -> None:
             f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
             "agents. Use dqn there, or sac_discrete."
         )
-    if state and env.state is None:
-        raise ScenarioError(
-            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
-            "joint_state around it, whose state is what all agents see; or use an algorithm that needs none, such as vdn."
-        )
-    if state and not isinstance(env.state, Box):
-        raise ScenarioError(f"{algorithm} sees states that are a Box of numbers; that of {env.id} is {env.state}.")
+    if state:
+        check_state(env, algorithm=algorithm, instead="vdn")
 
 
 def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:

@@ -10,12 +10,12 @@ from gymnasium.spaces import Discrete
 from team_games import learner_of, team_env, team_rollout
 
 from ludus.algorithms.qmix import QMIX
+from ludus.algorithms.team_states import state_width
 from ludus.algorithms.teams import (
     RewardStatistics,
     check_team,
     joint_items,
     left_over,
-    state_size,
     team_size,
     team_steps,
     versions,
@@ -213,7 +213,7 @@ def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
     (_, first), (_, second) = views(rows, env, (0, 1))
     assert first.state[:, 2:].tolist() == [[1, 0]] * len(first.t)
     assert second.tail_state[:, 2:].tolist() == [[0, 1]] * len(second.tail)
-    assert (state_size(env, (0, 1)), state_size(env, (1,)), state_size(team_env(state=0), (0, 1))) == (4, 2, 0)
+    assert (state_width(env, (0, 1)), state_width(env, (1,)), state_width(team_env(state=0), (0, 1))) == (4, 2, 0)
     assert [name for name, _ in learner.items(rows)] == ["replay", "replay"]
     only = team_rollout(env, learner, pieces=10, rng=np.random.default_rng(0), seats=(1,))
     assert len(views(only, env, (0, 1))) == 1

@@ -17,7 +17,8 @@ from ludus.algorithms.maddpg.terms import own_slopes, replaced
 from ludus.algorithms.off_policy.config import TABLE
 from ludus.algorithms.off_policy.ensemble import Ensemble
 from ludus.algorithms.off_policy.learner import OffPolicyLearner
-from ludus.algorithms.teams import RewardStatistics, joint_items, state_size, team_size, versions, views
+from ludus.algorithms.team_states import state_width
+from ludus.algorithms.teams import RewardStatistics, joint_items, team_size, versions, views
 from ludus.data.base import Columns
 from ludus.data.trajectories import Trajectories
 from ludus.policies.actors import actor_layout, initial_actor
@@ -48,7 +49,7 @@ class MADDPGLearner(OffPolicyLearner):
             parameters = initial_actor(spec, rng) if boxed else initial_weights(spec, rng)
         self.actor = Ensemble(layout, parameters, ("actor" if boxed else "policy",), ranks=context.ranks)
         self.inputs, self._boxed = layout.widths[0], boxed
-        sees = self.team * self.inputs if config.critic == "observations" else state_size(context.env, context.seats)
+        sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
         self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given
         widths = (self.actions.stop, *layout.widths[1:-1], 1)
         self.critics = self.fresh_critics(Layout(widths, layout.activation), count=1 + config.twin)

@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.images import needs_images
 from ludus.algorithms.on_policy.config import Gradient
-from ludus.algorithms.on_policy.teams import separate_networks, state_width
+from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import one_space
+from ludus.algorithms.team_states import check_state, state_width
 from ludus.data.base import ItemUnit
 from ludus.errors import PolicyError, ScenarioError
 from ludus.policies.specs import Body, Core, Value, action_config, actor_critic_spec, body_config
@@ -107,6 +108,8 @@ class PolicyGradient(Gradient):
             shape, action = env.enumeration.observation.shape[1:], {**action, "actions": env.enumeration.mask.shape[1]}
         needs_images(shape, network=self.network, algorithm=name, option="network", env_id=env.id)
         central = self.value_network == "central"
+        if central:
+            check_state(env, algorithm=f"{name}'s critic", instead="ppo")
         judging = self.hidden if self.critic_hidden is None else self.critic_hidden
         bytes_ = observation.dtype == "uint8" and env.enumeration is None
         kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
@@ -119,7 +122,7 @@ class PolicyGradient(Gradient):
             value=self.value_network,
             scale=1.0 / 255.0 if bytes_ and not self.normalise_observations else 1.0,
             normalise=[key for key, wanted in kept.items() if wanted],
-            state=state_width(env, seats, algorithm=name) if central else 0,
+            state=state_width(env, seats) if central else 0,
             critic=body_config(hidden=judging, activation=self.activation) if central else None,
             agents=1 if self.share_weights else separate_networks(env, seats, algorithm=name),
         )

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from gymnasium.spaces import Box
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.algorithms.team_states import seen
 from ludus.data.trajectories import Trajectories
 from ludus.errors import PolicyError, ScenarioError
-from ludus.types import Array, EnvSpec
+from ludus.types import EnvSpec
 
 # ------------------------------------------------------------------------------------------------ states
 
 
-def state_width(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> int:
-    """Entries of `critic_states`. Raises ScenarioError for an environment without a state, or with one that is no Box."""
-    if env.state is None:
-        raise ScenarioError(
-            f"{algorithm}'s critic sees the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
-            "joint_state around it, whose state is what all agents see (compiled games have neither); or use ppo, which needs none."
-        )
-    if not isinstance(env.state, Box):
-        raise ScenarioError(
-            f"{algorithm}'s critic sees states that are a Box of numbers; that of {env.id} is {env.state}."
-        )
-    return math.prod(env.state.shape) + (len(seats) if len(seats) > 1 else 0)
-
-
 def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(of all rows float32[N, width], of all tails [S, width]): the environment's state, flat, uint8 divided by 255; then, where one
-    population plays several seats, which of them this is, one-hot: the state is the same array for both sides. Raises PolicyError for
-    trajectories without states."""
+    """(of all rows float32[N, width], of all tails [S, width]), as `team_states.seen` shows them. Raises PolicyError for trajectories
+    without states."""
     if rows.state is None or rows.tail_state is None:
         raise PolicyError(
             "a central critic learns from trajectories without states; they must be collected with Collect(state=True)."
         )
     length = np.diff(rows.start)
-    return _seen(rows.state, np.repeat(rows.seat, length), seats), _seen(rows.tail_state, rows.seat, seats)
-
-
-def _seen(state: Array, seat: NDArray[np.int8], seats: tuple[int, ...]) -> NDArray[np.float32]:
-    flat = state.reshape(len(state), math.prod(state.shape[1:])).astype(np.float32)
-    if state.dtype == np.uint8:
-        flat *= np.float32(1.0 / 255.0)
-    if len(seats) == 1:
-        return flat
-    return np.concatenate([flat, (seat[:, None] == np.array(seats)).astype(np.float32)], axis=1)
+    return seen(rows.state, np.repeat(rows.seat, length), seats), seen(rows.tail_state, rows.seat, seats)
 
 
 # ------------------------------------------------------------------------------------------------ rewards

@@ -20,7 +20,8 @@ from ludus.algorithms.dqn.updates import SUMS, Found, QLearner
 from ludus.algorithms.losses import huber
 from ludus.algorithms.qmix.config import VDN
 from ludus.algorithms.qmix.mixers import Monotonic, Sum
-from ludus.algorithms.teams import RewardStatistics, state_size, team_size, versions, views
+from ludus.algorithms.team_states import state_width
+from ludus.algorithms.teams import RewardStatistics, team_size, versions, views
 from ludus.data.base import Columns
 from ludus.data.joint import Joint
 from ludus.data.trajectories import Trajectories
@@ -65,7 +66,7 @@ class TeamLearner(QLearner):
 
     def _networks(self, spec: PolicySpec, context: LearnerContext) -> Team:
         seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
-        states = state_size(context.env, context.seats)
+        states = state_width(context.env, context.seats)
         return Team(self.fresh(spec, context.seed), make_mixer(self.config, agents=self.team, state=states, seed=seed))
 
     @abstractmethod
