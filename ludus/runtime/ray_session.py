@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import ray
@@ -247,7 +248,8 @@ def _environment(changes: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; who stops a run is the run's business, also while Ray is starting."""
+    """Ray takes SIGTERM for itself; who stops a run is the run's business, also while Ray is starting. A Ctrl-C that is lost in a place
+    where Python can raise nothing (`Exception ignored in ...`) is raised at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -255,8 +257,32 @@ def _signals_kept() -> Iterator[None]:
     if taking is not None:
         setattr(ray._private.utils, _TAKES, lambda _handler: None)
     try:
-        yield
+        with _interrupts_remembered():
+            yield
     finally:
         if taking is not None:
             setattr(ray._private.utils, _TAKES, taking)
         signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _interrupts_remembered() -> Iterator[None]:
+    """Raises KeyboardInterrupt at the end if one was to be raised within and was lost. Handlers other than Python's own stay."""
+    usual = signal.default_int_handler
+    if signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+    heard = False
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        heard = True
+        usual(number, frame)
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if heard:
+        raise KeyboardInterrupt

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ludus.runtime.ray_janitor import session_processes
+from ludus.runtime.ray_runtime import RayRuntime
 
 pytestmark = pytest.mark.slow
 
@@ -105,3 +106,20 @@ def test_a_local_ray_that_dies_ends_the_driver(start, victim):
     driver.communicate(timeout=60)
     assert driver.returncode == 1  # Ray ends it on the spot: no exception, no exit handlers
     nothing_is_left(folder, processes)
+
+
+def test_a_ctrl_c_that_is_lost_while_ray_starts(monkeypatch):
+    """Python raises nothing in finalizers and callbacks of C code, and prints `Exception ignored in`."""
+
+    def starting(**_options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr("ray.init", starting)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            RayRuntime()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
