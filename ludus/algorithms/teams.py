@@ -53,7 +53,8 @@ def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> li
 
 def whole(trajectories: Trajectories) -> Trajectories:
     """Trajectories in which every agent has one segment of an episode. Several, of an agent that left and came back, or of fragments that
-    asynchronous workers bring together, are put one after the other: it begins as the first, and ends as the last."""
+    asynchronous workers bring together, are put one after the other: it begins as the first, and ends as the last. extras[ANEW] bool[T]
+    then says at which rows an agent is back, and remembers nothing."""
     rows = trajectories
     order = np.lexsort((rows.t[rows.start[:-1]], rows.agent, rows.episode))
     keys = np.stack([rows.episode[order], rows.agent[order].astype(np.int64)])
@@ -71,10 +72,13 @@ def whole(trajectories: Trajectories) -> Trajectories:
     }
     given = {name: getattr(rows, name) for name in places}
     columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
-    extras = {name: column[row] for name, column in rows.extras.items()}
+    anew = np.zeros(rows.num_rows, np.bool_)
+    anew[start[1:][~new & (rows.tail[order[:-1]] != Tail.CUT)]] = True
+    extras = {**{name: column[row] for name, column in rows.extras.items()}, ANEW: anew}
     return replace(rows, start=np.append(start[first], rows.num_rows), extras=extras, **columns)
 
 
+ANEW = "anew"
 _OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
 _OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
 _OF_LAST = ("tail", "tail_observation", "tail_mask", "tail_state", "version_hi")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -165,6 +166,29 @@ def team_rollout(env, learner, *, pieces, rng, seats=(0,), longest=6, tails=(0, 
         memory0=None if memory is None else rng.standard_normal((many, *memory)).astype(np.float32),
         state=rows["state"] if env.state else None,
         tail_state=rng.standard_normal((many, *env.state.shape)).astype(np.float32) if env.state else None,
+    )
+
+
+def in_two(rows, rng, between):
+    """Every segment of several rows falls into two, in any order; `between(n)` says how first parts end. Second ones remember nothing."""
+    many, length = rows.num_segments, np.diff(rows.start)
+    cut = np.where(length > 1, rng.integers(1, np.maximum(length, 2)), 0)
+    pieces = [
+        (s, rows.start[s] + a, rows.start[s] + b) for s in range(many) for a, b in ((0, cut[s]), (cut[s], length[s]))
+    ]
+    pieces = [pieces[k] for k in rng.permutation(2 * many) if pieces[k][1] < pieces[k][2]]
+    of, begin, end = np.array(pieces).T
+    row = np.concatenate([np.arange(a, b) for _, a, b in pieces])
+    last, first = end == rows.start[of + 1], begin == rows.start[of]
+    names = ("observation", "action", "logp", "reward", "mask", "t", "state")
+    ends = ("tail_observation", "tail_mask", "tail_state", "agent", "seat", "episode", "version_lo", "version_hi")
+    return replace(
+        rows,
+        start=np.append(0, np.cumsum(end - begin)),
+        tail=np.where(last, rows.tail[of], between(len(of))).astype(np.int8),
+        memory0=None if rows.memory0 is None else rows.memory0[of] * first.reshape(-1, *[1] * (rows.memory0.ndim - 1)),
+        **{name: getattr(rows, name)[row] for name in names},
+        **{name: getattr(rows, name)[of] for name in ends},
     )
 
 

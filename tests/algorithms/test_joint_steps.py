@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
-from team_games import learner_of, team_env, team_rollout
+from team_games import in_two, learner_of, team_env, team_rollout
 
 from ludus.algorithms.qmix import QMIX
 from ludus.algorithms.team_states import state_width
@@ -156,24 +156,7 @@ def test_agents_that_come_back_are_beside_the_others_again(seed):
     """Every agent's segment falls into two, in any order, as where it leaves and comes back, or fragments meet: the view stays."""
     env, rng = team_env(), np.random.default_rng(seed)
     rows = team_rollout(env, learner_of(QMIX(hidden=(4,)), env), pieces=20, rng=rng, longest=8)
-    many, length = rows.num_segments, np.diff(rows.start)
-    cut = np.where(length > 1, rng.integers(1, np.maximum(length, 2)), 0)
-    pieces = [
-        (s, rows.start[s] + a, rows.start[s] + b) for s in range(many) for a, b in ((0, cut[s]), (cut[s], length[s]))
-    ]
-    pieces = [pieces[k] for k in rng.permutation(2 * many) if pieces[k][1] < pieces[k][2]]
-    of, begin, end = np.array(pieces).T
-    row = np.concatenate([np.arange(a, b) for _, a, b in pieces])
-    last = end == rows.start[of + 1]
-    names = ("observation", "action", "logp", "reward", "mask", "t", "state")
-    ends = ("tail_observation", "tail_mask", "tail_state", "agent", "seat", "episode", "version_lo", "version_hi")
-    broken = replace(
-        rows,
-        start=np.append(0, np.cumsum(end - begin)),
-        tail=np.where(last, rows.tail[of], rng.choice(3, len(of))).astype(np.int8),
-        **{name: getattr(rows, name)[row] for name in names},
-        **{name: getattr(rows, name)[of] for name in ends},
-    )
+    broken = in_two(rows, rng, lambda n: rng.choice(3, n))
     ((_, expected),), ((_, found),) = views(rows, env, (0,)), views(broken, env, (0,))
     for name in (
         "start",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from team_games import batch_of, learner_of, team_env, team_rollout, train
+from team_games import batch_of, in_two, learner_of, team_env, team_rollout, train
 from test_qmix import GRU, SMALL
 from together import together
 
@@ -18,6 +19,7 @@ from ludus.algorithms.ranks import ALONE
 from ludus.algorithms.teams import views
 from ludus.errors import ConfigError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
+from ludus.types import Tail
 
 # ------------------------------------------------------------------ memory
 
@@ -56,6 +58,40 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
             for t in range(int(columns["count"][m])):
                 if here[first + t]:
                     torch.testing.assert_close(q[m, t, agent], whole[place[first + t]], atol=1e-5, rtol=1e-4)
+
+
+def test_an_agent_that_was_gone_remembers_nothing():
+    """As its worker has it; parts of an episode that fragments cut go on with what they remember."""
+    env, rng = team_env(), np.random.default_rng(3)
+    learner = learner_of(VDN(**{**SMALL, **GRU, "burn_in": 1}), env)
+    whole = team_rollout(env, learner, pieces=30, rng=rng, longest=9)
+    cut, gone = (in_two(whole, rng, lambda n, tail=tail: np.full(n, tail)) for tail in (Tail.CUT, Tail.TERMINATED))
+    ((_, expected),), ((_, found),) = learner.items(whole), learner.items(cut)
+    for name, column in expected.items():
+        np.testing.assert_array_equal(column, found[name], err_msg=name)
+    ((_, columns),), ((_, view),) = learner.items(gone), views(gone, env, (0,))
+    module, values = learner._module.q, {}
+    with torch.no_grad():
+        q = learner._values(learner._module, learner._batch(columns)).numpy()
+        for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
+            features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
+            states = module.unroll(features, torch.from_numpy(gone.memory0[k][None]))[:, 0]
+            of = int(gone.episode[k]), int(gone.agent[k])
+            each = module.values(states, torch.from_numpy(gone.mask[a:b])).numpy()
+            values |= {(*of, int(t)): each[i] for i, t in enumerate(gone.t[a:b])}
+    assert columns["anew"].any()
+    m, compared = 0, 0
+    for piece, (a, b) in enumerate(pairwise(view.start)):
+        for first in range(0, max(1, b - a - 1), 2):
+            for t in range(int(columns["count"][m])):
+                for agent in np.flatnonzero(view.present[a + first + t]):
+                    own = values[int(view.episode[a]), int(agent), int(view.t[a + first + t])]
+                    np.testing.assert_allclose(q[m, t, agent], own, atol=1e-5, rtol=1e-4)
+                    compared += 1
+            m += 1
+        assert piece < len(view.tail)
+    assert m == len(columns["count"])
+    assert compared > 100
 
 
 def test_sequences_bootstrap_from_the_step_after_them():

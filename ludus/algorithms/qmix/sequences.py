@@ -14,7 +14,7 @@ from ludus.algorithms.dqn.targets import greedy, taken
 from ludus.algorithms.qmix.learner import Compared, Team, TeamLearner
 from ludus.algorithms.qmix.mixers import team_values
 from ludus.algorithms.r2d2.sequences import Slots, Windows, bootstraps, windows
-from ludus.algorithms.teams import Rewards, left_over, tail_masks, tails
+from ludus.algorithms.teams import ANEW, Rewards, left_over, tail_masks, tails
 from ludus.data.base import Columns
 from ludus.data.joint import Joint
 from ludus.policies.q_module import rows_of
@@ -25,12 +25,13 @@ from ludus.types import Array, PolicySpec
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
     """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
-    bool[B + T + 1, m × n]; memory float32[m × n, M]; legal bool[m, T + 1, n, A], present bool[m, T + 1, n], state float32[m, T + 1, S] or
-    None; action int64[m, T, n]; place int64[m, T], there bool[m, T].
-    unbroken: nobody who was absent comes back."""
+    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; memory float32[m × n, M]; legal
+    bool[m, T + 1, n, A], present bool[m, T + 1, n], state float32[m, T + 1, S] or None; action int64[m, T, n]; place int64[m, T], there
+    bool[m, T]. unbroken: nobody who was absent or gone comes back."""
 
     x: Tensor
     here: Tensor
+    anew: Tensor
     memory: Tensor
     unbroken: bool
     legal: Tensor
@@ -42,7 +43,7 @@ class _Batch:
 
 
 class SequenceLearner(TeamLearner):
-    """Each agent has a memory of its own, which changes only where the agent is present."""
+    """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
 
     def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
         """See `TeamLearner.fresh`."""
@@ -64,6 +65,7 @@ class SequenceLearner(TeamLearner):
                 view.observation, tails(view, view.tail_observation), found, first=0, fill=0
             ),
             "present": slots.observations(view.present, left_over(view), found, first=0, fill=False),
+            "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), found, first=0, fill=False),
             "action": slots.rows(view.action),
             "reward": reward.astype(np.float32),
             "discount": discount.astype(np.float32),
@@ -89,7 +91,7 @@ class SequenceLearner(TeamLearner):
         memory0 = view.memory0
         if memory0 is None:
             memory0 = np.zeros((pieces, self.team, module.memory_size), np.float32)
-        out = memory0[found.segment].astype(np.float32)
+        out, anew = memory0[found.segment].astype(np.float32), _anew(view)
         reach = np.zeros(pieces, np.int64)
         np.maximum.at(reach, found.segment, found.warm)
         alive, memory = np.flatnonzero(reach), torch.from_numpy(memory0.astype(np.float32))
@@ -97,8 +99,8 @@ class SequenceLearner(TeamLearner):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
             x = rows_of(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
-            now, here = memory[alive].flatten(0, 1), torch.from_numpy(view.present[rows].reshape(-1, 1))
-            after = torch.where(here, module.step(module.body(x), now), now)
+            here, back = (torch.from_numpy(each[rows].reshape(1, -1)) for each in (view.present, anew))
+            after, _ = _remember(module, x[None], here, back, memory[alive].flatten(0, 1))
             memory[alive] = after.view(len(alive), self.team, -1)
             begun = np.flatnonzero(found.warm == t + 1)
             out[begun] = memory[found.segment[begun]].numpy()
@@ -135,12 +137,12 @@ class SequenceLearner(TeamLearner):
         memory = batch.memory
         if before:
             with torch.no_grad():
-                memory, _ = _remember(module, batch.x[:before], batch.here[:before], memory)
+                memory, _ = _remember(module, batch.x[:before], batch.here[:before], batch.anew[:before], memory)
         if batch.unbroken:
             now = batch.x[before:]
             states = module.unroll(module.body(now.flatten(0, 1)).view(*now.shape[:2], -1), memory)
         else:
-            _, states = _remember(module, batch.x[before:], batch.here[before:], memory)
+            _, states = _remember(module, batch.x[before:], batch.here[before:], batch.anew[before:], memory)
         m, steps, n, actions = batch.legal.shape
         states = states.view(steps, m, n, -1).transpose(0, 1)
         return module.values(states.flatten(0, 2), batch.legal.flatten(0, 2)).view(m, steps, n, actions)
@@ -150,7 +152,7 @@ class SequenceLearner(TeamLearner):
         observation, present = columns["observation"], columns["present"]
         m, slots, n = present.shape
         by_time = np.moveaxis(observation, 1, 0).reshape(slots * m * n, *observation.shape[3:])
-        here = np.moveaxis(present, 1, 0).reshape(slots, m * n)
+        here, anew = (np.moveaxis(each, 1, 0).reshape(slots, m * n) for each in (present, columns["anew"]))
         legal = columns.get("mask")
         if legal is None:
             legal = np.ones((m, slots - own, n, self._actions), np.bool_)
@@ -158,8 +160,9 @@ class SequenceLearner(TeamLearner):
         return _Batch(
             x=rows_of(by_time, module.shape).view(slots, m * n, *module.shape),
             here=torch.from_numpy(here),
+            anew=torch.from_numpy(anew),
             memory=torch.from_numpy(columns["memory"]).flatten(0, 1),
-            unbroken=not (here[own + 1 :] > here[own:-1]).any(),
+            unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
             legal=torch.from_numpy(legal),
             present=torch.from_numpy(present[:, own:]),
             state=torch.from_numpy(columns["state"]) if self.config.needs_state else None,
@@ -176,12 +179,18 @@ class SequenceLearner(TeamLearner):
         return int(columns["count"].sum())
 
 
-def _remember(module: QRecurrent, x: Tensor, here: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape], and memory stays as it is
-    where here bool[T, k] is False."""
+def _anew(view: Joint) -> NDArray[np.bool_]:
+    """bool[T, n]: where an agent that was gone is back."""
+    return view.extras.get(ANEW, np.zeros_like(view.present))
+
+
+def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
+    where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
     features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
     states = []
     for t in range(len(x)):
+        memory = memory.masked_fill(anew[t, :, None], 0.0)
         memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
         states.append(memory[:, : module.units])
     return memory, torch.stack(states)
