@@ -64,7 +64,9 @@ class SelfPlay(Chunked):
         )
         if not 0 <= latest <= 1:
             raise ConfigError(f"latest is a share of the games, from 0 to 1; given {latest}.")
-        if every_seat and (len(population) < 2 or len(self.populations) > 1):
+        if every_seat and len(population) < 2:
+            raise ConfigError("every_seat lets one learner play all seats at once; here is one player. Leave it out.")
+        if every_seat and len(self.populations) > 1:
             raise ConfigError(
                 f"every_seat lets one learner play all seats at once; here {len(population)} players have {len(self.populations)} "
                 "populations. Give share=always, or leave every_seat out."

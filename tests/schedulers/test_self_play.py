@@ -108,8 +108,11 @@ def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
     naive = SelfPlay(population=(0, 0), chunks=2, seed=0, every_seat=True)
     _, task = naive.next_tasks(view, free=2)
     assert task.together == 1.0
-    for population in ((0,), (0, 1)):
-        with pytest.raises(ConfigError, match="every_seat lets one learner play all seats"):
+    for population, advice in (
+        ((0,), "here is one player. Leave it out"),
+        ((0, 1), "Give share=always, or leave every_seat out"),
+    ):
+        with pytest.raises(ConfigError, match=advice):
             SelfPlay(population=population, chunks=2, seed=0, every_seat=True)
 
 

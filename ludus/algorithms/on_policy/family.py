@@ -65,7 +65,8 @@ class PolicyGradient(Gradient):
     def _check_critic(self) -> Self:
         if self.value_network == "central" and self.network != "mlp":
             raise ValueError(
-                f"a central critic is a perceptron; give network mlp (given: {self.network}), or value_network shared"
+                f"a central critic is a perceptron; give network mlp (given: {self.network}), or value_network shared (of ppo: MAPPO has "
+                "none)"
             )
         if self.critic_hidden is not None and self.value_network != "central":
             raise ValueError(f"critic_hidden is a central critic's; value_network is {self.value_network}")
