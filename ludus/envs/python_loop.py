@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
 from ludus.envs.python_rows import Flaw, Happened, RowWriter
 from ludus.errors import EnvError
-from ludus.types import Array, EnvSpec, Timestep
+from ludus.types import Array, Due, EnvSpec, Timestep
 
 
 class PythonEnv(Protocol):
@@ -80,15 +80,7 @@ class PythonVectorEnv:
         """See `VectorEnv.step`. Raises EnvError, with environment, seed and step, for a fault that may not be repaired."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
-        for e in self._hand_out(actions, self._last):
-            env = self._envs[e]
-            assert env is not None
-            try:
-                self._rows.put(e, env.step(self._actions[e]))
-            except Flaw as flaw:
-                self._fault(e, str(flaw), cause=None)
-            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
-                self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
+        self._play(actions, self._last)
         pub = self._pub
         if len(self._cut):
             pub.cut(self._cut)
@@ -166,18 +158,24 @@ class PythonVectorEnv:
 
     # ------------------------------------------------------------------------------------------ the vector
 
+    def _play(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        """A step of every environment in which somebody is due, into the publisher's rows."""
+        for e in self._hand_out(actions, last):
+            env = self._envs[e]
+            assert env is not None
+            try:
+                self._rows.put(e, env.step(self._actions[e]))
+            except Flaw as flaw:
+                self._fault(e, str(flaw), cause=None)
+            except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
+                self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
+
     def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> list[int]:
         """Put each action before its environment; the environments that somebody acts in."""
         acting: set[int] = set()
         for p, due in enumerate(last.due):
-            given = np.asarray(actions[p])
-            if len(given) != len(due.slot):
-                raise EnvError(
-                    f"player {p} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
-                )
             first, count = self._starts[p], self._pub.agents[p]
-            check_actions(self.spec.agents[first].action, given, mask=due.mask, what=f"player {p} of {self.spec.id}")
-            rows = given.tolist() if given.ndim == 1 else given.copy()
+            rows = self._given(p, actions[p], due)
             for slot, action in zip(due.slot.tolist(), rows, strict=True):
                 e, k = divmod(slot, count)
                 self._actions[e][first + k] = action
@@ -185,6 +183,17 @@ class PythonVectorEnv:
         for due_flags in self._pub.due:
             due_flags.fill(False)
         return sorted(acting)
+
+    def _given(self, player: int, actions: Array, due: Due) -> Any:
+        """A player's actions as environments are to have them, one for each due row."""
+        given = np.asarray(actions)
+        if len(given) != len(due.slot):
+            raise EnvError(
+                f"player {player} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
+            )
+        space = self.spec.agents[self._starts[player]].action
+        check_actions(space, given, mask=due.mask, what=f"player {player} of {self.spec.id}")
+        return given.tolist() if given.ndim == 1 else given.copy()
 
     def _publish(self) -> Timestep:
         self._last = self._pub.publish()

@@ -66,14 +66,13 @@ class RowWriter:
         """Write what happened into the publisher's rows of environment `e`."""
         pub, player, stride, offset = self._pub, self._player, self._stride, self._offset
         for i, value in happened.reward:
-            if not _is_number(value):
-                raise self._flaw(i, f"the reward {value}; expected a finite number")
+            self.check_reward(i, value)
             pub.reward[player[i]][e * stride[i] + offset[i]] += value
         for i, seen, how in happened.gone:
             p, slot = player[i], e * stride[i] + offset[i]
             pub.gone[p][slot] = how
             if seen is not None:
-                pub.final[p][slot] = self._checked(i, seen)
+                pub.final[p][slot] = self.checked(i, seen)
             final_mask = pub.final_mask[p]
             if final_mask is not None:
                 final_mask[slot] = True
@@ -85,14 +84,19 @@ class RowWriter:
             self._put_due(i, e * stride[i] + offset[i], seen, mask)
         self._finish(e, happened)
 
+    def check_reward(self, agent: int, value: Any) -> None:
+        """Raise Flaw for what is no finite number."""
+        if not _is_number(value):
+            raise self._flaw(agent, f"the reward {value}; expected a finite number")
+
     def _put_due(self, i: int, slot: int, seen: Any, mask: Any) -> None:
         """What agent `i` must act on; after a flaw, the old observation is still there."""
         dtype, tables = self._dtype[i], self._tables[i]
         given = self._shaped_mask(i, mask) if self._masked[i] else None
         if type(seen) is not np.ndarray or seen.dtype is not dtype or seen.shape != self._shape[i]:
-            seen = self._checked(i, seen).astype(dtype)
+            seen = self.checked(i, seen).astype(dtype)
         if tables is None:
-            self._put_slowly(i, slot, self._checked(i, seen), given)
+            self._put_slowly(i, slot, self.checked(i, seen), given)
         elif flaw := put_row(seen, given, slot, tables[self._pub.side]):
             raise self._flaw(i, _NOT_NUMBERS if flaw == NOT_FINITE else _NO_ACTION)
 
@@ -118,8 +122,8 @@ class RowWriter:
                 raise Flaw("gave a state that is not finite; expected numbers")
             (pub.final_state if happened.over else pub.state)[e] = happened.state
 
-    def _checked(self, agent: int, seen: Any) -> Array:
-        """The observation as an array, if it has the shape that was announced and holds numbers of the space's kind."""
+    def checked(self, agent: int, seen: Any) -> Array:
+        """The observation as an array. Raise Flaw unless it has the shape that was announced, and holds numbers of the space's kind."""
         array: Array = np.asarray(seen)
         if array.shape != self._shape[agent]:
             raise self._flaw(agent, f"an observation of shape {array.shape}; its space has {self._shape[agent]}")

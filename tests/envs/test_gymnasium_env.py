@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ludus.envs.adapters.batches import batch_writer
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.single import single_env
 from ludus.envs.base import Renders
+from ludus.envs.python_lone import LoneVectorEnv
 from ludus.envs.python_loop import PythonVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.spaces import observation_space
@@ -46,12 +48,47 @@ def test_native_where_there_is_one() -> None:
         return type(make_env("gymnasium/CartPole-v1", num_envs=2, **options))
 
     assert kind() is kind(vector="native") is NativeVectorEnv
-    assert kind(vector="python") is kind(restarts=1) is PythonVectorEnv
-    assert type(make_env("gymnasium/Acrobot-v1", num_envs=2)) is PythonVectorEnv
+    assert issubclass(kind(vector="python"), PythonVectorEnv)
+    assert kind(restarts=1) is PythonVectorEnv
+    assert type(make_env("gymnasium/Acrobot-v1", num_envs=2)) is LoneVectorEnv
     spec = make_env("gymnasium/CartPole-v1", num_envs=2).spec
     assert (spec.determinism, spec.max_decisions, spec.num_players, len(spec.agents)) == ("vector", 500, 1, 1)
     assert make_env("gymnasium/Taxi-v4", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
     assert make_env("gymnasium/CartPole-v1", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
+
+
+@pytest.mark.parametrize("name", ["CartPole-v0", "Pendulum-v1", "FrozenLake-v1", "InvertedPendulum-v5"])
+def test_one_agent_is_stepped_as_several_are(name: str) -> None:
+    """Environments with one agent and without masks have a loop of their own, unless faults are repaired."""
+    options = {**KINDS[name], "vector": "python"}
+    short, long = (make_env(f"gymnasium/{name}", num_envs=3, restarts=n, **options) for n in (0, 1))
+    assert (type(short), type(long)) == (LoneVectorEnv, PythonVectorEnv)
+    seeds, rng = keys(1, "gymnasium", count=3), np.random.default_rng(0)
+    quota = np.array([1, 2, 9])  # some fall idle
+    steps = [env.reset(seeds, episodes=quota) for env in (short, long)]
+    for _ in range(25):
+        assert_same(*steps)
+        if not len(steps[0].due[0].slot):
+            break
+        space = short.spec.agents[0].action
+        space.seed(int(rng.integers(1000)))
+        actions = np.array([space.sample() for _ in steps[0].due[0].slot])
+        steps = [env.step((actions,)) for env in (short, long)]
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """Of records of arrays, and tuples of them."""
+    if isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other)
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_same(a, b)
+    elif is_dataclass(one):
+        for field in fields(one):
+            assert_same(getattr(one, field.name), getattr(other, field.name))
+    else:
+        assert one == other
 
 
 class Witness(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping
 from ludus.envs.adapters.drawing import drawn
 from ludus.envs.base import VectorEnv
-from ludus.envs.publisher import TERMINATED, TRUNCATED
+from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
+from ludus.envs.python_lone import LoneVectorEnv
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv
 from ludus.envs.spaces import action_space, action_start, from_zero, observation_space
 from ludus.errors import EnvError
 from ludus.types import AgentSpec, Determinism, EnvSpec
 
 MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
+_UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
 
 
 def one_agent(
@@ -68,6 +70,8 @@ def single_env(
     def made() -> Single:
         return Single(kept.pop() if kept else make(), id, masked=masked)
 
+    if not masked and not restarts:
+        return LoneVectorEnv(made, num_envs, spec=spec, masked=(False,))
     return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
 
 
@@ -100,27 +104,35 @@ class Single:
         check_answer("reset", answer, RESET)
         seen, info = answer
         check_mapping("reset", info, "info", names=RESET)
-        return Happened(due=[(0, self._seen(seen), self._mask(info))])
+        mask = info.get(MASK)
+        if mask is not None and self._no_masks:
+            raise Flaw(_UNEXPECTED)
+        return Happened(due=[(0, seen if self._encode is None else self._encode(seen), mask)])
 
     def step(self, actions: Sequence[Any]) -> Happened:
-        action = actions[0] if self._plain else actions[0] + self._start
-        answer: Any = self._env.step(action)
+        seen, reward, how, mask = self.advance(actions[0])
+        if how:
+            mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
+            final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
+            return Happened(reward=[(0, reward)], gone=[(0, seen, how)], final_mask=final_mask, over=how)
+        return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
+
+    def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
+        """See `LoneEnv.advance`."""
+        answer: Any = self._env.step(action if self._plain else action + self._start)
         try:
             seen, reward, terminated, truncated, info = answer
-            mask = self._mask(info)
+            mask = info.get(MASK)
         except (AttributeError, TypeError, ValueError):
             check_answer("step", answer, STEP)
             check_mapping("step", answer[4], "info", names=STEP)
             raise
+        if mask is not None and self._no_masks:
+            raise Flaw(_UNEXPECTED)
         if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
             check_flags(terminated, truncated)
-        seen, paid = self._seen(seen), [(0, reward)]
-        if terminated or truncated:
-            how = TERMINATED if terminated else TRUNCATED
-            mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
-            final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
-            return Happened(reward=paid, gone=[(0, seen, how)], final_mask=final_mask, over=how)
-        return Happened(due=[(0, seen, mask)], reward=paid)
+        how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
+        return seen if self._encode is None else self._encode(seen), reward, how, mask
 
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
@@ -137,15 +149,6 @@ class Single:
 
     def close(self) -> None:
         self._env.close()
-
-    def _mask(self, info: Any) -> Any:
-        mask = info.get(MASK)
-        if mask is not None and self._no_masks:
-            raise Flaw("gave an action mask, and none after its first reset; give masks from the beginning")
-        return mask
-
-    def _seen(self, value: Any) -> Any:
-        return value if self._encode is None else self._encode(value)
 
 
 @contextmanager
