@@ -6,28 +6,34 @@ python -m benchmarks.learning_run --task cartpole-ppo --seed 0
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
+from benchmarks.machine import ROOT
 from ludus.config import to_yaml
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.stored import StoredRun
-from ludus.observe.base import GenerationRecord, RunSummary, Silent
+from ludus.observe.base import GenerationRecord, Observer, RunSummary, Silent
 from ludus.observe.reader import Reader
-from ludus.runner import run
+from ludus.observe.schema import FILE
+from ludus.result import Result
+from ludus.runner import resume, run
 from ludus.scenario_files import parse_scenario
 from ludus.types import Metrics
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
+KEPT = ROOT / "runs" / "benchmarks" / "learning"
 _POINTS = 50  # of the curve of a training task
 
 
 class Curve(Silent):
-    """Prints points of a run's curve: of NashConv (`exact`), or of returns in training."""
+    """Prints points of a run's curve: of NashConv (`exact`), or of returns in training. One that goes on prints its own part."""
 
     def __init__(self, lines: Lines, *, exact: bool) -> None:
         self._lines = lines
@@ -56,20 +62,50 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=1.0)
     args = parser.parse_args(argv)
     task = TASKS[args.task]
-    chosen = parse_scenario(to_yaml(scenario(task, args.seed, share=args.share)))
-    with tempfile.TemporaryDirectory() as folder:
+    text = to_yaml(scenario(task, args.seed, share=args.share))
+    with place(task, args.seed, text, share=args.share) as folder:
         lines = Lines(PACKAGES)
         curve = Curve(lines, exact=task.score == "exploitability")
-        result = run(chosen, run_dir=Path(folder) / "run", observer=curve, report=False)
+        result = trained(text, folder, curve)
         seconds = lines.seconds
-        lines.figures({"seconds": seconds, **curve.counters})
+        lines.figures({"seconds": max(seconds, run_seconds(folder)), **curve.counters})
         if task.score == "exploitability":
             lines.figures({"score": result.nash_conv[-1] / 2, "best": min(result.nash_conv) / 2})
         else:
-            lines.figures(
-                {**evaluated(task, Path(folder) / "run"), **on_the_way(task, Path(folder) / "run", share=args.share)}
-            )
+            lines.figures({**evaluated(task, folder), **on_the_way(task, folder, share=args.share)})
         lines.figures({"evaluation seconds": lines.seconds - seconds})
+
+
+@contextmanager
+def place(task: LearningTask, seed: int, text: str, *, share: float = 1.0, root: Path = KEPT) -> Iterator[Path]:
+    """Where a run is kept until it is over: of a task with `barriers`, under `root`, where it is found again if it was stopped, unless its
+    scenario (`text`) was another."""
+    if task.barriers is None or share < 1:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / "run"
+        return
+    kept = root / f"{task.name}-{seed}"
+    told = kept / "scenario.yaml"
+    if kept.exists() and (not told.is_file() or told.read_text(encoding="utf-8") != text):
+        shutil.rmtree(kept)
+    kept.mkdir(parents=True, exist_ok=True)
+    told.write_text(text, encoding="utf-8")
+    yield kept / "run"
+    shutil.rmtree(kept)
+
+
+def trained(text: str, folder: Path, observer: Observer) -> Result:
+    """Trains, or goes on."""
+    if (folder / FILE).is_file():
+        return resume(folder, observer=observer, report=False)
+    return run(parse_scenario(text), run_dir=folder, observer=observer, report=False)
+
+
+def run_seconds(folder: Path) -> float:
+    """Of the whole run, over all of its processes."""
+    with Reader(folder) as reader:
+        last = reader.last_generation()
+    return 0.0 if last is None else last.seconds
 
 
 def evaluated(task: LearningTask, folder: Path) -> dict[str, float]:

@@ -15,8 +15,9 @@ class LearningTask:
     seeds; empty: none. published: the peer's score, from `source`. length: S(hort) or L(ong). episodes: of the evaluation.
     score: "return" (mean of the evaluation), "right" (share of right choices, likewise) or "exploitability" (NashConv / 2 of what is
     announced, computed exactly). points: budgets, the first of which divides the others, at which the newest policy is scored as well,
-    beside training: of learners that collect whole batches of decisions. peer: algorithm of Stable-Baselines3 that is run here under the
-    same steps and seeds; then `wanted` is of the ratio of both means."""
+    beside training: of learners that collect whole batches of decisions. barriers: after so many iterations each a run of hours can go on
+    if it is stopped; they end open episodes, and others have none. peer: algorithm of Stable-Baselines3 that is run here under the same
+    steps and seeds; then `wanted` is of the ratio of both means."""
 
     name: str
     keys: Mapping[str, Any]
@@ -29,6 +30,7 @@ class LearningTask:
     length: Literal["S", "L"] = "S"
     episodes: int = 100
     points: tuple[int, ...] = ()
+    barriers: int | None = None
     peer: str | None = None
 
     @property

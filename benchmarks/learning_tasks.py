@@ -188,6 +188,7 @@ _ALL = (
         published=20.989,
         source=f"{ZOO}, PongNoFrameskip-v4",
         length="L",
+        barriers=50,  # some minutes each
     ),
     _leduc(
         "mmd",
@@ -234,10 +235,7 @@ _GENERATIONS = 24  # of a game in self-play: each adds a point to the curve
 def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, Any]:
     """The scenario of one run. share: of the budget."""
     budget = int(task.budget * share)
-    common: dict[str, Any] = {
-        "checkpoints": {"iterations": 1_000_000},
-        "seed": seed,
-    }  # no barrier: it would end open episodes
+    common: dict[str, Any] = {"checkpoints": {"iterations": task.barriers or 1_000_000}, "seed": seed}
     if task.score == "exploitability":
         # No limit for the whole run: it would be reached before the last generation is measured.
         learners = 1 if "every_seat" in task.keys else 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,15 @@ from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.learning_bound import best_returns
 from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored, time_left, wanted
+from benchmarks.learning_run import place, run_seconds, trained
+from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.memory_task import Cue
 from ludus.config import to_yaml
+from ludus.observe.base import RunSummary, Silent
 from ludus.scenario import Scenario
 from ludus.scenario_files import parse_scenario
+from ludus.types import Metrics
 
 NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3
@@ -230,3 +235,45 @@ def test_report_runs_nothing(played: list[Run], tmp_path: Path, capsys: pytest.C
     assert "bar cartpole-dqn, mean return of 5 seeds: - (wanted >= 500) unjudged" in printed
     assert learning.main(["--list"]) == 0
     assert "leduc-nfsp" in capsys.readouterr().out
+
+
+class Stopping(Silent):
+    """Raises at the third sign of progress, unless it is told not to."""
+
+    def __init__(self, *, raises: bool) -> None:
+        self._left = 3 if raises else -1
+        self.counters: dict[str, int] = {}
+        self.fractions: list[float] = []
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self.fractions.append(fraction or 0.0)
+        self._left -= 1
+        if not self._left:
+            raise KeyboardInterrupt
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self.counters = dict(summary.counters)
+
+
+def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    oracle = {"kind": "ppo", "batch": 64, "batch_unit": "decisions", "epochs": 1, "hidden": [4]}
+    keys = {"env": {"id": "gymnasium/CartPole-v1", "num_envs": 4}, "oracle": oracle}
+    task = LearningTask("cartpole", keys, 640, barriers=1)
+    text = to_yaml(scenario(task, 0))
+    with pytest.raises(KeyboardInterrupt), place(task, 0, text, root=tmp_path) as folder:
+        trained(text, folder, Stopping(raises=True))
+    assert folder == tmp_path / "cartpole-0" / "run"
+    assert run_seconds(folder) >= 0
+    watching = Stopping(raises=False)
+    with place(task, 0, text, root=tmp_path) as folder:
+        trained(text, folder, watching)
+        assert watching.counters["updates"] == 10
+        assert run_seconds(folder) > 0
+    assert min(watching.fractions) > 0.1
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "cartpole-0" / "run").mkdir(parents=True)
+    (tmp_path / "cartpole-0" / "scenario.yaml").write_text("another", encoding="utf-8")
+    with place(task, 0, text, root=tmp_path) as folder:  # of another scenario: begun anew
+        assert not folder.exists()
+    with place(replace(task, barriers=None), 0, text, root=tmp_path) as folder:
+        assert tmp_path not in folder.parents
