@@ -27,8 +27,9 @@ WAITING, LIGHT = "benchmarks.distributed_envs:Waiting", "benchmarks.distributed_
 SLOTS, MILLISECONDS, STEPS = 8, 10.0, 100
 """Environments of a worker, what a step of them takes, and steps that a worker's order takes at least."""
 
+_BATCHES = ["oracle.batch=2048", "oracle.epochs=10", "oracle.minibatches=32", "oracle.value_coefficient=0.5"]
 OVERHEAD = {
-    "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last"]),
+    "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last", "oracle.hidden=[64, 64]", *_BATCHES]),
     "connect_four": ("connect-four", ["meta_solver=last"]),
 }
 

@@ -19,11 +19,11 @@ from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored
 from benchmarks.learning_run import place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
-from benchmarks.memory_task import Cue
 from ludus.config import to_yaml
 from ludus.observe.base import RunSummary, Silent
 from ludus.scenario import Scenario
 from ludus.scenario_files import parse_scenario
+from ludus.testing.cue import Cue
 from ludus.types import Metrics
 
 NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}

@@ -12,11 +12,21 @@ from ludus.result import Result
 from ludus.runner import run
 from ludus.scenario_files import list_presets, load_scenario
 
+OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "oracle.hidden=[16]", "oracle.batch=32")
+MUJOCO = (*OFF_POLICY, "oracle.start_decisions=100", "env.options.max_episode_steps=50")
+SPREAD = ("response.episodes=16", "evaluation.episodes=8", "oracle.min_size=100", "oracle.batch=32")
 SHORT = {
+    "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
+    "acrobot-dqn": OFF_POLICY,
     "cartpole": ("response.decisions=4096", "evaluation.episodes=20"),
+    "cartpole-dqn": ("response.decisions=2000", "evaluation.episodes=20"),
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "goofspiel": (),
+    "half-cheetah": MUJOCO,
+    "half-cheetah-td3": MUJOCO,
+    "hopper": MUJOCO,
+    "hopper-td3": MUJOCO,
     "kuhn": (),
     "kuhn-3p": ("meta_solver.iterations=2000",),
     "leduc": ("response.episodes=1500",),
@@ -24,36 +34,43 @@ SHORT = {
     "leduc-exact": (),
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
+    "leduc-rnad": ("response.episodes=1500", "cells=all"),
     "leduc-self-play": ("response.episodes=1500",),
     "liars-dice": (),
-    "pendulum": (
-        "response.decisions=300",
-        "evaluation.episodes=5",
-        "oracle.hidden=[16]",
-        "oracle.batch=32",
+    "lunar-lander": ("response.decisions=16384", "evaluation.episodes=2"),
+    "lunar-lander-dqn": OFF_POLICY,
+    "memory": ("response.decisions=2688",),
+    "memory-r2d2": ("response.decisions=2016",),
+    "pendulum": OFF_POLICY,
+    "pendulum-td3": (*OFF_POLICY, "oracle.start_decisions=100"),
+    "pong": (
+        "response.decisions=128",
+        "evaluation.episodes=2",
+        "oracle.batch=64",
+        "env.options.max_num_frames_per_episode=400",
     ),
+    "simple-spread": SPREAD,
+    "simple-spread-iql": SPREAD,
+    "simple-spread-vdn": SPREAD,
     "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
     "speaker-listener": ("response.decisions=6400", "evaluation.episodes=20"),
     "tic-tac-toe": (),
 }
-PLAYERS = {"cartpole": 1, "kuhn-3p": 3, "pendulum": 1, "speaker-listener": 1}
-POPULATIONS = {"leduc-mmd": 1}
-LEARNED = {"leduc", "leduc-dqn", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
-SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-self-play"}
-PLAYED = {"cartpole", "connect-four", "connect-four-self-play", "pendulum", "simple-tag", "speaker-listener"}
-"""No tree: payoffs are played, and NashConv is not known."""
-SLOW = {
-    "connect-four",
-    "connect-four-self-play",
-    "leduc",
-    "leduc-self-play",
-    "leduc-dqn",
-    "leduc-mmd",
-    "leduc-nfsp",
-    "liars-dice",
-    "simple-tag",
-    "tic-tac-toe",
+NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
+LEARNED = {"leduc", "leduc-dqn", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play"}
+SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play"}
+ALONE = {
+    name
+    for name in SHORT
+    if name.partition("-")[0] in "acrobot cartpole half hopper lunar memory pendulum pong speaker".split()
+    or name.startswith("simple-spread")
 }
+PLAYED = {"connect-four", "connect-four-self-play", "simple-tag", *ALONE}
+"""No tree: payoffs are played, and NashConv is not known."""
+PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
+POPULATIONS = {"connect-four-self-play": 1, "leduc-mmd": 1, "leduc-rnad": 1}
+FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
+FAST |= {"speaker-listener"}
 
 
 def train(name: str, folder: Path, *changes: str) -> Result:
@@ -64,8 +81,11 @@ def test_none_is_forgotten() -> None:
     assert SHORT.keys() == list_presets().keys()
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SHORT])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT])
 def test_three_generations(name: str, tmp_path: Path) -> None:
+    for start, package in NEEDS.items():
+        if name.startswith(start):
+            pytest.importorskip(package)
     result = train(name, tmp_path, "generations=3", *SHORT[name])
     assert result.stopped_by == "the schedule is complete"
     assert result.scenario.name == name
