@@ -17,9 +17,9 @@ def windows() -> Tensor:
     found = []
     for row in range(ROWS):
         for column in range(COLUMNS):
-            for down, right in ((0, 1), (1, 0), (1, 1), (-1, 1)):
-                if 0 <= row + 3 * down < ROWS and column + 3 * right < COLUMNS:
-                    found.append([(row + k * down) * COLUMNS + column + k * right for k in range(4)])
+            for up, right in ((0, 1), (1, 0), (1, 1), (-1, 1)):
+                if 0 <= row + 3 * up < ROWS and column + 3 * right < COLUMNS:
+                    found.append([(row + k * up) * COLUMNS + column + k * right for k in range(4)])
     return torch.tensor(found)
 
 

@@ -29,7 +29,7 @@ SLOTS, MILLISECONDS, STEPS = 8, 10.0, 100
 
 _BATCHES = ["oracle.batch=2048", "oracle.epochs=10", "oracle.minibatches=32", "oracle.value_coefficient=0.5"]
 OVERHEAD = {
-    "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last", "oracle.hidden=[64, 64]", *_BATCHES]),
+    "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last", *_BATCHES]),
     "connect_four": ("connect-four", ["meta_solver=last"]),
 }
 

@@ -4,7 +4,8 @@ The presets' settings start from those of RL Baselines3 Zoo (its hyperparams fol
 clip range fall there, only the rate falls here; it falls for DQN on CartPole (whose batch is twice as large) and PPO on Acrobot too, from
 1e-3: with a steady one, some seeds end in a bad moment; `target_period` counts updates here and decisions there; DQN is double here; our
 value loss has a half that theirs has not, so that `value_coefficient` 1 is their 0.5; off-policy learners of boxes collect 10 decisions
-between updates, not 1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000.
+between updates, not 1, and TD3 begins to learn on Pendulum after 1,000 of them, not 10,000; Pong, with
+a quarter of their frames, begins with twice their rate.
 
 Cooperating agents (MPE2's) are one player, whose return is the sum of its agents', as EPyMARL reports it. Budgets in decisions count what
 all of them do: a step of the environment is a decision of each. simple_spread has the same network, replay and exploration for all three

@@ -263,7 +263,6 @@ def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), place(task, 0, text, root=tmp_path) as folder:
         trained(text, folder, Stopping(raises=True))
     assert folder == tmp_path / "cartpole-0" / "run"
-    assert run_seconds(folder) >= 0
     watching = Stopping(raises=False)
     with place(task, 0, text, root=tmp_path) as folder:
         trained(text, folder, watching)
