@@ -56,7 +56,7 @@ def play(
 ) -> tuple[Record, Record]:
     """The records as first and as second player, `games` each, of the populations' members at `place`, who take their likeliest actions,
     against tree search. Results stay in `folder`: what was played is not played again."""
-    settings = stored.scenario.env
+    settings = stored.scenario.env.played
     made = settings.make(num_envs=1)
     made.close()
     field = Field(settings, made.spec, (_members(stored, place), _search(simulations)))

@@ -63,6 +63,12 @@ class Environment(Config):
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def played(self) -> Environment:
+        """The game from its start, as matches after training are played: without the random `openings` of OpenSpiel's."""
+        options = {key: value for key, value in self.options.items() if key != "openings"}
+        return self.model_copy(update={"options": options}) if self.id.startswith("openspiel/") else self
+
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
         """The vector of environments. Raises what `make_env` raises. num_envs, options: in place of its own."""
         from ludus.envs.registry import make_env  # a scenario can be read without loading what it runs on

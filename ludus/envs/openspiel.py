@@ -38,10 +38,11 @@ class OpenSpielVectorEnv:
     are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always given.
     Rewards are differences of OpenSpiel's returns between a player's decisions, so whatever is paid in between is summed.
     Every end is a termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
+    openings: see `Game`; nobody decides these moves, and they are no part of an episode's length.
     Raises EnvError for games that cannot be stepped, or have no such tensor.
     """
 
-    def __init__(self, game: Any, num_envs: int, *, observation: Observation = "auto") -> None:
+    def __init__(self, game: Any, num_envs: int, *, observation: Observation = "auto", openings: int = 0) -> None:
         if num_envs < 1:
             raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
         game = pyspiel.load_game(game) if isinstance(game, str) else game
@@ -50,7 +51,7 @@ class OpenSpielVectorEnv:
         self.spec = describe(game, size=tensor.size)
         self.num_envs = num_envs
         self._loaded = game
-        self._game = Game(game)
+        self._game = Game(game, openings)
         self._rows = Rows(self.spec.id, self._game, tensor, num_envs)
         self._places = np.arange(num_envs, dtype=np.int32)
         self._quota = [0] * num_envs
@@ -109,7 +110,10 @@ class OpenSpielVectorEnv:
             "game": self.spec.id,
             "quota": self._quota,
             "idle": self._idle,
-            "games": [[str(k.seed), k.episode, moves_of(s)] for k, s in zip(self._luck, self._states, strict=True)],
+            "games": [
+                [str(k.seed), k.episode, moves_of(s)[self._game.moves_before(k) :]]
+                for k, s in zip(self._luck, self._states, strict=True)
+            ],
             "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
             "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ludus.errors import EnvError
 CHANCE, TERMINAL = -1, -4
 _BLOCK = 16  # uniforms drawn at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
 
 
 @dataclass(slots=True)
@@ -77,6 +78,15 @@ def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float6
     return out
 
 
+@njit(cache=True)
+def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]:
+    key = seeding.mix(episode_key(seed, episode) ^ _OPENING)
+    out = np.empty(n)
+    for i in range(n):
+        out[i] = seeding.uniform(key, np.uint64(i))
+    return out
+
+
 class Luck:
     """Chance in the episodes of one environment: event c of episode k depends on (seed, k, c) and on nothing else."""
 
@@ -93,6 +103,10 @@ class Luck:
         self.episode += 1
         self._cursor = 0
         self._uniforms = []
+
+    def rewind(self) -> None:
+        """Begin the present episode again, with the same events."""
+        self._cursor = 0
 
     def key(self) -> int:
         """The key of the present episode."""
@@ -121,15 +135,20 @@ class Luck:
 
 
 class Game:
-    """A game, and its fresh states. Games that sample chance inside get a random stream of their own for each episode."""
+    """A game, and its fresh states. Games that sample chance inside get a random stream of their own for each episode.
 
-    def __init__(self, game: Any) -> None:
+    openings: episodes begin after 0 to this many moves that players choose uniformly at random, each number being as likely; where that
+    ends an episode, it begins at the root. The episode's key decides.
+    """
+
+    def __init__(self, game: Any, openings: int = 0) -> None:
         kind = game.get_type()
         self.players: int = game.num_players()
         self.actions: int = game.num_distinct_actions()
         self.pays_along = kind.reward_model == pyspiel.GameType.RewardModel.REWARDS
         self.simultaneous = kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS
         self._game = game
+        self._openings = openings
         self._sampled = kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
         if self._sampled and "rng_seed" not in kind.parameter_specification:
             raise EnvError(
@@ -138,7 +157,37 @@ class Game:
             )
 
     def new_state(self, luck: Luck) -> Any:
-        """The root of the present episode of `luck`."""
+        """Where the present episode of `luck` begins."""
+        if not self._openings:
+            return self._root(luck)
+        uniforms = _opening(np.uint64(luck.seed), np.uint64(luck.episode), 1 + self._openings * self.players)
+        draws = iter(uniforms.tolist())
+        state = self._root(luck)
+        for _ in range(int(next(draws) * (self._openings + 1))):
+            if luck.play(state) == TERMINAL:
+                break
+            self._move_at_random(state, draws)
+        if luck.play(state) != TERMINAL:
+            return state
+        luck.rewind()
+        return self._root(luck)
+
+    def moves_before(self, luck: Luck) -> int:
+        """How many of `moves_of` a state belong to the opening of the present episode."""
+        return len(moves_of(self.new_state(Luck(luck.seed, luck.episode)))) if self._openings else 0
+
+    def _move_at_random(self, state: Any, draws: Iterator[float]) -> None:
+        simultaneous = state.is_simultaneous_node()
+        chosen = [pyspiel.INVALID_ACTION] * self.players
+        for p in self.movers(state):
+            legal = state.legal_actions(p)
+            chosen[p] = legal[int(next(draws) * len(legal))]
+        if simultaneous:
+            state.apply_actions(chosen)
+        else:
+            state.apply_action(chosen[state.current_player()])
+
+    def _root(self, luck: Luck) -> Any:
         if not self._sampled:
             return self._game.new_initial_state()
         seeded = {**self._game.get_parameters(), "rng_seed": luck.key() % (1 << 31)}

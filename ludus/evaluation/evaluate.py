@@ -69,7 +69,7 @@ class _Run:
 
     def __init__(self, folder: Path) -> None:
         self.stored = StoredRun(folder)
-        env = self.stored.scenario.env.make()
+        env = self.stored.scenario.env.played.make()
         rollouts = manage(build_runtime("inprocess"), env)
         self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.scenario.seed)
         tree = getattr(env, "tree", None)

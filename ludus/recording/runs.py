@@ -32,7 +32,7 @@ def record_run(
     environment that cannot be rendered.
     """
     stored, strategies = open_run(run_dir, policies)
-    settings = stored.scenario.env
+    settings = stored.scenario.env.played
     alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
     return record(
         alone.make(num_envs=1, **_rendering(settings)),

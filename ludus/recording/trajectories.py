@@ -61,7 +61,7 @@ def record_run_trajectories(
     """
     check_file(path)
     stored, mixture = open_run(run_dir, policies)
-    settings = stored.scenario.env
+    settings = stored.scenario.env.played
     alone = settings.model_copy(update={"workers": 0, "deadline": None})
     env = alone.make(num_envs=num_envs or min(episodes, settings.num_envs, MOST_ENVS))
     if num_envs is None and env.num_envs > _IMAGE_ENVS and _large(env.spec):

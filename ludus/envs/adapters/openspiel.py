@@ -23,24 +23,32 @@ def make(
     tree: str = "auto",
     node_limit: int = 1_000_000,
     observation: Observation = "auto",
+    openings: int = 0,
     **unknown: Any,
 ) -> VectorEnv:
     """`name` is a game's short name, or a game string such as `kuhn_poker(players=3)`.
 
     tree: "auto" compiles a game whose tree has at most `node_limit` nodes (compiled trees are kept for the process), and steps the others
     through OpenSpiel's API; "on" insists, "off" never compiles. observation: "auto", "information_state" or "observation".
+    openings: episodes begin after 0 to this many random moves; such a game is not compiled, see `ludus.envs.openspiel_state.Game`.
     Raises UnknownName, ConfigError for wrong parameters or options, EnvError for a game that cannot be played, or compiled with tree="on".
     """
     if unknown:
         raise ConfigError(
-            f"unknown option {min(unknown)!r} for {_PREFIX}{name}{nearest(min(unknown), ['observation'])}"
+            f"unknown option {min(unknown)!r} for {_PREFIX}{name}{nearest(min(unknown), ['observation', 'openings'])}"
+        )
+    if isinstance(openings, bool) or not isinstance(openings, int) or openings < 0:
+        raise ConfigError(f"openings={openings!r} was given; a number of moves is needed, 0 for none.")
+    if openings and tree == "on":
+        raise ConfigError(
+            f"openings={openings} was given with tree=on; compiled games begin at their root. Give tree=off."
         )
     game = load_game(name)
     check_playable(game)
-    if tree != "off":
+    if tree != "off" and not openings:
         compiled, reason = try_compile(game, node_limit=node_limit, observation=observation)
         if compiled is not None:
             return TreeVectorEnv(compiled, num_envs)
         if tree == "on":
             raise EnvError(reason)
-    return OpenSpielVectorEnv(game, num_envs, observation=observation)
+    return OpenSpielVectorEnv(game, num_envs, observation=observation, openings=openings)

@@ -110,7 +110,7 @@ def _take_apart(text: str, find_run: FindRun, open_run: Callable[[Path], StoredR
 
 def _common_game(given: Sequence[_Given], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id."""
-    found = [(repr(one.text), one.run.scenario.env) for one in given if one.run is not None]
+    found = [(repr(one.text), one.run.scenario.env.played) for one in given if one.run is not None]
     found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
