@@ -10,12 +10,13 @@ import numpy as np
 
 from ludus.algorithms.base import Algorithm, ComputedOracle
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.errors import ConfigError, ScenarioError, article
+from ludus.errors import ConfigError, ScenarioError, SolverError, article
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
 from ludus.policies.file import load_policy
 from ludus.policies.tabulates import tabulates
+from ludus.population.payoffs import Payoffs
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.diversity import check_diversity
 from ludus.schedulers.registry import RESPONSES
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 WARM_UPS = ("start_decisions", "min_size")
 """Options of oracles: decisions before the first update."""
 
-_SOLVERS = "Use uniform, fictitious_play or projected_replicator_dynamics."
+_SOLVERS = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_play."
 
 
 def check(scenario: Scenario, env: EnvSpec) -> None:
@@ -95,10 +96,30 @@ def _check_responses(scenario: Scenario, env: EnvSpec) -> None:
     if rule is None:
         return
     _protocol("response rule", rule, (ResponseRule,), RESPONSES)
+    solver = getattr(scenario, "meta_solver", None)
+    if "joint" in rule.needs and solver is not None and not _gives_joint(solver, env, scenario.population(env)):
+        raise ScenarioError(
+            f"responses {kind_of(rule, RESPONSES)!r} need a meta-solver that gives a joint distribution; "
+            f"{kind_of(solver, META_SOLVERS)!r} gives one for each player. Use ce or cce, or responses: best."
+        )
     if "two_player" in rule.needs and env.num_players != 2:
         raise ScenarioError(
             f"responses {kind_of(rule, RESPONSES)!r} are for two players; {env.id} has {env.num_players}. Use best or recommended."
         )
+
+
+def _gives_joint(solver: MetaSolver, env: EnvSpec, population: tuple[int, ...]) -> bool:
+    """Whether it answers with a joint distribution, or will say for itself what it lacks: asked about one policy per player."""
+    shape = (1,) * env.num_players
+    per_player = np.zeros((env.num_players, *shape))
+    counts = np.ones(shape, np.int64)
+    alone = Payoffs(
+        per_player, counts, per_player, counts.astype(np.bool_), env.utility_range, population, bool(env.zero_sum)
+    )
+    try:
+        return solver.solve(alone, rng=np.random.default_rng(0)).joint is not None
+    except SolverError:
+        return True
 
 
 def _check_evaluation(scenario: Scenario, env: EnvSpec) -> None:

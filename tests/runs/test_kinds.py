@@ -109,6 +109,33 @@ def test_what_is_refused() -> None:
         three.check(three.env.make(num_envs=3).spec)
 
 
+@pytest.mark.parametrize(
+    ("changes", "gained"),
+    [
+        (["responses=recommended", "meta_solver=ce"], 3),
+        (["responses=preference", "meta_solver=alpha_rank"], 3),
+        (["responses={kind: sequential_league, first: exploiter}", "meta_solver=nash"], 3),
+    ],
+)
+def test_a_run_of_other_responses(changes: list[str], gained: int, tmp_path: Path) -> None:
+    tools.train("psro", tmp_path / "run", *changes)
+    with Reader(tmp_path / "run") as reader:
+        records, policies = reader.generations(), reader.policies()
+    assert records[-1].number == 3
+    assert len(policies) >= 2 * (1 + gained)  # a correlated equilibrium may recommend several policies
+    assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
+
+
+@pytest.mark.parametrize("solver", ["nash_bimatrix", "uniform", "alpha_rank"])
+def test_recommendations_without_a_joint_meta_strategy_are_refused_at_once(solver: str) -> None:
+    scenario = parse_scenario(text("psro"), ["responses=recommended", f"meta_solver={solver}"])
+    spec = scenario.env.make(num_envs=1).spec
+    with pytest.raises(ScenarioError, match=f"'recommended' need .* joint distribution; '{solver}' gives"):
+        scenario.check(spec)
+    for joint in ("ce", "cce", "nash_bargaining", "{kind: alpha_rank, answer: joint}"):
+        parse_scenario(text("psro"), ["responses=recommended", f"meta_solver={joint}"]).check(spec)
+
+
 def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = []
     init = Training.__init__

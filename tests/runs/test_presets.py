@@ -32,10 +32,12 @@ SHORT = {
     "leduc": ("response.episodes=1500",),
     "leduc-dqn": ("response.episodes=1500",),
     "leduc-exact": (),
+    "leduc-league": ("response.episodes=1500",),
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
     "leduc-rnad": ("response.episodes=1500", "cells=all"),
     "leduc-self-play": ("response.episodes=1500",),
+    "leduc-sequential-league": ("response.episodes=1500",),
     "liars-dice": (),
     "lunar-lander": ("response.decisions=16384", "evaluation.episodes=2"),
     "lunar-lander-dqn": OFF_POLICY,
@@ -57,8 +59,8 @@ SHORT = {
     "tic-tac-toe": (),
 }
 NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
-LEARNED = {"leduc", "leduc-dqn", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play"}
-SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play"}
+LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
+SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play", "leduc-league", "leduc-sequential-league"}
 ALONE = {
     name
     for name in SHORT
@@ -68,6 +70,8 @@ ALONE = {
 PLAYED = {"connect-four", "connect-four-self-play", "simple-tag", *ALONE}
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
+LEARNERS = {"leduc-league": 4}
+"""Of each population."""
 POPULATIONS = {"connect-four-self-play": 1, "leduc-mmd": 1, "leduc-rnad": 1}
 FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
 FAST |= {"speaker-listener"}
@@ -97,9 +101,10 @@ def test_three_generations(name: str, tmp_path: Path) -> None:
         if name not in LEARNED:
             np.testing.assert_allclose(gains, before.gains, atol=1e-9)
     players = PLAYERS.get(name, 2)
-    assert result.payoffs.mean.shape == (players, *[4] * players)
+    members = 1 + 3 * LEARNERS.get(name, 1)
+    assert result.payoffs.mean.shape == (players, *[members] * players)
     assert (result.payoffs.exact != (name in PLAYED)).all()
-    assert [len(members) for members in result.populations] == [4] * POPULATIONS.get(name, players)
+    assert [len(members) for members in result.populations] == [members] * POPULATIONS.get(name, players)
 
 
 @pytest.mark.parametrize(
