@@ -103,6 +103,28 @@ def read(game: str, method: str, repetition: Mapping[str, object]) -> Cell:
     )
 
 
+def below(values: Sequence[float], others: Sequence[float] | float, *, margin: float = 0.0) -> bool | None:
+    """Whether the mean of `values` is at most that of `others`, or a number, plus `margin`: by the 95% interval of the difference
+    (Welch's t); None if it holds both, as it does of single seeds. Values without any variance are taken at their word."""
+    known = [others] if isinstance(others, float) else others
+    if len(values) < 2 or (len(known) < 2 and not isinstance(others, float)):
+        return None
+    parts = [stdev(values) ** 2 / len(values), 0.0 if isinstance(others, float) else stdev(known) ** 2 / len(known)]
+    difference, variance = mean(values) - mean(known) - margin, sum(parts)
+    half = 0.0
+    if variance > 0:
+        freedom = variance**2 / sum(v**2 / (len(some) - 1) for v, some in zip(parts, (values, known), strict=True) if v)
+        half = float(student.ppf(0.975, freedom)) * variance**0.5
+    if difference + half <= 0:
+        return True
+    return False if difference - half > 0 else None
+
+
+def all_of(*verdicts: bool | None) -> bool | None:
+    """False if one is, otherwise None if one is, otherwise True."""
+    return False if False in verdicts else None if None in verdicts else True
+
+
 def interval(values: Sequence[float]) -> str:
     """Mean ± half the 95% interval (Student's t); the mean alone of a single value."""
     if not values:

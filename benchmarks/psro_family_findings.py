@@ -1,6 +1,7 @@
 """What the authors of each member of the family found, and what the cells of `benchmarks.psro_family` say of it.
 
-Each finding is a pure function from cells to a sentence with numbers (means over the seeds, with 95% intervals) and whether it holds.
+Each finding is a pure function from cells to a sentence with numbers (means over the seeds, with 95% intervals) and whether it holds, which
+95% intervals decide, or leave undecided.
 Where cells are missing it answers None. Exploitability is of what the method announces, unless a sentence says "population": that is of the
 least exploitable mixture of its policies.
 """
@@ -13,7 +14,7 @@ from statistics import mean
 
 import numpy as np
 
-from benchmarks.psro_family_cells import Cell, Cells, interval
+from benchmarks.psro_family_cells import Cell, Cells, all_of, below, interval
 
 SOLVED = 0.01  # exploitability in Kuhn poker at which it counts as solved
 NEAR = 1.25  # times as exploitable, and still as good
@@ -22,10 +23,10 @@ CLOSE = 0.02  # exploitability that is as good as another's, whatever that is
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """numbers: a sentence. holds: whether they agree with the authors' finding."""
+    """numbers: a sentence. holds: whether they agree with the authors' finding; None: too few seeds, or too far apart."""
 
     numbers: str
-    holds: bool
+    holds: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,12 @@ def risen(cells: Sequence[Cell]) -> list[float]:
     return [float(cell.rises.sum()) for cell in cells]
 
 
+def _near(mine: Sequence[Cell], others: Sequence[Cell]) -> bool | None:
+    """Whether it is at most NEAR times as exploitable, or CLOSE to nothing."""
+    there = _end(others)
+    return below(_ends(mine), _ends(others), margin=max(NEAR * there, CLOSE) - there)
+
+
 def _missing(*groups: Sequence[Cell]) -> bool:
     return not all(groups)
 
@@ -78,7 +85,7 @@ def solves_kuhn(method: str) -> Callable[[Cells], Verdict | None]:
             return None
         early, late = _early(leduc, 0.1), _ends(leduc)
         numbers = f"Kuhn {interval(_ends(kuhn))}; Leduc {interval(early)} after a tenth of the episodes, {interval(late)} in the end"
-        return Verdict(numbers, _end(kuhn) <= SOLVED and mean(late) < mean(early))
+        return Verdict(numbers, all_of(below(_ends(kuhn), SOLVED), below(late, early)))
 
     return judge
 
@@ -95,8 +102,7 @@ def as_good_as(
             f"{game.capitalize()} {interval(_ends(cells(game, method)))} (`{other}` {interval(_ends(cells(game, other)))})"
             for game in games
         ]
-        near = [_end(cells(g, method)) <= max(NEAR * _end(cells(g, other)), CLOSE) for g in games]
-        return Verdict("; ".join(said), all(near))
+        return Verdict("; ".join(said), all_of(*(_near(cells(g, method), cells(g, other)) for g in games)))
 
     return judge
 
@@ -109,7 +115,7 @@ def less_exploitable(method: str, other: str, *, game: str = "leduc") -> Callabl
         if _missing(mine, others):
             return None
         numbers = f"{game.capitalize()} {interval(_ends(mine))} (`{other}` {interval(_ends(others))})"
-        return Verdict(numbers, _end(mine) < _end(others))
+        return Verdict(numbers, below(_ends(mine), _ends(others)))
 
     return judge
 
@@ -124,7 +130,7 @@ def better_population(method: str, other: str, *, game: str = "leduc") -> Callab
         numbers = (
             f"{game.capitalize()}, population {interval(_population(mine))} (`{other}` {interval(_population(others))})"
         )
-        return Verdict(numbers, mean(_population(mine)) < mean(_population(others)))
+        return Verdict(numbers, below(_population(mine), _population(others)))
 
     return judge
 
@@ -141,7 +147,8 @@ def average_converges(method: str) -> Callable[[Cells], Verdict | None]:
             f"Leduc {', '.join(interval(s) for s in shares)} after 10, 25, 50 and 100% of the episodes "
             f"(`psro` in the end {interval(_ends(nash))})"
         )
-        return Verdict(numbers, bool((np.diff([mean(s) for s in shares]) < 0).all()))
+        falls = np.diff(shares, axis=0)  # [3, seeds]
+        return Verdict(numbers, all_of(*(below(fall.tolist(), 0.0) for fall in falls)))
 
     return judge
 
@@ -166,7 +173,7 @@ def hardly_rises(cells: Cells) -> Verdict | None:
         f"Leduc: all rises together {interval(risen(mine))}, the greatest {most[0]:.2f} "
         f"(`psro` {interval(risen(others))}, {most[1]:.2f})"
     )
-    return Verdict(numbers, mean(risen(mine)) < 0.5 * mean(risen(others)))
+    return Verdict(numbers, below(risen(mine), [value / 2 for value in risen(others)]))
 
 
 def faster_at_first(method: str, others: Sequence[str], *, share: float = 0.1) -> Callable[[Cells], Verdict | None]:
@@ -179,7 +186,7 @@ def faster_at_first(method: str, others: Sequence[str], *, share: float = 0.1) -
         first, *rest = (_early(some, share) for some in groups)
         beside = ", ".join(f"`{name}` {interval(values)}" for name, values in zip(others, rest, strict=True))
         numbers = f"Leduc, after {share:.0%} of the episodes: {interval(first)} ({beside}); in the end {interval(_ends(groups[0]))}"
-        return Verdict(numbers, all(mean(first) < mean(values) for values in rest))
+        return Verdict(numbers, all_of(*(below(first, values) for values in rest)))
 
     return judge
 
@@ -193,7 +200,8 @@ def gets_stuck(cells: Cells) -> Verdict | None:
     numbers = (
         f"Kuhn {interval(rectified)} (`psro` {interval(nash)}); Leduc {interval(leduc)} (`psro` {interval(beside)})"
     )
-    return Verdict(numbers, mean(rectified) > SOLVED >= mean(nash) and mean(leduc) > mean(beside))
+    stuck = below([-value for value in rectified], -SOLVED)
+    return Verdict(numbers, all_of(stuck, below(nash, SOLVED), below(beside, leduc)))
 
 
 def newest_is_not_the_best(cells: Cells) -> Verdict | None:

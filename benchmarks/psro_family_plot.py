@@ -1,4 +1,4 @@
-"""The picture of `benchmarks.psro_family`: exploitability over training episodes, one panel per game, as SVG.
+"""The picture of `benchmarks.psro_family`: exploitability over training episodes, of what is announced and of the population, as SVG.
 
 Written by hand: the project's own charts are drawn by the browser, and a picture in the docs should not need a library more.
 """
@@ -6,7 +6,7 @@ Written by hand: the project's own charts are drawn by the browser, and a pictur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 from benchmarks.psro_family_cells import Cell, Cells
 from benchmarks.psro_family_methods import GAMES
 
-WIDTH, HEIGHT, LEFT, TOP, PANEL = 520, 400, 60, 40, (420, 300)
+WIDTH, HEIGHT, LEFT, TOP, PANEL = 520, 400, 70, 40, (420, 300)
 LEGEND = 240
 FLOOR = 0.01  # least of a logarithmic axis; what is below lies on it
 POINTS = 60  # of a curve
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#7f7f7f", "#bcbd22")
 DASHES = ("", "6 3", "2 2")
+MEASURES: Mapping[str, Callable[[Cell, float], float]] = {
+    "exploitability": Cell.at,
+    "population exploitability": Cell.population_at,
+}
+"""Name of the axis -> what a cell had reached at a share of the budget; a column each."""
 
 
 def svg(cells: Cells) -> str:
@@ -29,24 +34,25 @@ def svg(cells: Cells) -> str:
     if not games:
         raise ValueError("there are no cells to draw; run the benchmark first.")
     methods = list(dict.fromkeys(m for game in games for m in cells.methods(game)))
-    columns = min(2, len(games))
-    rows = math.ceil(len(games) / columns)
-    width, height = columns * WIDTH + LEGEND, rows * HEIGHT
+    width, height = len(MEASURES) * WIDTH + LEGEND, len(games) * HEIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    for i, game in enumerate(games):
-        parts.append(f'<g transform="translate({i % columns * WIDTH + LEFT} {i // columns * HEIGHT + TOP})">')
-        parts += _panel(game, cells, methods)
-        parts.append("</g>")
-    parts += _legend(methods, columns * WIDTH + 10)
+    for row, game in enumerate(games):
+        for column, measure in enumerate(MEASURES):
+            parts.append(f'<g transform="translate({column * WIDTH + LEFT} {row * HEIGHT + TOP})">')
+            parts += _panel(game, cells, methods, measure)
+            parts.append("</g>")
+    parts += _legend(methods, len(MEASURES) * WIDTH + 10)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(game: str, cells: Cells, methods: Sequence[str]) -> Iterator[str]:
+def _panel(game: str, cells: Cells, methods: Sequence[str], measure: str) -> Iterator[str]:
     wide, high = PANEL
-    ends = [value for m in methods for c in cells(game, m) for value in c.exploitability]
+    shares = np.linspace(0, 1, POINTS)
+    curves = {m: mean_curve(cells(game, m), shares, measure) for m in methods if cells(game, m)}
+    ends = [value for curve in curves.values() for value in curve.tolist()]
     low = max(FLOOR, 10 ** (math.floor(4 * math.log10(max(min(ends), FLOOR))) / 4))
     top = 10 ** (math.ceil(4 * math.log10(max(*ends, 2 * low))) / 4)
     yield f'<text x="{wide / 2}" y="-12" text-anchor="middle" font-size="14">{escape(game)}</text>'
@@ -61,18 +67,18 @@ def _panel(game: str, cells: Cells, methods: Sequence[str]) -> Iterator[str]:
         x = share * wide
         yield f'<text x="{x:.0f}" y="{high + 16}" text-anchor="middle">{share * budget / 1e6:g}</text>'
     yield f'<text x="{wide / 2}" y="{high + 32}" text-anchor="middle">training episodes, millions</text>'
-    yield f'<text transform="translate(-42 {high / 2}) rotate(-90)" text-anchor="middle">exploitability</text>'
-    shares = np.linspace(0, 1, POINTS)
+    yield f'<text transform="translate(-42 {high / 2}) rotate(-90)" text-anchor="middle">{escape(measure)}</text>'
     for k, method in enumerate(methods):
-        if some := cells(game, method):
-            points = zip(shares * wide, (_height(v, low, top) for v in mean_curve(some, shares)), strict=True)
+        if method in curves:
+            points = zip(shares * wide, (_height(v, low, top) for v in curves[method].tolist()), strict=True)
             path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
             yield f'<path d="M{path}" fill="none" {_stroke(k)}><title>{escape(method)}</title></path>'
 
 
-def mean_curve(cells: Sequence[Cell], shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[n]: the mean over cells of their exploitability at these shares of the budget."""
-    return np.asarray(np.mean([[cell.at(share) for share in shares] for cell in cells], axis=0))
+def mean_curve(cells: Sequence[Cell], shares: NDArray[np.float64], measure: str) -> NDArray[np.float64]:
+    """float64[n]: the mean over cells of what they had reached at these shares of the budget, by one of `MEASURES`."""
+    at = MEASURES[measure]
+    return np.asarray(np.mean([[at(cell, float(share)) for share in shares] for cell in cells], axis=0))
 
 
 def _height(value: float, low: float, top: float) -> float:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import psro_family
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
-from benchmarks.psro_family_cells import Cell, Cells, cell_path, interval, load, read
+from benchmarks.psro_family_cells import Cell, Cells, all_of, below, cell_path, interval, load, read
 from benchmarks.psro_family_findings import (
     as_good_as,
     average_converges,
@@ -81,6 +81,17 @@ def test_intervals() -> None:
     assert [interval(v) for v in ([], [0.25], [-1e-17], [1.0, 3.0])] == ["-", "0.250", "0.000", "2.000 ± 12.706"]
 
 
+def test_differences_are_decided_by_welchs_interval() -> None:
+    """1, 3 and 11, 13: difference -10, variance 1 + 1, two degrees of freedom, half width 4.303 x sqrt(2) = 6.085."""
+    low, high = [1.0, 3.0], [11.0, 13.0]
+    assert (below(low, high), below(high, low), below(low, low)) == (True, False, None)
+    assert (below(low, high, margin=-3.9), below(low, high, margin=-3.95)) == (True, None)
+    assert (below(low, 15.0), below(low, 14.0)) == (True, None)  # one degree of freedom: 2 + 12.706
+    assert below([1.0], high) is None
+    assert below([2.0, 2.0], 2.0) is True
+    assert [all_of(True, True), all_of(True, None), all_of(None, False)] == [True, None, False]
+
+
 PSRO = (a_cell("kuhn", "psro", [0.4, 0.0]), a_cell("leduc", "psro", [2.0, 0.2, 0.5, 0.3], population=0.1))
 
 
@@ -115,13 +126,52 @@ def test_findings_by_hand() -> None:
     for numbers, judge in verdicts.items():
         verdict = judge(some)
         assert verdict is not None
-        assert (verdict.numbers, verdict.holds) == (numbers, True)
+        assert verdict.numbers == numbers
+        assert verdict.holds is (True if judge in (rises_at_times, newest_is_not_the_best) else None)  # one seed
     worse = better_population("pfsp", "self-play")(some)
     assert worse is not None
-    assert (worse.numbers, worse.holds) == ("Leduc, population 0.300 (`self-play` 0.200)", False)
-    far = as_good_as("rectified", "psro")(some)
-    assert far is not None
-    assert not far.holds
+    assert (worse.numbers, worse.holds) == ("Leduc, population 0.300 (`self-play` 0.200)", None)
+
+
+def test_findings_are_decided_by_two_seeds_that_agree() -> None:
+    def both(game: str, method: str, values: list[float], population: float = 0.1) -> list[Cell]:
+        return [a_cell(game, method, values, population=population, seed=seed) for seed in (0, 1)]
+
+    some = cells(
+        *both("kuhn", "psro", [0.4, 0.0]),
+        *both("leduc", "psro", [2.0, 0.2, 0.5, 0.3]),
+        *both("kuhn", "rectified", [0.4, 0.2]),
+        *both("leduc", "rectified", [2.0, 0.8]),
+        *both("kuhn", "alpha-psro", [0.4, 0.02]),
+        *both("leduc", "alpha-psro", [2.0, 0.37]),
+        *both("leduc", "anytime", [2.0, 0.6, 0.65, 0.4]),
+        *both("leduc", "psro, uniform", [2.0, 1.8, 1.6, 1.4, 1.2, 1.0, 0.8, 0.6, 0.5, 0.45, 0.4]),
+        *both("leduc", "self-play psro", [2.0, 0.1] + [0.5] * 9),
+        *both("leduc", "self-play", [2.0, 0.7, 1.5], population=0.2),
+        *both("leduc", "pfsp", [2.0, 0.7, 1.0], population=0.3),
+    )
+    held = [
+        solves_kuhn("psro"),
+        hardly_rises,
+        average_converges("psro, uniform"),
+        gets_stuck,
+        faster_at_first("self-play psro", ("psro", "anytime")),
+        less_exploitable("pfsp", "self-play"),
+        as_good_as("alpha-psro", "psro"),  # 0.02 is close to nothing, 0.37 within a quarter of 0.3
+    ]
+    not_held = [
+        solves_kuhn("rectified"),
+        average_converges("self-play psro"),
+        faster_at_first("psro", ("self-play psro",)),
+        less_exploitable("self-play", "pfsp"),
+        better_population("pfsp", "self-play"),
+        as_good_as("rectified", "psro"),
+    ]
+    for judges, holds in ((held, True), (not_held, False)):
+        for judge in judges:
+            verdict = judge(some)
+            assert verdict is not None
+            assert verdict.holds is holds
 
 
 def test_missing_cells_are_no_verdict() -> None:
@@ -141,13 +191,15 @@ def test_tables() -> None:
         inserted("a page", "new")
 
 
-def test_the_picture_has_a_panel_per_game_and_a_curve_per_method() -> None:
+def test_the_picture_has_two_panels_per_game_and_a_curve_per_method() -> None:
     some = cells(*PSRO, a_cell("leduc", "psro", [2.0, 0.4, 0.5, 0.5], seed=1), a_cell("leduc", "league", [2.0, 1.0]))
-    np.testing.assert_allclose(mean_curve(some("leduc", "psro"), np.array([0.0, 0.4, 1.0])), [2.0, 0.3, 0.4])
+    np.testing.assert_allclose(
+        mean_curve(some("leduc", "psro"), np.array([0.0, 0.4, 1.0]), "exploitability"), [2.0, 0.3, 0.4]
+    )
     root = ET.fromstring(svg(some))
     name = "{http://www.w3.org/2000/svg}"
-    assert [t.text for t in root.iter(f"{name}text") if t.get("font-size") == "14"] == ["kuhn", "leduc"]
-    assert [t.text for t in root.iter(f"{name}title")] == ["psro", "psro", "league"]
+    assert [t.text for t in root.iter(f"{name}text") if t.get("font-size") == "14"] == ["kuhn"] * 2 + ["leduc"] * 2
+    assert [t.text for t in root.iter(f"{name}title")] == ["psro"] * 2 + ["psro", "league"] * 2
     with pytest.raises(ValueError, match="no cells"):
         svg(Cells({}))
 
