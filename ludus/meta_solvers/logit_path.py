@@ -28,6 +28,8 @@ STRAIGHT, SMALLEST_TURN = (
     1e-6,
 )  # the least cosine between one tangent and the next, for steps longer than the second
 CORRECTIONS = 8  # Newton steps before a step along the curve counts as too long
+ASIDE, CONTRACTION = 0.05, 0.5  # the most of a step that the first correction is, and of one correction that the next is
+NEXT_TO_NOTHING = 1e-9  # the length of a correction that cannot lead anywhere else
 MAX_STEPS = 20_000
 HIGHEST = 3.0  # of a logarithm of a probability on the way
 
@@ -98,7 +100,8 @@ def follow(game: QuantalResponse, rationality: float) -> list[Vector]:
         ahead = _advance(game, place, step)
         if ahead is None or ahead.rationality >= rationality:
             # either the step was too long, or the end is within reach
-            reached = _correct(game, *_between(place, ahead, rationality), None) if ahead else None
+            between = _between(place, ahead, rationality) if ahead else None
+            reached = _correct(game, *between, None, most=ASIDE * step) if between else None
             if reached is not None:
                 return game.strategies(reached[0])
             step *= 0.5
@@ -120,7 +123,7 @@ def _advance(game: QuantalResponse, place: _Place, step: float) -> _Place | None
     y, rationality = place.y + step * dy, place.rationality + step * dr
     if y.max() > HIGHEST or rationality < 0.0:
         return None
-    found = _correct(game, y, rationality, place)
+    found = _correct(game, y, rationality, place, most=ASIDE * step)
     if found is None:
         return None
     ahead = _Place(*found, _tangent(game, *found, place))
@@ -134,6 +137,11 @@ def _between(place: _Place, ahead: _Place, rationality: float) -> tuple[Vector, 
     """A first guess at `rationality` on the line from one place to the next."""
     share = (rationality - place.rationality) / (ahead.rationality - place.rationality)
     return place.y + share * (ahead.y - place.y), rationality
+
+
+def _length(y: Vector, rationality: float, dy: Vector, dr: float) -> float:
+    over_y, over_r = _weights(y, rationality)
+    return float(np.sqrt(over_y @ dy**2 + over_r * dr**2))
 
 
 def _weights(y: Vector, rationality: float) -> tuple[Vector, float]:
@@ -151,12 +159,15 @@ def _tangent(game: QuantalResponse, y: Vector, rationality: float, last: _Place 
     if found is None:
         return old_y, old_r
     dy, dr = found[:-1], float(found[-1])
-    length = float(np.sqrt(over_y @ dy**2 + over_r * dr**2))
+    length = _length(y, rationality, dy, dr)
     return dy / length, dr / length
 
 
-def _correct(game: QuantalResponse, y: Vector, rationality: float, place: _Place | None) -> tuple[Vector, float] | None:
-    """Newton's method: at right angles to the place's tangent, or at this very λ if `place` is None."""
+def _correct(
+    game: QuantalResponse, y: Vector, rationality: float, place: _Place | None, *, most: float
+) -> tuple[Vector, float] | None:
+    """Newton's method: at right angles to the place's tangent, or at this very λ if `place` is None. most: length of the first correction;
+    a longer one, or corrections that do not get shorter, might lead to another branch."""
     enough = 1e-10 + 1e-13 * rationality
     for _ in range(CORRECTIONS):
         value, by_y, by_rationality = game.evaluate(y, rationality)
@@ -173,6 +184,10 @@ def _correct(game: QuantalResponse, y: Vector, rationality: float, place: _Place
             change, by = (None, 0.0) if found is None else (found[:-1], float(found[-1]))
         if change is None or (y + change).max() > HIGHEST or rationality + by < 0.0:
             return None
+        moved = _length(y, rationality, change, by)
+        if moved > most and moved > NEXT_TO_NOTHING:  # towards another branch, maybe
+            return None
+        most = CONTRACTION * moved
         y, rationality = y + change, rationality + by
         if np.abs(np.expm1(np.minimum(change, 1.0)) * np.exp(y)).max() <= enough and np.abs(value).max() <= 1e-6:
             return y, rationality

@@ -1,9 +1,8 @@
-"""Nash equilibria of small two-player general-sum games: nashpy's support enumeration, or Lemke and Howson's paths."""
+"""Nash equilibria of small two-player general-sum games: support enumeration, or Lemke and Howson's paths."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -15,10 +14,11 @@ from ludus.errors import ConfigError, SolverError
 from ludus.meta_solvers import games
 from ludus.meta_solvers.base import Solution
 from ludus.meta_solvers.lemke_howson import Pair, paths
+from ludus.meta_solvers.support_enumeration import equilibria
 from ludus.population.payoffs import Payoffs
 
 FEW_PAIRS = 1_000
-"""Up to so many pairs of supports (6 by 6 strategies have 923) `auto` enumerates; nashpy looks at some 15,000 a second."""
+"""Up to so many pairs of supports (6 by 6 strategies have 923) `auto` enumerates."""
 
 Matrix = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class NashBimatrix:
                 f"nash_bimatrix: {row.shape[0]} by {row.shape[1]} strategies have {pairs} pairs of supports, more than "
                 f"max_pairs = {self.max_pairs}; use method lemke_howson."
             )
-        best = self._best(mean, enumerated(row, column), shared=shared) if enumerate_ else None
+        best = self._best(mean, equilibria(row, column), shared=shared) if enumerate_ else None
         if best is None and self.method != "support_enumeration":
             best = self._best(mean, paths(row, column, max_pivots=self.max_pivots), shared=shared)
         if best is None:
@@ -100,12 +100,3 @@ class NashBimatrix:
 def pairs_of_supports(m: int, n: int) -> int:
     """How many pairs of supports of equal size m by n strategies have: sum_k C(m, k) C(n, k) over k >= 1."""
     return math.comb(m + n, m) - 1
-
-
-def enumerated(row: Matrix, column: Matrix) -> Iterator[Pair]:
-    """The equilibria of the game (row, column) whose supports have equal sizes, small supports first."""
-    from nashpy.algorithms.support_enumeration import support_enumeration  # rarely needed
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that the game is degenerate
-        yield from support_enumeration(row, column, non_degenerate=True)
