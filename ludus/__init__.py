@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.run_ratings import rate_run
     from ludus.exploit import exploit_run
     from ludus.observe.callbacks import Callback
     from ludus.population_exploiters import exploit_population
@@ -51,6 +52,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "exploit_run",
     "list_presets",
     "load_scenario",
+    "rate_run",
     "resume",
     "run",
     "write_report",
@@ -76,6 +78,7 @@ _HOMES = {
     "exploit_run": "ludus.exploit",
     "list_presets": "ludus.scenario_files",
     "load_scenario": "ludus.scenario_files",
+    "rate_run": "ludus.evaluation.run_ratings",
     "resume": "ludus.runner",
     "run": "ludus.runner",
     "write_report": "ludus.report",

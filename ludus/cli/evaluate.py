@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, positive_number
-from ludus.cli.output import facts, table
+from ludus.cli.command import Command, add_rating, positive_number
+from ludus.cli.output import facts, rating_cell, rating_column, table, write
 from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+    from ludus.evaluation.run_ratings import RunRatings
     from ludus.exploit import Exploiters
+    from ludus.population.ratings.base import RatingTable
 
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
 
@@ -37,27 +40,39 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train a policy of each population against the last meta-strategies, for so many episodes, and show what it gains: a lower "
         "bound of their exploitability, for games of any size",
     )
+    add_rating(parser, "by what the run has stored: nothing is played")
     parser.add_argument("--seed", type=int, default=0, help="of --exploit (default: 0)")
 
 
 def _execute(options: argparse.Namespace) -> int:
+    _one_question(options)
     run_dir = find_run(options.run)
-    if options.exploit is not None:
-        if options.policies:
-            raise ConfigError(
-                "--policies was given with --exploit, which is about the last meta-strategies; leave one out."
-            )
+    if options.rating:
+        from ludus.evaluation.run_ratings import rate_run
+
+        _show_ratings(rate_run(run_dir, options.rating))
+    elif options.exploit is not None:
         from ludus.exploit import exploit_run
 
         tell = _Progress()
         _show_exploiters(
             exploit_run(run_dir, budget=options.exploit, episodes=options.episodes, seed=options.seed, tell=tell)
         )
-        return 0
-    from ludus.evaluation.evaluate import evaluate_run
+    else:
+        from ludus.evaluation.evaluate import evaluate_run
 
-    _show(evaluate_run(run_dir, episodes=options.episodes, policies=options.policies))
+        _show(evaluate_run(run_dir, episodes=options.episodes, policies=options.policies))
     return 0
+
+
+_SUBJECTS = {"rating": "stored results", "exploit": "the last meta-strategies", "policies": "policies by name"}
+
+
+def _one_question(options: argparse.Namespace) -> None:
+    """Raises ConfigError for options that ask about different things."""
+    given = [f"--{name} ({about})" for name, about in _SUBJECTS.items() if getattr(options, name)]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} were given, which are two questions; leave one out.")
 
 
 class _Progress:
@@ -98,6 +113,30 @@ def _show_exploiters(found: Exploiters) -> None:
         pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
     pairs += [("training stopped early", failure) for failure in found.failures]
     facts("Meta-strategies", pairs)
+
+
+def _show_ratings(found: RunRatings) -> None:
+    tables = list(found.tables.items())
+    columns = ["policy", *(rating_column(name, t.low.tolist()) for name, t in tables)]
+    by = f"{found.matches:,} matches" if found.matches else "computed payoffs"
+    write(f"{found.env} after generation {found.generation}, rated by {by}; ordered by {tables[0][0]}")
+    start = 0
+    for population, names in enumerate(found.names):
+        cells = [[rating_cell(t.unit, *row) for row in _rows_of(t, start, len(names))] for _, t in tables]
+        best = [k - start for k in tables[0][1].ranking().tolist() if start <= k < start + len(names)]
+        rows = [[names[k], *(column[k] for column in cells)] for k in best]
+        table(columns, rows, title=f"population {population}" if len(found.names) > 1 else "")
+        start += len(names)
+    for name, t in tables:
+        for note in t.notes:
+            write(f"note: {name}: {note}")
+    if found.unplayed:
+        write(f"note: {found.unplayed} policies without any payoff are left out")
+
+
+def _rows_of(found: RatingTable, start: int, count: int) -> Iterator[tuple[float, float, float]]:
+    part = slice(start, start + count)
+    return zip(found.rating[part].tolist(), found.low[part].tolist(), found.high[part].tolist(), strict=True)
 
 
 def _show(report: EvaluationReport) -> None:
@@ -141,6 +180,7 @@ COMMAND = Command(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
         ("ludus evaluate runs/try1 --episodes 100000 --policies meta 0-3 1-7", "these against each other"),
         ("ludus evaluate runs/try1 --exploit 200000", "how much a policy trained against them gains"),
+        ("ludus evaluate try1 --rating mean_payoff,alpha_rank", "all of its policies, by what it has stored"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

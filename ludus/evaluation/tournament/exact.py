@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,17 @@ from ludus.envs.game_tree import GameTree
 from ludus.errors import ConfigError
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, meetings_of
-from ludus.evaluation.tournament.report import Result, TournamentReport, report_of
+from ludus.evaluation.tournament.report import TournamentReport, report_of
+from ludus.evaluation.tournament.results import Result
 from ludus.evaluation.tournament.store import Order
+from ludus.population.ratings.base import Rater
 
 _NOTHING = np.zeros(0)
 
 
-def exact_tournament(field: Field) -> TournamentReport:
-    """Expected returns of all meetings. Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot,
-    or a policy with memory)."""
+def exact_tournament(field: Field, *, raters: Mapping[str, Rater] | None = None) -> TournamentReport:
+    """Expected returns of all meetings. raters: as `report_of` takes them. Raises ConfigError for a game without a tree, and for an entrant
+    that cannot be tabulated (a bot, or a policy with memory); what the raters raise."""
     env = field.settings.make(num_envs=1)
     tree = getattr(env, "tree", None)
     env.close()
@@ -37,7 +39,7 @@ def exact_tournament(field: Field) -> TournamentReport:
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
     by_profile = np.ascontiguousarray(np.moveaxis(tree.payoffs(stacks), 0, -1))
     results = [_result(meeting, by_profile, place) for meeting in meetings]
-    return report_of(results, folder=None, env=field.spec.id, players=tree.num_players, seats=able)
+    return report_of(results, folder=None, spec=field.spec, seats=able, raters=raters)
 
 
 def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
