@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
     from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.run_population import evaluate_population
     from ludus.evaluation.run_ratings import rate_run
     from ludus.exploit import exploit_run
     from ludus.observe.callbacks import Callback
@@ -47,6 +48,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TabularQ",
     "WarmStart",
     "__version__",
+    "evaluate_population",
     "evaluate_run",
     "exploit_population",
     "exploit_run",
@@ -73,6 +75,7 @@ _HOMES = {
     "Scenario": "ludus.scenario",
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
+    "evaluate_population": "ludus.evaluation.run_population",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.population_exploiters",
     "exploit_run": "ludus.exploit",
