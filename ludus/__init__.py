@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.ppo.config import PPO
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
+    from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.evaluation.run_population import evaluate_population
     from ludus.evaluation.run_ratings import rate_run
@@ -48,6 +49,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TabularQ",
     "WarmStart",
     "__version__",
+    "evaluate_against",
     "evaluate_population",
     "evaluate_run",
     "exploit_population",
@@ -75,6 +77,7 @@ _HOMES = {
     "Scenario": "ludus.scenario",
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
+    "evaluate_against": "ludus.evaluation.against",
     "evaluate_population": "ludus.evaluation.run_population",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.population_exploiters",

@@ -10,17 +10,30 @@ from contextlib import suppress
 from pathlib import Path
 
 from ludus.cli.command import Command, add_rating, positive_number
-from ludus.cli.evaluations import show_exploiters, show_matches, show_population, show_ratings, show_responders
+from ludus.cli.evaluations import (
+    show_against,
+    show_exploiters,
+    show_matches,
+    show_population,
+    show_ratings,
+    show_responders,
+)
+from ludus.cli.progress import EpisodesProgress
 from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
 
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
+_EPISODES, _DEALS = 10_000, 100
 _ROUNDS, _STEERING = 4, 1000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
-    parser.add_argument("--episodes", type=positive_number, default=10_000, help="per match (default: 10000)")
+    parser.add_argument(
+        "--episodes",
+        type=positive_number,
+        help=f"per match (default: {_EPISODES}; of --against {_DEALS} deals, each in every seat)",
+    )
     parser.add_argument(
         "--policies",
         metavar="NAME",
@@ -44,34 +57,52 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=positive_number, metavar="N", help=f"of --population with --exploit (default: {_ROUNDS})"
     )
+    parser.add_argument(
+        "--against",
+        metavar="RUN",
+        help="another run of the game: all policies of one against all of the other, played or computed, and whose population is better",
+    )
     add_rating(parser, "by what the run has stored: nothing is played")
-    parser.add_argument("--seed", type=int, default=0, help="of --exploit (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of --exploit and --against (default: 0)")
 
 
 def _execute(options: argparse.Namespace) -> int:
     _one_question(options)
-    run_dir = find_run(options.run)
+    run_dir, episodes = find_run(options.run), options.episodes or _EPISODES
     if options.rating:
         from ludus.evaluation.run_ratings import rate_run
 
         show_ratings(rate_run(run_dir, options.rating))
+    elif options.against is not None:
+        _against(run_dir, options)
     elif options.population:
-        _population(run_dir, options)
+        _population(run_dir, options, episodes)
     elif options.exploit is not None:
         from ludus.exploit import exploit_run
 
         tell = _Progress(lambda population: f"exploiting, population {population}")
-        show_exploiters(
-            exploit_run(run_dir, budget=options.exploit, episodes=options.episodes, seed=options.seed, tell=tell)
-        )
+        show_exploiters(exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, tell=tell))
     else:
         from ludus.evaluation.evaluate import evaluate_run
 
-        show_matches(evaluate_run(run_dir, episodes=options.episodes, policies=options.policies))
+        show_matches(evaluate_run(run_dir, episodes=episodes, policies=options.policies))
     return 0
 
 
-def _population(run_dir: Path, options: argparse.Namespace) -> None:
+def _against(run_dir: Path, options: argparse.Namespace) -> None:
+    from ludus.evaluation.against import evaluate_against
+
+    progress = EpisodesProgress()
+    try:
+        found = evaluate_against(
+            run_dir, find_run(options.against), deals=options.episodes or _DEALS, seed=options.seed, tell=progress
+        )
+    finally:
+        progress.close()
+    show_against(found)
+
+
+def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> None:
     if options.exploit is None:
         from ludus.evaluation.run_population import evaluate_population
 
@@ -89,15 +120,21 @@ def _population(run_dir: Path, options: argparse.Namespace) -> None:
         run_dir,
         budget=options.exploit,
         rounds=rounds,
-        episodes=min(_STEERING, options.episodes),
-        checks=options.episodes,
+        episodes=min(_STEERING, episodes),
+        checks=episodes,
         seed=options.seed,
         tell=_Progress(doing),
     )
     show_responders(found)
 
 
-_SUBJECTS = {"rating": "stored results", "population": "mixtures", "exploit": "meta-strategies", "policies": "policies"}
+_SUBJECTS = {
+    "rating": "stored results",
+    "against": "two runs",
+    "population": "mixtures",
+    "exploit": "meta-strategies",
+    "policies": "policies",
+}
 
 
 def _one_question(options: argparse.Namespace) -> None:
@@ -144,6 +181,7 @@ COMMAND = Command(
         ("ludus evaluate runs/try1 --exploit 200000", "how much a policy trained against them gains"),
         ("ludus evaluate try1 --population", "how exploitable the best mixture of its policies is, by the tree"),
         ("ludus evaluate try1 --population --exploit 50000", "the same by training, where there is no tree"),
+        ("ludus evaluate try1 --against try2", "whose population is better: relative population performance"),
         ("ludus evaluate try1 --rating mean_payoff,alpha_rank", "all of its policies, by what it has stored"),
     ),
     add_arguments=_add_arguments,

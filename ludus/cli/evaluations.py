@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # these imports take a second, which only an evaluation shoul
     import numpy as np
     from numpy.typing import NDArray
 
+    from ludus.evaluation.against import Against
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
     from ludus.evaluation.run_population import PopulationReport
     from ludus.evaluation.run_ratings import RunRatings
@@ -55,6 +56,31 @@ def show_responders(found: PopulationExploiters) -> None:
     pairs += [(f"responder for player {p} gains, 95%", f"{signed(gain, 4)} ±{half:.4f}") for p, (gain, half) in gains]
     pairs += [("training stopped early", failure) for failure in found.failures]
     facts("Populations", pairs)
+
+
+def show_against(found: Against) -> None:
+    """Whose population is the better one, and the mixtures that say so."""
+    from ludus.observe.progress import signed
+
+    how = "computed" if found.exact else f"{found.deals:,} deals of each meeting"
+    split = len(found.names[0])
+    first, second = (
+        [run.name for run in found.runs] if found.runs[0].name != found.runs[1].name else map(str, found.runs)
+    )
+    rows = []
+    for game in found.seats:
+        for side, (places, mixture) in enumerate(zip((game.first, game.second), game.mixtures, strict=True)):
+            best = [k for k in (-mixture).argsort(kind="stable").tolist() if mixture[k] >= _LEAST]
+            rows += [
+                [(first, second)[side], found.names[side][places[k] - side * split], f"{mixture[k]:.4f}"] for k in best
+            ]
+    title = f"{found.env}: {first} against {second}, {how}; the best mixtures of their policies"
+    table(["run", "policy", "weight"], rows, title=title, left=(0, 1))
+    told = signed(found.value, 4) if found.exact else f"{signed(found.value, 4)} ±{found.half_width:.4f} (95%)"
+    pairs = [("relative population performance", told)]
+    if len(found.seats) > 1:
+        pairs += [(f"of {first} as player {p}", signed(game.value, 4)) for p, game in enumerate(found.seats)]
+    facts(f"Above 0, {first} is the better population", pairs)
 
 
 def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequence[NDArray[np.float64]]) -> None:

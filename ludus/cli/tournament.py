@@ -6,23 +6,19 @@ import argparse
 import json
 import math
 import re
-import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_rating, folder, positive_number, seconds, whole_number
 from ludus.cli.output import rating_cell, rating_column, table, write
+from ludus.cli.progress import EpisodesProgress
 from ludus.cli.runs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
     from ludus.evaluation.tournament.report import Standing, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
-_QUIET = 1.0  # seconds before progress is worth a line
-_EVERY = 1.0
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
 _CROSS = 12  # more entrants make no table that fits a screen
 
@@ -91,7 +87,7 @@ def _execute(options: argparse.Namespace) -> int:
             workers=options.workers,
             num_envs=options.num_envs,
         )
-        progress = _Progress()
+        progress = EpisodesProgress()
         try:
             report = run_tournament(field, where, settings, progress, raters=raters)
         finally:
@@ -105,42 +101,6 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _folder_name(game: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=,-]+", "-", game.removeprefix("openspiel/")).strip("-")
-
-
-class _Progress:
-    """How far it is, on standard error: one line that changes in a terminal, a line a second elsewhere."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next = clock() + _QUIET
-        self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
-        self._open = False
-
-    def __call__(self, done: int, total: int) -> None:
-        from ludus.observe.progress import duration
-
-        now = self._clock()
-        if self._first is None:
-            self._first = done, now
-        if now < self._next or done == total:
-            return
-        self._next = now + _EVERY
-        before, since = self._first
-        left = f", about {duration((now - since) * (total - done) / (done - before))} left" if done > before else ""
-        self._say(f"{done:,} of {total:,} episodes{left}")
-
-    def close(self) -> None:
-        """End the line."""
-        if self._open:
-            with suppress(OSError, ValueError):
-                sys.stderr.write("\n")
-
-    def _say(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # nobody need listen
-            live = sys.stderr.isatty()
-            self._open = live
-            sys.stderr.write(f"\r\033[K{text}" if live else f"{text}\n")
-            sys.stderr.flush()
 
 
 def _show(report: TournamentReport, *, cross: bool) -> None:

@@ -11,6 +11,7 @@ import pytest
 import ludus
 from ludus.cli import tournament
 from ludus.cli.main import main
+from ludus.cli.progress import EpisodesProgress
 
 BOTS = Path(__file__).parents[1] / "bots"
 
@@ -136,7 +137,7 @@ def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFi
 
 def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    progress = tournament._Progress(clock=lambda: now)
+    progress = EpisodesProgress(clock=lambda: now)
     now = 100.0  # that starting took
     progress(5, 100)
     now = 110.0

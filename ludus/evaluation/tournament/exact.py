@@ -19,9 +19,26 @@ from ludus.population.ratings.base import Rater
 _NOTHING = np.zeros(0)
 
 
-def exact_tournament(field: Field, *, raters: Mapping[str, Rater] | None = None) -> TournamentReport:
-    """Expected returns of all meetings. raters: as `report_of` takes them. Raises ConfigError for a game without a tree, and for an entrant
-    that cannot be tabulated (a bot, or a policy with memory); what the raters raise."""
+def computable(field: Field) -> bool:
+    """Whether the game is a compiled tree, and what everybody does is a function of its states."""
+    enumeration = field.spec.enumeration
+    return enumeration is not None and all(
+        who.policy is not None and who.policy.tabulate(enumeration, p, mode=who.mode) is not None
+        for entrant in field.entrants
+        for p, seat in enumerate(entrant.seats)
+        if seat is not None
+        for who in seat.players
+    )
+
+
+def exact_tournament(
+    field: Field, *, raters: Mapping[str, Rater] | None = None, camps: Mapping[str, int] | None = None
+) -> TournamentReport:
+    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does.
+
+    Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
+    raters raise.
+    """
     env = field.settings.make(num_envs=1)
     tree = getattr(env, "tree", None)
     env.close()
@@ -30,7 +47,7 @@ def exact_tournament(field: Field, *, raters: Mapping[str, Rater] | None = None)
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
     able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry)
+    meetings = meetings_of(able, field.spec.symmetry, camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):

@@ -83,11 +83,12 @@ def run_tournament(
     tell: Tell | None = None,
     *,
     raters: Mapping[str, Rater] | None = None,
+    camps: Mapping[str, int] | None = None,
 ) -> TournamentReport:
-    """As `play_tournament`, with entrants and ratings that were read."""
+    """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
     _check(options)
     able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry)
+    meetings = meetings_of(able, field.spec.symmetry, camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
     with TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store:
         known = store.stored()
