@@ -68,14 +68,16 @@ def show_against(found: Against) -> None:
         [run.name for run in found.runs] if found.runs[0].name != found.runs[1].name else map(str, found.runs)
     )
     rows = []
-    for game in found.seats:
+    for seat, game in enumerate(found.seats):
         for side, (places, mixture) in enumerate(zip((game.first, game.second), game.mixtures, strict=True)):
+            plays = f"player {abs(seat - side)}" if len(found.seats) > 1 else "either"
             best = [k for k in (-mixture).argsort(kind="stable").tolist() if mixture[k] >= _LEAST]
             rows += [
-                [(first, second)[side], found.names[side][places[k] - side * split], f"{mixture[k]:.4f}"] for k in best
+                [(first, second)[side], plays, found.names[side][places[k] - side * split], f"{mixture[k]:.4f}"]
+                for k in best
             ]
     title = f"{found.env}: {first} against {second}, {how}; the best mixtures of their policies"
-    table(["run", "policy", "weight"], rows, title=title, left=(0, 1))
+    table(["run", "as", "policy", "weight"], rows, title=title, left=(0, 1, 2))
     told = signed(found.value, 4) if found.exact else f"{signed(found.value, 4)} ±{found.half_width:.4f} (95%)"
     pairs = [("relative population performance", told)]
     if len(found.seats) > 1:

@@ -118,6 +118,7 @@ def test_the_command(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert lines[-4] == "Above 0, good is the better population"
     assert lines[-3].startswith("relative population performance +0.")
     assert lines[-2].startswith("of good as player 0 ")
-    assert {line.split()[0] for line in lines[3:-4]} == {"good", "poor"}
+    told = [line.split()[:3] for line in lines[3:-4]]
+    assert {tuple(words) for words in told} == {(run, "player", seat) for run in ("good", "poor") for seat in "01"}
     assert main(["evaluate", "good", "--against", "nobody"]) == 2
     assert "there is no run 'nobody'" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import DataError
+from ludus.errors import DataError, SolverError
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.payoff_ratings import mirrored
 from ludus.evaluation.tournament.meetings import Meeting
@@ -112,6 +112,12 @@ def test_nash_average_of_a_cycle() -> None:
     results = [met(*sorted(pair), [1.0 if pair[0] == min(pair) else -1.0] * 2) for pair in wins]
     (rated,) = report(results, game(1), "nash_average").ratings
     np.testing.assert_allclose(rated.rating, [0, 0, 0, -1], atol=1e-3)
+
+
+def test_who_never_met_is_told() -> None:
+    results = [met("a", "b", [1, -1]), met("a", "c", [1, -1])]
+    with pytest.raises(SolverError, match=r"profile \(1, 2\) has no payoff yet.*entrants, from 0 .*use mean_payoff"):
+        report(results, game(1), "nash_average")
 
 
 def test_too_many_profiles_are_refused() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import SolverError
 from ludus.evaluation.tournament.results import Result, matches_of, payoffs_of
 from ludus.population.ratings.base import Rater
 from ludus.population.ratings.bradley_terry import BradleyTerry
@@ -44,7 +45,13 @@ def rate(
             return ()
         found = BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))
         return (Rated(DEFAULT, found.unit, found.rating, found.low, found.high, found.notes),)
-    tables = rate_all(raters, payoffs_of(results, place, spec), log)
+    try:
+        tables = rate_all(raters, payoffs_of(results, place, spec), log)
+    except SolverError as error:
+        raise SolverError(
+            f"{error} In a tournament a profile is of entrants, from 0 in the order given; where some never meet (policies of one seat, or "
+            "an entrant and itself among three players), use mean_payoff, worst_opponent, or openskill."
+        ) from error
     return tuple(
         Rated(name, t.unit, t.rating, t.low, t.high, tuple(f"{name}: {note}" for note in t.notes))
         for name, t in tables.items()
