@@ -134,11 +134,10 @@ def only_wins_and_losses(results: Sequence[Result], spec: EnvSpec) -> bool:
         return False
     low, high = np.array(spec.utility_range).T
     middle, half = (low + high) / 2, (high - low) / 2
-    for order in (order for result in results for order in result.orders):
-        if not order.wins:
-            return False
-        won, _, lost = np.array(order.wins).T
-        squares = order.m2 + order.n * (order.mean - middle) ** 2
-        if not np.allclose(squares, (won + lost) * half**2, rtol=_SAME, atol=0.0):
-            return False
-    return bool(results)
+    orders = [order for result in results for order in result.orders]
+    if not orders or not all(order.wins for order in orders):
+        return False
+    won, _, lost = np.moveaxis(np.array([order.wins for order in orders]), 2, 0)  # [orders, players] each
+    n = np.array([order.n for order in orders])[:, None]
+    mean, m2 = np.array([order.mean for order in orders]), np.array([order.m2 for order in orders])
+    return bool(np.allclose(m2 + n * (mean - middle) ** 2, (won + lost) * half**2, rtol=_SAME, atol=0.0))
