@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from ludus.config import to_yaml
-from ludus.envs.game_tree import GameTree
 from ludus.evaluation.population_exploitability import population_exploitability
+from ludus.evaluation.run_population import stored_plans, tree_of
 from ludus.evaluation.stored import StoredRun
 from ludus.observe.base import GenerationRecord, Silent
 from ludus.observe.reader import Reader
@@ -70,17 +70,9 @@ def _populations(folder: Path) -> list[list[str]]:
 def _population_curve(folder: Path) -> list[tuple[float, float]]:
     """(share of the generations, half the NashConv of the least exploitable mixture of the policies that there were)."""
     stored = StoredRun(folder)
-    env = stored.scenario.env.make(num_envs=1)
-    tree = getattr(env, "tree", None)
-    assert isinstance(tree, GameTree)
-    plans: list[np.ndarray] = []
-    for player in range(2):
-        tables = []
-        for record in stored.members[stored.population[player]]:
-            table = stored.policy(record.ref).tabulate(tree.enumeration, player, mode=record.ref.mode)
-            assert table is not None
-            tables.append(tree.realisation(player, table))
-        plans.append(np.stack(tables))
+    tree = tree_of(stored)
+    assert tree is not None
+    plans = stored_plans(stored, tree)
     with Reader(folder) as reader:
         sizes = [tuple(len(m) for m in record.marginals) for record in reader.generations()]
     out = []

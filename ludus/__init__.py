@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ludus.algorithms.ppo.config import PPO
     from ludus.algorithms.tabular_q.config import TabularQ
     from ludus.errors import LudusError
+    from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
+    from ludus.evaluation.run_population import evaluate_population
+    from ludus.evaluation.run_ratings import rate_run
     from ludus.exploit import exploit_run
     from ludus.observe.callbacks import Callback
     from ludus.population_exploiters import exploit_population
@@ -46,11 +49,14 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TabularQ",
     "WarmStart",
     "__version__",
+    "evaluate_against",
+    "evaluate_population",
     "evaluate_run",
     "exploit_population",
     "exploit_run",
     "list_presets",
     "load_scenario",
+    "rate_run",
     "resume",
     "run",
     "write_report",
@@ -71,11 +77,14 @@ _HOMES = {
     "Scenario": "ludus.scenario",
     "TabularQ": "ludus.algorithms.tabular_q.config",
     "WarmStart": "ludus.schedulers.warm_start",
+    "evaluate_against": "ludus.evaluation.against",
+    "evaluate_population": "ludus.evaluation.run_population",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.population_exploiters",
     "exploit_run": "ludus.exploit",
     "list_presets": "ludus.scenario_files",
     "load_scenario": "ludus.scenario_files",
+    "rate_run": "ludus.evaluation.run_ratings",
     "resume": "ludus.runner",
     "run": "ludus.runner",
     "write_report": "ludus.report",

@@ -93,6 +93,17 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
 
 
+def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
+    """The option that names ratings; `parse_ratings` reads them."""
+    parser.add_argument(
+        "--rating",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help=f"rate by NAME, NAME,NAME… or NAME,key=value…; `ludus list ratings` has them; the first orders the table ({default})",
+    )
+
+
 _RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "address": "address"}
 
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from ludus.cli.command import Command, positive_number
-from ludus.cli.output import facts, table
+from ludus.cli.command import Command, add_rating, positive_number
+from ludus.cli.evaluations import (
+    show_against,
+    show_exploiters,
+    show_matches,
+    show_population,
+    show_ratings,
+    show_responders,
+)
+from ludus.cli.progress import EpisodesProgress
 from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
 
-if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
-    from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
-    from ludus.exploit import Exploiters
-
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
+_EPISODES, _DEALS = 10_000, 100
+_ROUNDS, _STEERING = 4, 1000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
-    parser.add_argument("--episodes", type=positive_number, default=10_000, help="per match (default: 10000)")
+    parser.add_argument(
+        "--episodes",
+        type=positive_number,
+        help=f"per match (default: {_EPISODES}; of --against {_DEALS} deals, each in every seat)",
+    )
     parser.add_argument(
         "--policies",
         metavar="NAME",
@@ -37,40 +48,120 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train a policy of each population against the last meta-strategies, for so many episodes, and show what it gains: a lower "
         "bound of their exploitability, for games of any size",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of --exploit (default: 0)")
+    parser.add_argument(
+        "--population",
+        action="store_true",
+        help="how exploitable the best mixture of all policies is, whatever the meta-solver made of them: computed where there is a tree; "
+        "with --exploit EPISODES by policies that are trained against it for so many episodes, one a round",
+    )
+    parser.add_argument(
+        "--rounds", type=positive_number, metavar="N", help=f"of --population with --exploit (default: {_ROUNDS})"
+    )
+    parser.add_argument(
+        "--against",
+        metavar="RUN",
+        help="another run of the game: all policies of one against all of the other, played or computed, and whose population is better",
+    )
+    add_rating(parser, "by what the run has stored: nothing is played")
+    parser.add_argument("--seed", type=int, default=0, help="of --exploit and --against (default: 0)")
 
 
 def _execute(options: argparse.Namespace) -> int:
-    run_dir = find_run(options.run)
-    if options.exploit is not None:
-        if options.policies:
-            raise ConfigError(
-                "--policies was given with --exploit, which is about the last meta-strategies; leave one out."
-            )
+    _one_question(options)
+    run_dir, episodes = find_run(options.run), options.episodes or _EPISODES
+    if options.rating:
+        from ludus.evaluation.run_ratings import rate_run
+
+        show_ratings(rate_run(run_dir, options.rating))
+    elif options.against is not None:
+        _against(run_dir, options)
+    elif options.population:
+        _population(run_dir, options, episodes)
+    elif options.exploit is not None:
         from ludus.exploit import exploit_run
 
-        tell = _Progress()
-        _show_exploiters(
-            exploit_run(run_dir, budget=options.exploit, episodes=options.episodes, seed=options.seed, tell=tell)
-        )
-        return 0
-    from ludus.evaluation.evaluate import evaluate_run
+        tell = _Progress(lambda population: f"exploiting, population {population}")
+        show_exploiters(exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, tell=tell))
+    else:
+        from ludus.evaluation.evaluate import evaluate_run
 
-    _show(evaluate_run(run_dir, episodes=options.episodes, policies=options.policies))
+        show_matches(evaluate_run(run_dir, episodes=episodes, policies=options.policies))
     return 0
 
 
-class _Progress:
-    """A line every five seconds on standard error, with the time left for the present population."""
+def _against(run_dir: Path, options: argparse.Namespace) -> None:
+    from ludus.evaluation.against import evaluate_against
 
-    def __init__(self) -> None:
-        self._population = -1
+    progress = EpisodesProgress()
+    try:
+        found = evaluate_against(
+            run_dir, find_run(options.against), deals=options.episodes or _DEALS, seed=options.seed, tell=progress
+        )
+    finally:
+        progress.close()
+    show_against(found)
+
+
+def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> None:
+    if options.exploit is None:
+        from ludus.evaluation.run_population import evaluate_population
+
+        show_population(evaluate_population(run_dir))
+        return
+    from ludus.population_exploiters import exploit_population
+
+    rounds = options.rounds or _ROUNDS
+
+    def doing(number: int, population: int) -> str:
+        what = f"round {number + 1} of {rounds}" if number < rounds else "measuring"
+        return f"{what}, population {population}"
+
+    found = exploit_population(
+        run_dir,
+        budget=options.exploit,
+        rounds=rounds,
+        episodes=min(_STEERING, episodes),
+        checks=episodes,
+        seed=options.seed,
+        tell=_Progress(doing),
+    )
+    show_responders(found)
+
+
+_SUBJECTS = {
+    "rating": "stored results",
+    "against": "two runs",
+    "population": "mixtures",
+    "exploit": "meta-strategies",
+    "policies": "policies",
+}
+
+
+def _one_question(options: argparse.Namespace) -> None:
+    """Raises ConfigError for options that ask about different things."""
+    given = [name for name in _SUBJECTS if getattr(options, name)]
+    if len(given) > 1 and given != ["population", "exploit"]:
+        first, second = (f"--{name} (of {_SUBJECTS[name]})" for name in given[:2])
+        raise ConfigError(f"{first} and {second} were given, which are two questions; leave one out.")
+    if options.rounds is not None and given != ["population", "exploit"]:
+        raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
+
+
+class _Progress:
+    """A line every five seconds on standard error, with the time left for the present population of the present round."""
+
+    def __init__(self, doing: Callable[..., str]) -> None:
+        """doing: what is going on, from what is told besides the share."""
+        self._doing = doing
+        self._stage: tuple[float | None, ...] = ()
         self._begun = self._next = time.monotonic()
 
-    def __call__(self, population: int, share: float | None) -> None:
-        now = time.monotonic()
-        if population != self._population:
-            self._population, self._begun, self._next = population, now, now + _QUIET
+    def __call__(self, *told: float | None) -> None:
+        """What `exploit_run` and `exploit_population` tell: (round, if there are any), population, share."""
+        *numbers, share = told
+        now, stage = time.monotonic(), tuple(numbers)
+        if stage != self._stage:
+            self._stage, self._begun, self._next = stage, now, now + _QUIET
         if now < self._next or not share:
             return
         self._next = now + _EVERY
@@ -78,60 +169,7 @@ class _Progress:
 
         left = duration((now - self._begun) * (1 - share) / share)
         with suppress(OSError, ValueError):  # nobody need listen
-            sys.stderr.write(f"exploiting, population {population}: {share:.0%}, {left} left\n")
-
-
-def _show_exploiters(found: Exploiters) -> None:
-    from ludus.observe.progress import number, signed
-
-    title = (
-        f"{found.env} after generation {found.generation}: exploiters trained for {found.trained:,} episodes, measured in "
-        f"{found.episodes:,}"
-    )
-    rows = [
-        [f"player {p}", f"{signed(value, 4)}", f"{signed(gain, 4)} ±{half:.4f}"]
-        for p, (value, gain, half) in enumerate(zip(found.value, found.gain, found.half_width, strict=True))
-    ]
-    table(["in the seat of", "meta-strategy earns", "exploiter gains, 95%"], rows, title=title, left=[0])
-    pairs = [("NashConv", f"{number(found.nash_conv)} (at least, 95%)")]
-    if len(found.gain) == 2:
-        pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
-    pairs += [("training stopped early", failure) for failure in found.failures]
-    facts("Meta-strategies", pairs)
-
-
-def _show(report: EvaluationReport) -> None:
-    players = len(report.matches[0].policies)
-    who = [f"player {p}" for p in range(players)]
-    means = [f"return {p}, 95%" for p in range(players)]
-    exact = any(match.exact is not None for match in report.matches)
-    columns = [*who, *means, *([f"exact {p}" for p in range(players)] if exact else []), "player 0 won/drawn/lost"]
-    if players == 1:  # nobody to win against
-        columns.pop()
-    title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
-    rows = [_row(match, exact=exact)[: len(columns)] for match in report.matches]
-    table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1] if players > 1 else [])
-    found = report.exploitability
-    if found is None:
-        return
-    from ludus.observe.progress import number
-
-    bound = "" if found.exact else " (at least)"
-    pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
-    if players == 2:
-        pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
-    pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
-    facts("Meta-strategies", pairs)
-
-
-def _row(match: HeadToHead, *, exact: bool) -> list[str]:
-    from ludus.observe.progress import signed
-
-    row = [*match.policies, *(f"{signed(m, 4)} ±{h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
-    if exact:
-        row += ["-"] * len(match.policies) if match.exact is None else [signed(value, 4) for value in match.exact]
-    row.append("/".join(str(count) for count in match.wins[0]) if match.wins else "-")
-    return row
+            sys.stderr.write(f"{self._doing(*stage)}: {share:.0%}, {left} left\n")
 
 
 COMMAND = Command(
@@ -141,6 +179,10 @@ COMMAND = Command(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
         ("ludus evaluate runs/try1 --episodes 100000 --policies meta 0-3 1-7", "these against each other"),
         ("ludus evaluate runs/try1 --exploit 200000", "how much a policy trained against them gains"),
+        ("ludus evaluate try1 --population", "how exploitable the best mixture of its policies is, by the tree"),
+        ("ludus evaluate try1 --population --exploit 50000", "the same by training, where there is no tree"),
+        ("ludus evaluate try1 --against try2", "whose population is better: relative population performance"),
+        ("ludus evaluate try1 --rating mean_payoff,alpha_rank", "all of its policies, by what it has stored"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

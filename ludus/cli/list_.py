@@ -88,6 +88,26 @@ def _scenarios() -> None:
     _parts("scenario", SCENARIOS)
 
 
+def _ratings() -> None:
+    from ludus.population.ratings.registry import RATINGS
+
+    _parts("rating", RATINGS)
+    write(
+        "`--rating NAME` of `ludus tournament` and `ludus evaluate` shows them; docs/concepts/ratings.md says what they need."
+    )
+
+
+def _bots() -> None:
+    import pyspiel
+
+    from ludus.bots.registry import BOTS
+
+    named = [(name, target) for name, target in BOTS.items() if name != "registered"]
+    others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
+    table(("bot", "class"), sorted([("random", "uniform over the legal actions"), *named, *others]), left=(0, 1))
+    write("`ludus tournament RUN bot:NAME,key=value…` plays them; a bot of your own is named module:Class.")
+
+
 def _parts(what: str, names: dict[str, str]) -> None:
     table((what, "class"), sorted(names.items()), left=(0, 1))
 
@@ -133,6 +153,8 @@ KINDS: dict[str, Callable[[], None]] = {
     "algorithms": _algorithms,
     "meta-solvers": _meta_solvers,
     "scenarios": _scenarios,
+    "ratings": _ratings,
+    "bots": _bots,
     "runs": _runs,
 }
 
@@ -168,7 +190,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="list",
-    summary="List environments, presets, algorithms, meta-solvers, scenarios or runs.",
+    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots or runs.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
         ("ludus list runs", "the runs in ./runs and how they stand"),

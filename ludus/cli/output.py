@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -63,6 +64,23 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
     console.print(Text(title, style="bold"))
     for name, value in pairs:
         console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="not dim"), soft_wrap=True)
+
+
+_DIGITS = {"Elo points": 0, "skill": 2}  # of units; others have four
+
+
+def rating_column(name: str, low: Sequence[float]) -> str:
+    """A heading, which says whether there are intervals."""
+    return f"{name}, 95%" if any(map(math.isfinite, low)) else name
+
+
+def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
+    """A rating with its interval, where it has one."""
+    if math.isnan(rating):
+        return "-"
+    digits = _DIGITS.get(unit, 4)
+    told = f"{rating:.{digits}f}"
+    return told if math.isnan(low) else f"{told} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 class _Console(Console):

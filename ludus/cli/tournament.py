@@ -6,23 +6,19 @@ import argparse
 import json
 import math
 import re
-import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, folder, positive_number, seconds, whole_number
-from ludus.cli.output import table, write
+from ludus.cli.command import Command, add_rating, folder, positive_number, seconds, whole_number
+from ludus.cli.output import rating_cell, rating_column, table, write
+from ludus.cli.progress import EpisodesProgress
 from ludus.cli.runs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
     from ludus.evaluation.tournament.report import Standing, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
-_QUIET = 1.0  # seconds before progress is worth a line
-_EVERY = 1.0
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
 _CROSS = 12  # more entrants make no table that fits a screen
 
@@ -62,6 +58,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exact", action="store_true", help="compute the results instead of playing; nothing is stored"
     )
+    add_rating(
+        parser, "default: bradley_terry, of two players, which orders it only where returns are wins, draws and losses"
+    )
     parser.add_argument("--cross", action="store_true", help=f"the cross-table for more than {_CROSS} entrants too")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
@@ -69,14 +68,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     from ludus.evaluation.tournament.entrants import read_field
     from ludus.evaluation.tournament.run import Options, run_tournament
+    from ludus.population.ratings.registry import parse_ratings
     from ludus.scenario import Environment
 
+    raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run)
     if options.exact:
         from ludus.evaluation.tournament.exact import exact_tournament
 
-        report = exact_tournament(field)
+        report = exact_tournament(field, raters=raters)
     else:
         where = options.dir or TOURNAMENTS / _folder_name(field.spec.id)
         settings = Options(
@@ -86,9 +87,9 @@ def _execute(options: argparse.Namespace) -> int:
             workers=options.workers,
             num_envs=options.num_envs,
         )
-        progress = _Progress()
+        progress = EpisodesProgress()
         try:
-            report = run_tournament(field, where, settings, progress)
+            report = run_tournament(field, where, settings, progress, raters=raters)
         finally:
             progress.close()
     if options.json:
@@ -102,48 +103,13 @@ def _folder_name(game: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=,-]+", "-", game.removeprefix("openspiel/")).strip("-")
 
 
-class _Progress:
-    """How far it is, on standard error: one line that changes in a terminal, a line a second elsewhere."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next = clock() + _QUIET
-        self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
-        self._open = False
-
-    def __call__(self, done: int, total: int) -> None:
-        from ludus.observe.progress import duration
-
-        now = self._clock()
-        if self._first is None:
-            self._first = done, now
-        if now < self._next or done == total:
-            return
-        self._next = now + _EVERY
-        before, since = self._first
-        left = f", about {duration((now - since) * (total - done) / (done - before))} left" if done > before else ""
-        self._say(f"{done:,} of {total:,} episodes{left}")
-
-    def close(self) -> None:
-        """End the line."""
-        if self._open:
-            with suppress(OSError, ValueError):
-                sys.stderr.write("\n")
-
-    def _say(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # nobody need listen
-            live = sys.stderr.isatty()
-            self._open = live
-            sys.stderr.write(f"\r\033[K{text}" if live else f"{text}\n")
-            sys.stderr.flush()
-
-
 def _show(report: TournamentReport, *, cross: bool) -> None:
-    rated, played = bool(report.rating), report.episodes > 0
-    columns = ["", "entrant", *(["rating, 95%"] if rated else []), "mean return, 95%" if played else "mean return"]
+    played = report.episodes > 0
+    rated = [rating_column(rating.name, rating.low.tolist()) for rating in report.ratings]
+    columns = ["", "entrant", *rated, "mean return, 95%" if played else "mean return"]
     columns += ["won/drawn/lost", "episodes"] if played and report.players > 1 else ["episodes"] if played else []
     how = f"{report.episodes:,} episodes" if played else "computed"
-    title = f"{report.env}, {len(report.standings)} entrants, {how}"
+    title = f"{report.env}, {len(report.standings)} entrants, {how}; ordered by {report.order}"
     rows = [_row(report, k, standing) for k, standing in enumerate(report.standings)]
     table(columns, rows, title=title, left=(1,), spare=(len(columns) - 1,) if played else ())
     if report.players > 1 and len(report.standings) > 2 and (cross or len(report.standings) <= _CROSS):
@@ -157,20 +123,11 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
 def _row(report: TournamentReport, k: int, standing: Standing) -> list[str]:
     played = report.episodes > 0
     row = [str(k + 1), standing.name]
-    if report.rating:
-        row.append(_rating(standing))
+    row += [rating_cell(r.unit, float(r.rating[k]), float(r.low[k]), float(r.high[k])) for r in report.ratings]
     row.append(_interval(standing.mean, standing.half_width if played else 0.0))
     if played and report.players > 1:
         row.append(f"{standing.won}/{standing.drawn}/{standing.lost}")
     return [*row, f"{standing.episodes:,}"] if played else row
-
-
-def _rating(standing: Standing) -> str:
-    if math.isnan(standing.rating):
-        return "-"
-    if math.isnan(standing.low):
-        return f"{standing.rating:.0f}"
-    return f"{standing.rating:.0f} [{standing.low:.0f}, {standing.high:.0f}]"
 
 
 def _interval(mean: float, half: float) -> str:
@@ -201,6 +158,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
         "env": report.env,
         "folder": None if report.folder is None else str(report.folder),
         "rating": report.rating or None,
+        "order": report.order,
         "episodes": report.episodes,
         "standings": [
             {
@@ -210,11 +168,15 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "rating": _number(s.rating),
                 "low": _number(s.low),
                 "high": _number(s.high),
+                "ratings": {
+                    r.name: {"rating": _number(r.rating[k]), "low": _number(r.low[k]), "high": _number(r.high[k])}
+                    for r in report.ratings
+                },
                 "won": s.won,
                 "drawn": s.drawn,
                 "lost": s.lost,
             }
-            for s in report.standings
+            for k, s in enumerate(report.standings)
         ],
         "meetings": [
             {
@@ -241,7 +203,7 @@ def _numbers(values: Sequence[float]) -> list[float | None]:
 
 
 def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None
 
 
 COMMAND = Command(
@@ -250,6 +212,10 @@ COMMAND = Command(
     examples=(
         ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
         ("ludus tournament try1:0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
+        (
+            "ludus tournament try1 try2 bot:random --rating elo,nash_average",
+            "with these ratings, the first of which orders it",
+        ),
         ("ludus tournament bot:mcts my.players:Cautious --env openspiel/connect_four", "a bot of your own"),
     ),
     add_arguments=_add_arguments,

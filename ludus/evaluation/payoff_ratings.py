@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class NashAverage:
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises SolverError for holes, and for games that the solver refuses."""
+        payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
         mean = games.symmetrised(payoffs)
         values = [games.values_against(mean, solution.strategies, p) for p in range(payoffs.num_players)]
@@ -67,6 +68,7 @@ class AlphaRank:
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises SolverError for holes, and for games that the solver refuses."""
+        payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
         return table("alpha_rank", "share", population_sizes(payoffs), by_population(solution.strategies, payoffs))
 
@@ -76,6 +78,21 @@ def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> Solution:
     solver = load("meta-solver", name, META_SOLVERS)(**options)
     solution: Solution = solver.solve(payoffs, warm=None, rng=seeding.generator(0, "ratings", name))
     return solution
+
+
+def mirrored(payoffs: Payoffs) -> Payoffs:
+    """The same where policies of one population that two players share never met themselves: over both seats that is half of the game's
+    constant sum, which need not be played. Other games are as they were."""
+    if payoffs.num_players != 2 or not payoffs.zero_sum or not games.shared(payoffs):
+        return payoffs
+    known = payoffs.exact | (payoffs.count > 0)
+    unmet = np.flatnonzero(~known.diagonal())
+    if not known.any() or not len(unmet):
+        return payoffs
+    mean, exact = payoffs.mean.copy(), payoffs.exact.copy()
+    mean[:, unmet, unmet] = float(payoffs.mean[:, known].sum(axis=0).mean()) / 2
+    exact[unmet, unmet] = True
+    return replace(payoffs, mean=mean, exact=exact)
 
 
 def by_population(values: Sequence[NDArray[np.float64]], payoffs: Payoffs) -> NDArray[np.float64]:

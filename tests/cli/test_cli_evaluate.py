@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
+from ludus import population_exploiters
+from ludus.cli import evaluate as command
 from ludus.cli import output
 from ludus.cli.main import main
-from ludus.evaluation import evaluate
+from ludus.evaluation import evaluate, run_population
 from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+from ludus.evaluation.population_exploitability import PopulationExploitability
+from ludus.evaluation.run_population import PopulationReport
+from ludus.population_exploiters import PopulationExploiters
 from ludus.types import Exploitability
 
 
@@ -89,3 +95,85 @@ def test_a_single_player_wins_against_nobody(
     assert title == "openspiel/catch after generation 3, 100 episodes per match"
     assert header.split() == ["player", "0", "return", "0,", "95%"]
     assert row.split() == ["meta", "+0.5000", "±0.2500"]
+
+
+def _told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *line: str) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    if not (tmp_path / "runs").exists():
+        synthetic.write(tmp_path / "runs" / "mine", generations=1)
+    assert main(["evaluate", "mine", *line]) == 0
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+NAMES = (("0-0", "0-1"), ("1-0", "1-1"))
+MIXTURES = (np.array([0.25, 0.75]), np.array([1.0, 0.0]))
+
+
+def test_the_least_exploitable_mixtures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = PopulationExploitability(MIXTURES, np.array([-0.125, -0.25]), 0.375)
+    report = PopulationReport(tmp_path, "openspiel/kuhn_poker", 3, NAMES, found)
+    monkeypatch.setattr(run_population, "evaluate_population", lambda run_dir: report)
+    lines = _told(monkeypatch, tmp_path, capsys, "--population")
+    assert lines[0].startswith("openspiel/kuhn_poker after generation 3: the least exploitable mixture")
+    assert lines[3:] == [
+        "player 0 0-1 0.7500",
+        "player 0 0-0 0.2500",
+        "player 1 1-0 1.0000",
+        "Populations",
+        "NashConv 0.3750",
+        "exploitability 0.1875",
+        "player 0 earns at least -0.1250",
+        "player 1 earns at least -0.2500",
+    ]
+
+
+def test_trained_responders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, object] = {}
+
+    def exploit_population(run_dir: Path, *, tell: Callable[..., None], **numbers: int) -> PopulationExploiters:
+        given.update(numbers)
+        gain, half, least = np.array([0.5, 0.25]), np.array([0.0625, 0.0625]), np.array([0.125, 0.125])
+        return PopulationExploiters(
+            run_dir, "openspiel/x", 3, MIXTURES, gain, half, least, 50, 2, 400, np.zeros((2, 2)), NAMES
+        )
+
+    monkeypatch.setattr(population_exploiters, "exploit_population", exploit_population)
+    line = ["--population", "--exploit", "50", "--rounds", "2", "--episodes", "400", "--seed", "7"]
+    lines = _told(monkeypatch, tmp_path, capsys, *line)
+    assert given == {"budget": 50, "rounds": 2, "episodes": 400, "checks": 400, "seed": 7}
+    assert lines[0].endswith("lose least to 2 responders, trained for 50 episodes each, measured in 400")
+    assert lines[6:] == [
+        "Populations",
+        "exploitability, 95% 0.3750 [0.3125, 0.4375] (a better responder gains more)",
+        "no mixture has less than 0.1250 (95%)",
+        "responder for player 0 gains, 95% +0.5000 ±0.0625",
+        "responder for player 1 gains, 95% +0.2500 ±0.0625",
+    ]
+
+
+def test_progress_of_rounds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing in the first two seconds of each part; then a line, with what is left at the same pace."""
+    now = 0.0
+    monkeypatch.setattr(command.time, "monotonic", lambda: now)
+    progress = command._Progress(lambda number, population: f"round {number}, population {population}")
+    for seconds, told in ((0.0, (0, 1, 0.1)), (1.0, (0, 1, 0.1)), (3.0, (0, 1, 0.25)), (4.0, (1, 1, 0.5))):
+        now = seconds
+        progress(*told)
+    assert capsys.readouterr().err == "round 0, population 1: 25%, 9.0s left\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["--rating", "elo", "--population"], "--rating (of stored results) and --population (of mixtures)"),
+        (["--exploit", "5", "--policies", "meta"], "--exploit (of meta-strategies) and --policies (of policies)"),
+        (["--rounds", "5", "--population"], "--rounds was given, which belongs to --population with --exploit"),
+    ],
+)
+def test_two_questions(line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "mine", *line]) == 2
+    assert words in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import ludus
 from ludus.cli import tournament
 from ludus.cli.main import main
+from ludus.cli.progress import EpisodesProgress
 
 BOTS = Path(__file__).parents[1] / "bots"
 
@@ -38,8 +39,17 @@ def test_tables(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["tournament", "mine", "mine:newest", "bot:random", "--episodes", "50"]
     assert main(line) == 0
     found = lines(capsys)
-    assert found[0] == "openspiel/kuhn_poker, 3 entrants, 300 episodes"
-    assert found[1].split() == ["entrant", "rating,", "95%", "mean", "return,", "95%", "won/drawn/lost", "episodes"]
+    assert found[0] == "openspiel/kuhn_poker, 3 entrants, 300 episodes; ordered by mean return"
+    assert found[1].split() == [
+        "entrant",
+        "bradley_terry,",
+        "95%",
+        "mean",
+        "return,",
+        "95%",
+        "won/drawn/lost",
+        "episodes",
+    ]
     places = {row.split()[1]: row.split() for row in found[3:6]}
     assert set(places) == {"mine", "mine:newest", "bot:random"}
     assert places["bot:random"][-1] == "200"
@@ -54,11 +64,31 @@ def test_tables(run: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_computed(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tournament", "mine", "bot:random", "--exact"]) == 0
     found = lines(capsys)
-    assert found[0] == "openspiel/kuhn_poker, 2 entrants, computed"
+    assert found[0] == "openspiel/kuhn_poker, 2 entrants, computed; ordered by mean return"
     assert found[1] == "entrant mean return"
     assert found[3].startswith("1 mine +0.")
     assert len(found) == 5
     assert not Path("tournaments").exists()
+
+
+def test_ratings_by_name(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One bets always, the other passes always: every episode pays 1. Shares and payoffs are those of the better one, and its copy."""
+    assert main([*BY_HAND, "--rating", "mean_payoff,alpha_rank", "--rating", "elo,prior=2"]) == 0
+    found = lines(capsys)
+    assert found[0] == "openspiel/kuhn_poker, 2 entrants, 20 episodes; ordered by mean_payoff"
+    assert found[1].split()[:6] == ["entrant", "mean_payoff,", "95%", "alpha_rank", "elo,prior=2,", "95%"]
+    assert found[3].startswith("1 own_bots:First,last=true 1.0000 [1.0000, 1.0000] 1.0000 ")
+    assert found[4].startswith("2 own_bots:First -1.0000 [-1.0000, -1.0000] 0.0000 ")
+    assert "note: mean_payoff: 2 of 4 profiles were never played, and are left out" in found
+    computed = ["tournament", "mine", "mine:newest", "bot:random", "--exact", "--rating"]
+    assert main([*computed, "nash_average", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rating"], told["order"]) == ("nash_average", "nash_average")
+    best = told["standings"][0]
+    assert best["ratings"] == {"nash_average": {"rating": best["rating"], "low": None, "high": None}}
+    assert told["standings"][-1]["entrant"] == "bot:random"
+    assert main([*computed, "elo"]) == 2
+    assert "error: elo rates by episodes that were played" in capsys.readouterr().err
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +96,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*BY_HAND, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["env"], found["rating"], found["episodes"]) == ("openspiel/kuhn_poker", "bradley_terry", 20)
+    assert found["order"] == "mean return"
     best, worst = found["standings"]
     assert (best["entrant"], best["mean"], best["won"], worst["lost"]) == ("own_bots:First,last=true", 1.0, 20, 20)
     (meeting,) = found["meetings"]
@@ -106,7 +137,7 @@ def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFi
 
 def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    progress = tournament._Progress(clock=lambda: now)
+    progress = EpisodesProgress(clock=lambda: now)
     now = 100.0  # that starting took
     progress(5, 100)
     now = 110.0
@@ -133,6 +164,9 @@ def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
             ["bot:random", "--epsiodes", "3"],
             "error: ludus tournament has no option '--epsiodes'; did you mean '--episodes'",
         ),
+        (["bot:random", "--rating", "ello"], "error: unknown rating 'ello'; did you mean 'elo'"),
+        (["bot:random", "--rating", "elo,piror=1"], "error: rating 'elo': unknown key 'piror'; did you mean 'prior'"),
+        (["bot:random", "--rating", "prior=1"], "error: rating 'prior=1': the name of a rating was expected"),
         ([], "error: the following arguments are required: ENTRANT"),
         ([*BY_HAND[1:], "--seed", "0", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
         ([*BY_HAND[1:], "--exact"], "error: 'own_bots:First' is a bot, or has memory"),

@@ -20,6 +20,7 @@ from ludus.envs.families import FAMILIES
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.observe.schema import TABLES as SCHEMA
 from ludus.policies.registry import POLICIES
+from ludus.population.ratings.registry import RATINGS
 from ludus.scenario_files import list_presets, load_scenario
 from ludus.scenario_registry import SCENARIOS
 from ludus.stopping.stoppers import STOPPERS
@@ -136,6 +137,7 @@ def classes(module: object) -> Iterable[str]:
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("docs/concepts/stopping.md", "name", [*STOPPERS, OWN]),
         ("docs/concepts/policies.md", "kind", POLICIES),
+        ("docs/concepts/ratings.md", "rating", RATINGS),
         ("docs/concepts/tables.md", "kind", [*TABLES, OWN]),
         (
             "docs/concepts/errors.md",

@@ -26,6 +26,12 @@ def test_two_players_meet_in_both_seats() -> None:
     assert len(meetings_of(everywhere("abcd"), TWO)) == 6
 
 
+def test_entrants_of_one_camp_do_not_meet() -> None:
+    found = meetings_of(everywhere("abcd"), TWO, {"a": 0, "b": 1, "c": 0, "d": 1})
+    assert ["".join(meeting.entrants) for meeting in found] == ["ab", "ad", "bc", "cd"]
+    assert len(meetings_of(everywhere("ab"), TWO, {"a": 0, "b": 0})) == 1, "one camp alone keeps nobody apart"
+
+
 def test_interchangeable_players_meet_once() -> None:
     assert meetings_of(everywhere("ba"), ((0, 1),))[0].orders == (("a", "b"),)
     (three,) = meetings_of(everywhere("abc", 3), ((0, 2), (1,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,34 @@ from ludus.envs.game_tree import GameTree
 from ludus.errors import ConfigError
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, meetings_of
-from ludus.evaluation.tournament.report import Result, TournamentReport, report_of
+from ludus.evaluation.tournament.report import TournamentReport, report_of
+from ludus.evaluation.tournament.results import Result
 from ludus.evaluation.tournament.store import Order
+from ludus.population.ratings.base import Rater
 
 _NOTHING = np.zeros(0)
 
 
-def exact_tournament(field: Field) -> TournamentReport:
-    """Expected returns of all meetings. Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot,
-    or a policy with memory)."""
+def computable(field: Field) -> bool:
+    """Whether the game is a compiled tree, and what everybody does is a function of its states."""
+    enumeration = field.spec.enumeration
+    return enumeration is not None and all(
+        who.policy is not None and who.policy.tabulate(enumeration, p, mode=who.mode) is not None
+        for entrant in field.entrants
+        for p, seat in enumerate(entrant.seats)
+        if seat is not None
+        for who in seat.players
+    )
+
+
+def exact_tournament(
+    field: Field, *, raters: Mapping[str, Rater] | None = None, camps: Mapping[str, int] | None = None
+) -> TournamentReport:
+    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does.
+
+    Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
+    raters raise.
+    """
     env = field.settings.make(num_envs=1)
     tree = getattr(env, "tree", None)
     env.close()
@@ -28,7 +47,7 @@ def exact_tournament(field: Field) -> TournamentReport:
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
     able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry)
+    meetings = meetings_of(able, field.spec.symmetry, camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):
@@ -37,7 +56,7 @@ def exact_tournament(field: Field) -> TournamentReport:
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
     by_profile = np.ascontiguousarray(np.moveaxis(tree.payoffs(stacks), 0, -1))
     results = [_result(meeting, by_profile, place) for meeting in meetings]
-    return report_of(results, folder=None, env=field.spec.id, players=tree.num_players, seats=able)
+    return report_of(results, folder=None, spec=field.spec, seats=able, raters=raters)
 
 
 def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:

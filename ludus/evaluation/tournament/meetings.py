@@ -42,7 +42,9 @@ class Piece:
         return self.n * len(self.meeting.orders)
 
 
-def meetings_of(able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]]) -> list[Meeting]:
+def meetings_of(
+    able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[int]], camps: Mapping[str, int] | None = None
+) -> list[Meeting]:
     """All meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits somewhere.
 
     able: per entrant [P], whether it can play that seat. symmetry: players of one group are interchangeable, so orders that differ by
@@ -58,6 +60,8 @@ def meetings_of(able: Mapping[str, Sequence[bool]], symmetry: Sequence[Sequence[
     alike = [sorted(group) for group in symmetry if len(group) > 1]
     found = []
     for chosen in combinations(names, size):
+        if camps is not None and len({camps[name] for name in chosen}) < min(size, len(set(camps.values()))):
+            continue
         orders = _orders(chosen, seatings, able, alike)
         if orders:
             found.append(Meeting(chosen, orders))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,46 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.ratings import rate
-from ludus.evaluation.tournament.store import Order, Played
+from ludus.evaluation.tournament.ratings import Rated, rate
+from ludus.evaluation.tournament.results import Result, only_wins_and_losses
+from ludus.population.ratings.base import Rater
 from ludus.population.ratings.bradley_terry import Z95
-from ludus.population.statistics import Moments, merge
-from ludus.types import Match, PolicyRef
+from ludus.types import EnvSpec
 
 Vector: TypeAlias = NDArray[np.float64]
+MEAN = "mean return"
 _SOME_SEATS = "some entrants can play some of the seats only; their means are over those whom they can meet"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Result:
-    """All that is stored of one meeting, pooled. n: deals; mean, half_width: float64[entrants], of an entrant's return averaged over its
-    seats, with the half width of its 95% interval (Student's t over deals; NaN for one deal). exact: computed, not played."""
-
-    meeting: Meeting
-    n: int
-    mean: NDArray[np.float64]
-    m2: NDArray[np.float64]
-    orders: tuple[Order, ...]
-    exact: bool = False
-
-    @property
-    def variance(self) -> NDArray[np.float64]:
-        """float64[entrants]: of the mean."""
-        if self.exact:
-            return self.m2
-        return self.m2 / (self.n - 1) / self.n if self.n > 1 else np.full_like(self.mean, np.nan)
-
-    @property
-    def half_width(self) -> NDArray[np.float64]:
-        """float64[entrants]."""
-        return np.sqrt(self.variance) * (0.0 if self.exact else _student(self.n - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """mean: of the returns against all others, each meeting with equal weight, with the half width of its 95% interval. rating, low, high:
-    NaN where there is none. won, drawn, lost: episodes."""
+    of the first rating, NaN where there is none. won, drawn, lost: episodes."""
 
     name: str
     mean: float
@@ -72,8 +44,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TournamentReport:
-    """standings: best first, by rating where there is one, else by mean. cross, cross_half: float64[n, n] in the order of the standings,
-    mean return of the row's entrant in its meetings with the column's (NaN: none), and half width. rating: what the ratings are."""
+    """standings: best first, by `order`: MEAN or the name of a rating. cross, cross_half: float64[n, n] in the order of the standings, mean
+    return of the row's entrant in its meetings with the column's (NaN: none), and half width. ratings: of the standings, in their order."""
 
     folder: Path | None
     env: str
@@ -82,8 +54,14 @@ class TournamentReport:
     cross: NDArray[np.float64]
     cross_half: NDArray[np.float64]
     results: tuple[Result, ...]
-    rating: str
+    ratings: tuple[Rated, ...]
+    order: str
     notes: tuple[str, ...]
+
+    @property
+    def rating(self) -> str:
+        """The name of the first rating; empty if there is none."""
+        return self.ratings[0].name if self.ratings else ""
 
     @property
     def episodes(self) -> int:
@@ -91,62 +69,59 @@ class TournamentReport:
         return sum(order.n for result in self.results for order in result.orders)
 
 
-@lru_cache
-def _student(freedom: int) -> float:
-    """Student's 97.5% point."""
-    return float(student.ppf(0.975, freedom))
-
-
-def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result]:
-    """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
-    wanted = {meeting.id: meeting for meeting in meetings}
-    found = []
-    for id, group in groupby(pieces, key=lambda piece: piece.meeting):
-        if id not in wanted:
-            continue
-        parts = list(group)
-        total = Moments(0, parts[0].mean, parts[0].m2)
-        for part in parts:
-            total = merge(total, Moments(part.n, part.mean, part.m2))
-        orders = tuple(_pool_orders([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
-        found.append(Result(wanted[id], int(total.n), total.mean, total.m2, orders))
-    return found
-
-
-def _pool_orders(parts: Sequence[Order]) -> Order:
-    total = Moments(0, parts[0].mean, parts[0].m2)
-    for part in parts:
-        total = merge(total, Moments(part.n, part.mean, part.m2))
-    counts = np.sum([part.wins for part in parts], axis=0)
-    return Order(
-        parts[0].seats, int(total.n), total.mean, total.m2, tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
-    )
-
-
 def report_of(
-    results: Sequence[Result], *, folder: Path | None, env: str, players: int, seats: Mapping[str, Sequence[bool]]
+    results: Sequence[Result],
+    *,
+    folder: Path | None,
+    spec: EnvSpec,
+    seats: Mapping[str, Sequence[bool]],
+    raters: Mapping[str, Rater] | None = None,
 ) -> TournamentReport:
-    """seats: per entrant [P], whether it can play that seat."""
-    names = list(seats)
-    place = {name: k for k, name in enumerate(names)}
+    """seats: per entrant [P], whether it can play that seat. raters: whose ratings are given, the first of which orders the entrants.
+
+    Without them two players are rated by Bradley–Terry, which orders them where returns say no more than who won; a sum of returns of many
+    sizes is another thing than the share of episodes won, and then entrants are ordered by their mean. Raises as the raters do.
+    """
+    place = {name: k for k, name in enumerate(seats)}
     sums = _Sums(results, place)
     mean, half = sums.means()
-    cross, cross_half = sums.cross(pairs=players == 2)
-    wins = _wins(results, place)
-    rated = rate(_matches(results, place), names=names, players=players)
-    by = np.where(np.isnan(rated.rating), -np.inf, rated.rating) if rated.kind else np.zeros(len(names))
-    best = np.lexsort((np.arange(len(names)), -np.nan_to_num(mean, nan=-np.inf), -by))
-    columns = (mean, half, rated.rating, rated.low, rated.high)
-    standings = []
-    for k in best.tolist():
-        m, h, rating, low, high = (float(column[k]) for column in columns)
-        won, drawn, lost = (int(c) for c in wins[k])
-        standings.append(Standing(names[k], m, h, rating, low, high, won, drawn, lost))
-    notes = rated.notes if all(map(all, seats.values())) else (*rated.notes, _SOME_SEATS)
+    cross, cross_half = sums.cross(pairs=spec.num_players == 2)
+    ratings = rate(results, place, spec, raters or {})
+    rated = bool(ratings) and (bool(raters) or only_wins_and_losses(results, spec))
+    best = _ranked(mean, ratings[0].rating if rated else np.zeros(len(place)))
+    ratings = tuple(replace(r, rating=r.rating[best], low=r.low[best], high=r.high[best]) for r in ratings)
+    notes = tuple(note for r in ratings for note in r.notes)
     grid = np.ix_(best, best)
     return TournamentReport(
-        folder, env, players, tuple(standings), cross[grid], cross_half[grid], tuple(results), rated.kind, notes
+        folder=folder,
+        env=spec.id,
+        players=spec.num_players,
+        standings=_standings(
+            [list(seats)[k] for k in best], mean[best], half[best], _wins(results, place)[best], ratings
+        ),
+        cross=cross[grid],
+        cross_half=cross_half[grid],
+        results=tuple(results),
+        ratings=ratings,
+        order=ratings[0].name if rated else MEAN,
+        notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
     )
+
+
+def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:
+    """int64[n]: places from best to worst, by rating, then mean, then as they were given; what is unknown comes last."""
+    by = np.where(np.isnan(rating), -np.inf, rating)
+    return np.lexsort((np.arange(len(mean)), -np.nan_to_num(mean, nan=-np.inf), -by))
+
+
+def _standings(
+    names: Sequence[str], mean: Vector, half: Vector, wins: NDArray[np.int64], ratings: Sequence[Rated]
+) -> tuple[Standing, ...]:
+    """All arrays in the order of the names."""
+    unknown = np.full(len(names), np.nan)
+    first = (ratings[0].rating, ratings[0].low, ratings[0].high) if ratings else (unknown,) * 3
+    columns = (mean.tolist(), half.tolist(), *(column.tolist() for column in first), *wins.T.tolist())
+    return tuple(Standing(*row) for row in zip(names, *columns, strict=True))
 
 
 class _Sums:
@@ -194,21 +169,3 @@ def _wins(results: Sequence[Result], place: Mapping[str, int]) -> NDArray[np.int
         who = np.array([[place[name] for name in order.seats] for order in played])
         np.add.at(out, who, np.array([order.wins for order in played]))
     return out
-
-
-def _matches(results: Sequence[Result], place: Mapping[str, int]) -> list[Match]:
-    """One record per meeting and order of seats, all entrants being one population."""
-    return [
-        Match(
-            json.dumps([result.meeting.entrants, order.seats]),
-            tuple(place[name] for name in order.seats),
-            tuple(PolicyRef(0, name) for name in order.seats),
-            order.n,
-            order.mean,
-            order.m2,
-            order.wins,
-        )
-        for result in results
-        for order in result.orders
-        if order.wins
-    ]

@@ -6,7 +6,7 @@ entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -23,8 +23,11 @@ from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.pool import Pool
 from ludus.evaluation.tournament.process import setup_of
-from ludus.evaluation.tournament.report import TournamentReport, pooled, report_of
+from ludus.evaluation.tournament.report import TournamentReport, report_of
+from ludus.evaluation.tournament.results import pooled
 from ludus.evaluation.tournament.store import Order, Played, TournamentStore
+from ludus.population.ratings.base import Rater
+from ludus.population.ratings.registry import parse_ratings
 from ludus.population.statistics import moments
 from ludus.scenario import Environment
 from ludus.types import EnvSpec
@@ -57,24 +60,35 @@ def play_tournament(
     env: Environment | None = None,
     options: Options | None = None,
     tell: Tell | None = None,
+    ratings: Sequence[str] = (),
 ) -> TournamentReport:
     """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
 
     entrants: as `ludus.evaluation.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after
-    a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing.
+    a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing. ratings: as `parse_ratings` reads
+    them, such as ["elo,prior=2", "openskill"] (none: Bradley–Terry of two players).
     Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
     move or does not answer in time. Nothing of the portion that failed is stored.
     """
     options = options or Options()
+    raters = parse_ratings(ratings)
     field = read_field(entrants, env=env, find_run=find_run)
-    return run_tournament(field, Path(folder), options, tell)
+    return run_tournament(field, Path(folder), options, tell, raters=raters)
 
 
-def run_tournament(field: Field, folder: Path, options: Options, tell: Tell | None = None) -> TournamentReport:
-    """As `play_tournament`, with entrants that were read."""
+def run_tournament(
+    field: Field,
+    folder: Path,
+    options: Options,
+    tell: Tell | None = None,
+    *,
+    raters: Mapping[str, Rater] | None = None,
+    camps: Mapping[str, int] | None = None,
+) -> TournamentReport:
+    """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
     _check(options)
     able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
-    meetings = meetings_of(able, field.spec.symmetry)
+    meetings = meetings_of(able, field.spec.symmetry, camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
     with TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store:
         known = store.stored()
@@ -82,7 +96,7 @@ def run_tournament(field: Field, folder: Path, options: Options, tell: Tell | No
         if pieces:
             _Play(field, options, store, tell).all(pieces)
         results = pooled(store.played(), meetings)
-    return report_of(results, folder=folder, env=field.spec.id, players=field.spec.num_players, seats=able)
+    return report_of(results, folder=folder, spec=field.spec, seats=able, raters=raters)
 
 
 def _check(options: Options) -> None:

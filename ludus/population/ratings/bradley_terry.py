@@ -48,16 +48,20 @@ class BradleyTerry:
         if not 0.0 <= self.prior < math.inf:
             raise ConfigError(f"bradley_terry: prior is {self.prior}, expected a number of games, at least 0.")
 
+    @property
+    def _kind(self) -> str:
+        return "bradley_terry" if self.ties == "davidson" else "elo"
+
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Raises DataError for other than two players, and without a prior where some set of policies never lost to the others."""
-        require_two_players(payoffs, "bradley_terry")
+        require_two_players(payoffs, self._kind)
         sizes, (first, second) = population_sizes(payoffs), payoffs.population
         return self.fit(pairs(duels(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
 
     def fit(self, results: Pairs, *, sizes: Sequence[int] = (), start: RatingTable | None = None) -> RatingTable:
         """The same of counted results; sizes: policies per population (default: one population of all). start: the ratings before these
         results came in, of populations to which some policies may have been added since: the same answer, sooner."""
-        n, kind = results.n, "bradley_terry" if self.ties == "davidson" else "elo"
+        n, kind = results.n, self._kind
         if n == 0:
             return table(kind, "Elo points", sizes, np.empty(0))
         sizes = tuple(sizes) or (n,)

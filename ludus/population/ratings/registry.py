@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ludus.errors import ConfigError
+import numpy as np
+import yaml
+
+from ludus.errors import ConfigError, DataError
+from ludus.parts import build_part
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable
-from ludus.registry import load
 from ludus.types import Match
 
 RATINGS: Final[dict[str, str]] = {
@@ -26,14 +29,52 @@ RATINGS: Final[dict[str, str]] = {
 
 def rater(name: str, **options: Any) -> Rater:
     """The rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it lacks."""
-    kind = load("rating", name, RATINGS)
-    try:
-        made: Rater = kind(**options)
-    except TypeError as error:
-        raise ConfigError(f"rating {name!r}: {error}.") from error
+    made = build_part("rating", {"kind": name, **options}, RATINGS)
+    if not isinstance(made, Rater):
+        raise ConfigError(f"rating {name!r} has no method rate(payoffs, log); see ludus.population.ratings.base.")
     return made
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
     """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do."""
     return rater(name, **options).rate(payoffs, log)
+
+
+def parse_ratings(texts: Sequence[str]) -> dict[str, Rater]:
+    """What a user writes, `elo`, `elo,openskill` or `elo,prior=2,openskill`: a name, and after it the options that belong to it; each
+    rating by its own part of the text. Raises UnknownName, or ConfigError for options that are not `key=value`."""
+    given: list[tuple[str, list[str]]] = []
+    for text in texts:
+        for k, part in enumerate(text.split(",")):
+            if "=" not in part:
+                given.append((part, []))
+            elif k == 0:
+                raise ConfigError(
+                    f"rating {text!r}: the name of a rating was expected before {part!r}, as in elo,prior=2."
+                )
+            else:
+                given[-1][1].append(part)
+    return {
+        ",".join([name, *pairs]): rater(name, **dict(_option(name, pair) for pair in pairs)) for name, pairs in given
+    }
+
+
+def _option(name: str, pair: str) -> tuple[str, Any]:
+    key, _, value = pair.partition("=")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"rating {name!r}: {value!r} was given for {key}; a number or a word was expected.") from None
+
+
+def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]) -> dict[str, RatingTable]:
+    """What each of them says. Raises as they do; DataError for one that needs matches, where none is stored of two different policies."""
+    found = {name: rater.rate(payoffs, log) for name, rater in raters.items()}
+    for name, table in found.items():
+        n = len(table.rating)
+        if n > 1 and len(np.unique(table.group)) == n:
+            raise DataError(
+                f"{name} rates by episodes that were played, and no match between two different policies is stored; "
+                "mean_payoff, worst_opponent, nash_average and alpha_rank rate by payoffs, computed ones too."
+            )
+    return found

@@ -1,0 +1,173 @@
+"""What `ludus evaluate` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ludus.cli.output import facts, rating_cell, rating_column, table, write
+
+if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ludus.evaluation.against import Against
+    from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
+    from ludus.evaluation.run_population import PopulationReport
+    from ludus.evaluation.run_ratings import RunRatings
+    from ludus.exploit import Exploiters
+    from ludus.population.ratings.base import RatingTable
+    from ludus.population_exploiters import PopulationExploiters
+
+_LEAST = 5e-5  # of a mixture, that four digits show
+
+
+def show_population(report: PopulationReport) -> None:
+    """The least exploitable mixtures, computed."""
+    from ludus.observe.progress import number, signed
+
+    title = (
+        f"{report.env} after generation {report.generation}: the least exploitable mixture of each player's policies"
+    )
+    _show_mixtures(title, report.names, report.found.mixtures)
+    pairs = [("NashConv", number(report.found.nash_conv)), ("exploitability", number(report.exploitability))]
+    pairs += [(f"player {p} earns at least", signed(value, 4)) for p, value in enumerate(report.found.guaranteed)]
+    facts("Populations", pairs)
+
+
+def show_responders(found: PopulationExploiters) -> None:
+    """The least exploitable mixtures that were found, and what trained responders gain against them."""
+    from ludus.observe.progress import number, signed
+
+    title = (
+        f"{found.env} after generation {found.generation}: the mixtures that lose least to {found.rounds} responders, trained for "
+        f"{found.trained:,} episodes each, measured in {found.episodes:,}"
+    )
+    _show_mixtures(title, found.names, found.mixtures)
+    low, high = found.interval
+    pairs = [
+        (
+            "exploitability, 95%",
+            f"{number(found.exploitability)} [{low:.4f}, {high:.4f}] (a better responder gains more)",
+        ),
+        ("no mixture has less than", f"{number(found.floor)} (95%)"),
+    ]
+    gains = enumerate(zip(found.gain, found.half_width, strict=True))
+    pairs += [(f"responder for player {p} gains, 95%", f"{signed(gain, 4)} ±{half:.4f}") for p, (gain, half) in gains]
+    pairs += [("training stopped early", failure) for failure in found.failures]
+    facts("Populations", pairs)
+
+
+def show_against(found: Against) -> None:
+    """Whose population is the better one, and the mixtures that say so."""
+    from ludus.observe.progress import signed
+
+    how = "computed" if found.exact else f"{found.deals:,} deals of each meeting"
+    split = len(found.names[0])
+    first, second = (
+        [run.name for run in found.runs] if found.runs[0].name != found.runs[1].name else map(str, found.runs)
+    )
+    rows = []
+    for seat, game in enumerate(found.seats):
+        for side, (places, mixture) in enumerate(zip((game.first, game.second), game.mixtures, strict=True)):
+            plays = f"player {abs(seat - side)}" if len(found.seats) > 1 else "either"
+            best = [k for k in (-mixture).argsort(kind="stable").tolist() if mixture[k] >= _LEAST]
+            rows += [
+                [(first, second)[side], plays, found.names[side][places[k] - side * split], f"{mixture[k]:.4f}"]
+                for k in best
+            ]
+    title = f"{found.env}: {first} against {second}, {how}; the best mixtures of their policies"
+    table(["run", "as", "policy", "weight"], rows, title=title, left=(0, 1, 2))
+    told = signed(found.value, 4) if found.exact else f"{signed(found.value, 4)} ±{found.half_width:.4f} (95%)"
+    pairs = [("relative population performance", told)]
+    if len(found.seats) > 1:
+        pairs += [(f"of {first} as player {p}", signed(game.value, 4)) for p, game in enumerate(found.seats)]
+    facts(f"Above 0, {first} is the better population", pairs)
+
+
+def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequence[NDArray[np.float64]]) -> None:
+    rows = []
+    for player, (own, mixture) in enumerate(zip(names, mixtures, strict=True)):
+        best = (-mixture).argsort(kind="stable").tolist()
+        rows += [[f"player {player}", own[k], f"{mixture[k]:.4f}"] for k in best if mixture[k] >= _LEAST]
+    table(["mixture of", "policy", "weight"], rows, title=title, left=(0, 1))
+
+
+def show_exploiters(found: Exploiters) -> None:
+    """What policies gain that were trained against the last meta-strategies."""
+    from ludus.observe.progress import number, signed
+
+    title = (
+        f"{found.env} after generation {found.generation}: exploiters trained for {found.trained:,} episodes, measured in "
+        f"{found.episodes:,}"
+    )
+    rows = [
+        [f"player {p}", f"{signed(value, 4)}", f"{signed(gain, 4)} ±{half:.4f}"]
+        for p, (value, gain, half) in enumerate(zip(found.value, found.gain, found.half_width, strict=True))
+    ]
+    table(["in the seat of", "meta-strategy earns", "exploiter gains, 95%"], rows, title=title, left=[0])
+    pairs = [("NashConv", f"{number(found.nash_conv)} (at least, 95%)")]
+    if len(found.gain) == 2:
+        pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
+    pairs += [("training stopped early", failure) for failure in found.failures]
+    facts("Meta-strategies", pairs)
+
+
+def show_ratings(found: RunRatings) -> None:
+    """A table for each population, the best of the first rating first."""
+    tables = list(found.tables.items())
+    columns = ["policy", *(rating_column(name, t.low.tolist()) for name, t in tables)]
+    by = f"{found.matches:,} matches" if found.matches else "computed payoffs"
+    write(f"{found.env} after generation {found.generation}, rated by {by}; ordered by {tables[0][0]}")
+    start = 0
+    for population, names in enumerate(found.names):
+        cells = [[rating_cell(t.unit, *row) for row in _rows_of(t, start, len(names))] for _, t in tables]
+        best = [k - start for k in tables[0][1].ranking().tolist() if start <= k < start + len(names)]
+        rows = [[names[k], *(column[k] for column in cells)] for k in best]
+        table(columns, rows, title=f"population {population}" if len(found.names) > 1 else "")
+        start += len(names)
+    for name, t in tables:
+        for note in t.notes:
+            write(f"note: {name}: {note}")
+    if found.unplayed:
+        write(f"note: {found.unplayed} policies without any payoff are left out")
+
+
+def _rows_of(found: RatingTable, start: int, count: int) -> Iterator[tuple[float, float, float]]:
+    part = slice(start, start + count)
+    return zip(found.rating[part].tolist(), found.low[part].tolist(), found.high[part].tolist(), strict=True)
+
+
+def show_matches(report: EvaluationReport) -> None:
+    """The matches, and NashConv where it was computed."""
+    players = len(report.matches[0].policies)
+    who = [f"player {p}" for p in range(players)]
+    means = [f"return {p}, 95%" for p in range(players)]
+    exact = any(match.exact is not None for match in report.matches)
+    columns = [*who, *means, *([f"exact {p}" for p in range(players)] if exact else []), "player 0 won/drawn/lost"]
+    if players == 1:  # nobody to win against
+        columns.pop()
+    title = f"{report.env} after generation {report.generation}, {report.matches[0].episodes:,} episodes per match"
+    rows = [_row(match, exact=exact)[: len(columns)] for match in report.matches]
+    table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1] if players > 1 else [])
+    found = report.exploitability
+    if found is None:
+        return
+    from ludus.observe.progress import number
+
+    bound = "" if found.exact else " (at least)"
+    pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
+    if players == 2:
+        pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
+    pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
+    facts("Meta-strategies", pairs)
+
+
+def _row(match: HeadToHead, *, exact: bool) -> list[str]:
+    from ludus.observe.progress import signed
+
+    row = [*match.policies, *(f"{signed(m, 4)} ±{h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
+    if exact:
+        row += ["-"] * len(match.policies) if match.exact is None else [signed(value, 4) for value in match.exact]
+    row.append("/".join(str(count) for count in match.wins[0]) if match.wins else "-")
+    return row

@@ -1,0 +1,143 @@
+"""Results of meetings, and what raters read of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from ludus.errors import DataError
+from ludus.evaluation.tournament.meetings import Meeting
+from ludus.evaluation.tournament.store import Order, Played
+from ludus.population.payoffs import Payoffs
+from ludus.population.statistics import Moments, merge
+from ludus.types import EnvSpec, Match, PolicyRef
+
+_MOST_CELLS = 10_000_000
+_SAME = 1e-6  # relative; sums of what float32 environments pay
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """All that is stored of one meeting, pooled. n: deals; mean, half_width: float64[entrants], of an entrant's return averaged over its
+    seats, with the half width of its 95% interval (Student's t over deals; NaN for one deal). exact: computed, not played."""
+
+    meeting: Meeting
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    orders: tuple[Order, ...]
+    exact: bool = False
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """float64[entrants]: of the mean."""
+        if self.exact:
+            return self.m2
+        return self.m2 / (self.n - 1) / self.n if self.n > 1 else np.full_like(self.mean, np.nan)
+
+    @property
+    def half_width(self) -> NDArray[np.float64]:
+        """float64[entrants]."""
+        return np.sqrt(self.variance) * (0.0 if self.exact else _student(self.n - 1))
+
+
+@lru_cache
+def _student(freedom: int) -> float:
+    """Student's 97.5% point."""
+    return float(student.ppf(0.975, freedom))
+
+
+def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result]:
+    """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
+    wanted = {meeting.id: meeting for meeting in meetings}
+    found = []
+    for id, group in groupby(pieces, key=lambda piece: piece.meeting):
+        if id not in wanted:
+            continue
+        parts = list(group)
+        total = Moments(0, parts[0].mean, parts[0].m2)
+        for part in parts:
+            total = merge(total, Moments(part.n, part.mean, part.m2))
+        orders = tuple(_pool_orders([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
+        found.append(Result(wanted[id], int(total.n), total.mean, total.m2, orders))
+    return found
+
+
+def _pool_orders(parts: Sequence[Order]) -> Order:
+    total = Moments(0, parts[0].mean, parts[0].m2)
+    for part in parts:
+        total = merge(total, Moments(part.n, part.mean, part.m2))
+    counts = np.sum([part.wins for part in parts], axis=0)
+    return Order(
+        parts[0].seats, int(total.n), total.mean, total.m2, tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
+    )
+
+
+def matches_of(results: Sequence[Result], place: Mapping[str, int]) -> list[Match]:
+    """One record per meeting and order of seats, all entrants being one population."""
+    return [
+        Match(
+            json.dumps([result.meeting.entrants, order.seats]),
+            tuple(place[name] for name in order.seats),
+            tuple(PolicyRef(0, name) for name in order.seats),
+            order.n,
+            order.mean,
+            order.m2,
+            order.wins,
+        )
+        for result in results
+        for order in result.orders
+        if order.wins
+    ]
+
+
+def payoffs_of(results: Sequence[Result], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
+    """All entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every order of
+    the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's. Who
+    did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or where
+    there are fewer entrants than players."""
+    n, players = len(place), spec.num_players
+    if n**players * players > _MOST_CELLS or n < players:
+        raise DataError(
+            f"{n} entrants for {players} players were given; ratings by payoffs need one for each player, and at most "
+            f"{_MOST_CELLS // players:,} profiles of them."
+        )
+    shape = (n,) * players
+    mean, m2 = np.full((players, *shape), np.nan), np.zeros((players, *shape))
+    count, exact = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+    orders = [list(order) for order in permutations(range(players))]
+    for result in results:
+        who = np.array([place[name] for name in result.meeting.entrants])
+        for order in orders:
+            cell = tuple(who[order])
+            mean[(slice(None), *cell)] = result.mean[order]
+            m2[(slice(None), *cell)] = 0.0 if result.exact else result.m2[order] * len(orders)
+            count[cell], exact[cell] = result.n, result.exact
+    return Payoffs(mean, count, m2, exact, spec.utility_range, (0,) * players, spec.zero_sum)
+
+
+def only_wins_and_losses(results: Sequence[Result], spec: EnvSpec) -> bool:
+    """Whether two players' returns are all the highest, the lowest, or half-way between, so that who won says all.
+
+    In a game of constant sum and one range a winner's return is above the middle and a loser's below it, by half of the range at most:
+    the squares of these distances add up to what wins and losses alone would only if each is that far away.
+    """
+    one_range = len(set(spec.utility_range)) == 1 and np.isfinite(spec.utility_range).all()
+    if spec.num_players != 2 or not spec.zero_sum or not one_range:
+        return False
+    low, high = np.array(spec.utility_range).T
+    middle, half = (low + high) / 2, (high - low) / 2
+    orders = [order for result in results for order in result.orders]
+    if not orders or not all(order.wins for order in orders):
+        return False
+    won, _, lost = np.moveaxis(np.array([order.wins for order in orders]), 2, 0)  # [orders, players] each
+    n = np.array([order.n for order in orders])[:, None]
+    mean, m2 = np.array([order.mean for order in orders]), np.array([order.m2 for order in orders])
+    return bool(np.allclose(m2 + n * (mean - middle) ** 2, (won + lost) * half**2, rtol=_SAME, atol=0.0))
