@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number
 from ludus.cli.output import facts, table
-from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
+from ludus.observe.run_dirs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only an evaluation should pay
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, folder, positive_number, seconds, whole_number
 from ludus.cli.output import table, write
-from ludus.cli.runs import find_run
+from ludus.observe.run_dirs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
     from ludus.evaluation.tournament.report import Standing, TournamentReport
