@@ -97,6 +97,8 @@ def resume(
     scenario.check(env.spec)
     given = None if stored.state is not None else read_given(scenario, env.spec)
     info = _info(scenario, env, stored.folder)
+    if stored.changed and stored.state is not None:  # which refuses what it cannot follow
+        scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
     stop, observer = stop or StopRequest(), observer or Silent()
     stored.tidy()
     with (

@@ -15,8 +15,8 @@ from functools import lru_cache
 from ludus.algorithms.base import ComputedOracle
 from ludus.errors import ScenarioError
 from ludus.evaluation.games import identity, told
-from ludus.evaluation.named import Drawn, Seats, Wanted, misfit, policies_of, take_apart
-from ludus.evaluation.stored import StoredRun
+from ludus.evaluation.named import NEWEST, Drawn, Seats, Wanted, misfit, policies_of, take_apart
+from ludus.evaluation.stored import META, StoredRun
 from ludus.execution.driver import Driver
 from ludus.observe.run_dirs import find_run
 from ludus.policies.base import Policy
@@ -161,16 +161,14 @@ class _Members:
         exact = spec.enumeration is not None and (
             chosen != ("simulate", "off") or isinstance(scenario.oracle, ComputedOracle)
         )
-        name = wanted.text if wanted.text.endswith(drawn.name) else f"{wanted.text} {drawn.name}"
-        for seat in (p for p, which in enumerate(self._population) if which == population):
+        name = f"{wanted.text} {drawn.name}" if wanted.policy in (META, NEWEST) else wanted.text
+        seats = [p for p, which in enumerate(self._population) if which == population]
+        for seat in seats:
             if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
-                shared = self._population.count(population) > 1
-                why = (
-                    f" (population {population} plays several seats, and so must its members; share=never)"
-                    if shared
-                    else ""
+                raise ScenarioError(
+                    f"opponents: {name!r} cannot play seat {seat} of {spec.id}, and members of population {population} play "
+                    f"{_seats(seats)}: {wrong} With share=never each seat has a population of its own."
                 )
-                raise ScenarioError(f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{why}")
             if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
                 raise ScenarioError(
                     f"opponents: {name!r} is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -25,8 +25,16 @@ class Opponent(Config):
 
 
 def _opponents(value: Any) -> Any:
-    entries = value if isinstance(value, list | tuple) else (value,)
-    return tuple({"policy": entry} if isinstance(entry, str) else entry for entry in entries)
+    entries = tuple({"policy": entry} if isinstance(entry, str) else entry for entry in _listed(value))
+    if wrong := [entry for entry in entries if not isinstance(entry, Mapping | Opponent)]:
+        raise ConfigError(
+            f"{wrong[0]!r} was given; an opponent is a name, as `ludus tournament` takes it, or {{policy: NAME, weight: NUMBER}}."
+        )
+    return entries
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 class FixedOpponents(Scenario):
