@@ -32,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "entrants",
         metavar="ENTRANT",
         nargs="+",
-        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, bot:random, "
+        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, random, "
         "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
     )
     parser.add_argument(
