@@ -165,9 +165,9 @@ class _Members:
         seats = [p for p, which in enumerate(self._population) if which == population]
         for seat in seats:
             if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
+                shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."
                 raise ScenarioError(
-                    f"opponents: {name!r} cannot play seat {seat} of {spec.id}, and members of population {population} play "
-                    f"{_seats(seats)}: {wrong} With share=never each seat has a population of its own."
+                    f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
                 )
             if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
                 raise ScenarioError(
