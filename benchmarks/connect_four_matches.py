@@ -10,8 +10,9 @@ from ludus.bots.cast import Named
 from ludus.bots.registry import parse_bot
 from ludus.evaluation.stored import StoredRun
 from ludus.evaluation.tournament.arena import Player
-from ludus.evaluation.tournament.field import Entrant, Field, Seat, digest_of, sha256
+from ludus.evaluation.tournament.field import Entrant, Field, Seat, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.policies.digest import digest_of
 from ludus.population.ratings.bradley_terry import Z95
 
 _SNAPSHOT = "snapshot"

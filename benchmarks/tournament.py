@@ -80,8 +80,9 @@ def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     """A function that holds the tournament and returns what it took."""
     from ludus.evaluation.tournament.arena import Player
     from ludus.evaluation.tournament.exact import exact_tournament
-    from ludus.evaluation.tournament.field import Entrant, Field, Seat, digest_of
+    from ludus.evaluation.tournament.field import Entrant, Field, Seat
     from ludus.evaluation.tournament.run import Options, run_tournament
+    from ludus.policies.digest import digest_of
     from ludus.scenario import Environment
 
     settings = Environment(id=_GAME, tree="off" if kind == "play networks" else "on")

@@ -23,6 +23,7 @@ from ludus.errors import RunError
 from ludus.execution import live
 from ludus.execution.control import Control
 from ludus.execution.driver import Driver
+from ludus.execution.given import Given, read_given
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
 from ludus.execution.threads import single_threaded
@@ -58,6 +59,7 @@ def run(
     not fit together."""
     scenario, env = scenario.with_shards(), first_shard(scenario)
     scenario.check(env.spec)
+    given = read_given(scenario, env.spec)
     folder = _folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
     info = _info(scenario, env, folder)
@@ -73,7 +75,7 @@ def run(
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
         driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
         driver.observer.run_started(info)
-        _first_policies(driver)
+        _first_policies(driver, given)
         return _finish(driver, driver.run(), report=report)
 
 
@@ -93,7 +95,10 @@ def resume(
     scenario, files = stored.scenario, stored.files
     env = first_shard(scenario)
     scenario.check(env.spec)
+    given = None if stored.state is not None else read_given(scenario, env.spec)
     info = _info(scenario, env, stored.folder)
+    if stored.changed and stored.state is not None:  # which refuses what it cannot follow
+        scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
     stop, observer = stop or StopRequest(), observer or Silent()
     stored.tidy()
     with (
@@ -119,7 +124,7 @@ def resume(
             store.event("checkpoint", warning, level="warning")
             driver.observer.message(warning)
         if stored.state is None:
-            _first_policies(driver)
+            _first_policies(driver, given)
         return _finish(driver, driver.run(), report=report)
 
 
@@ -149,8 +154,8 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         ) from error
 
 
-def _first_policies(driver: Driver) -> None:
-    """Generation 0: every population starts with the policy that plays uniformly at random."""
+def _first_policies(driver: Driver, given: Given | None) -> None:
+    """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
     env = driver.parts.rollouts.spec
     table = driver.manager.table
     for population in range(len(table.population_sizes)):
@@ -162,6 +167,8 @@ def _first_policies(driver: Driver) -> None:
             spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
         ref = driver.manager.add(population, f"{population}-0", spec, {})
         driver.work.admit(ref)
+    if given is not None:
+        given.admit(driver)
 
 
 def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
@@ -225,6 +226,12 @@ class Scenario(Config):
     def needs_learner(self) -> bool:
         """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
         return False
+
+    @property
+    def given(self) -> Sequence[tuple[str, float]]:
+        """Policies from elsewhere that its learners meet, as (name, weight): they are read when a run begins, and members from then on. Its
+        scheduler is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
+        return ()
 
     def scheduler(self, population: tuple[int, ...]) -> Scheduler:
         """What decides which tasks come next. population: [P] index of each player's population. Raises ConfigError for options that do

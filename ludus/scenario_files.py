@@ -22,7 +22,8 @@ def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: i
 def parse_scenario(
     text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = ""
 ) -> Scenario:
-    """The scenario that YAML text describes. source: the file it was read from."""
+    """The scenario that YAML text describes. source: the file it was read from. Where `overrides` ask for another kind, keys of the text
+    that only its own kind has are left out."""
     data = from_yaml(text, what="the scenario", source=source)
     if not isinstance(data, dict):
         given = "nothing" if data is None else type(data).__name__
@@ -33,8 +34,12 @@ def parse_scenario(
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    before = str(data.get("scenario", "psro"))
     data = override(data, [change for change in changes if change.partition("=")[0].strip() == "scenario"])
     kind = _kind(str(data.get("scenario", "psro")))
+    if str(data.get("scenario", "psro")) != before:
+        theirs = _kind(before).model_fields.keys() - kind.model_fields.keys()
+        data = {key: value for key, value in data.items() if key not in theirs}
     data = override({**_parts(kind), **data}, changes, names={"env": "id"})
     data.pop("scenario", None)
     return kind(**data)

@@ -19,8 +19,8 @@ from ludus.cli.evaluations import (
     show_responders,
 )
 from ludus.cli.progress import EpisodesProgress
-from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
+from ludus.observe.run_dirs import find_run
 
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
 _EPISODES, _DEALS = 10_000, 100

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
-from ludus.cli.runs import run_dirs
 from ludus.errors import ConfigError, LudusError, UnknownName
+from ludus.observe.run_dirs import run_dirs
 
 if TYPE_CHECKING:  # an import that only some lists should pay
     from ludus.envs.families import Family

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ludus.cli.command import Command, seconds
 from ludus.cli.output import write
-from ludus.cli.runs import find_run
 from ludus.errors import RunError
 from ludus.execution import live
 from ludus.execution.live import Order, Status
 from ludus.observe.lock import is_running, owner_of
+from ludus.observe.run_dirs import find_run
 
 _POLL = 0.05  # seconds between two looks at what the run does
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
-from ludus.cli.runs import find_run
 from ludus.errors import ConfigError
+from ludus.observe.run_dirs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a recording should pay
     from ludus.recording import Recording

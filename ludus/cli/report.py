@@ -8,7 +8,7 @@ import webbrowser
 
 from ludus.cli.command import Command
 from ludus.cli.output import write
-from ludus.cli.runs import find_run
+from ludus.observe.run_dirs import find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 
 from ludus.cli.command import Command, add_profile, add_runtime, runtime_overrides
-from ludus.cli.runs import find_run
+from ludus.observe.run_dirs import find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

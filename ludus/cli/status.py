@@ -10,10 +10,10 @@ from pathlib import Path
 
 from ludus.cli.command import Command
 from ludus.cli.output import facts
-from ludus.cli.runs import find_run
 from ludus.execution import live
 from ludus.execution.live import Status
 from ludus.observe.lock import is_running
+from ludus.observe.run_dirs import find_run
 
 _FRESH = 3.0  # seconds for which a status counts as new
 

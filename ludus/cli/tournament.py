@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, add_rating, folder, positive_number, seconds, whole_number
 from ludus.cli.output import rating_cell, rating_column, table, write
 from ludus.cli.progress import EpisodesProgress
-from ludus.cli.runs import find_run
+from ludus.observe.run_dirs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
     from ludus.evaluation.tournament.report import Standing, TournamentReport
@@ -28,7 +28,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "entrants",
         metavar="ENTRANT",
         nargs="+",
-        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, bot:random, "
+        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, random, "
         "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
     )
     parser.add_argument(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ludus.execution.history import History
 from ludus.meta_solvers.games import values_against
 from ludus.observe.base import GenerationRecord
@@ -31,4 +33,9 @@ def _values(mean: Array, solution: Solution) -> list[float]:
     """[P] expected returns of the meta-strategies against each other, by the payoff table."""
     if solution.joint is not None:
         return [float((table * solution.joint).sum()) for table in mean]
-    return [float(m @ values_against(mean, solution.strategies, p)) for p, m in enumerate(solution.strategies)]
+    strategies = solution.strategies
+    if np.isnan(mean).any():  # nobody needs to know what is never played
+        played = [np.flatnonzero(m) for m in strategies]
+        mean = mean[np.ix_(np.arange(len(mean)), *played)]
+        strategies = tuple(m[kept] for m, kept in zip(strategies, played, strict=True))
+    return [float(m @ values_against(mean, strategies, p)) for p, m in enumerate(strategies)]

@@ -36,6 +36,7 @@ _FIXED = (
     "share",
     "seed",
     "order",
+    "opponents",
 )
 
 

@@ -28,7 +28,10 @@ STRAIGHT, SMALLEST_TURN = (
     1e-6,
 )  # the least cosine between one tangent and the next, for steps longer than the second
 CORRECTIONS = 8  # Newton steps before a step along the curve counts as too long
-ASIDE, CONTRACTION = 0.05, 0.5  # the most of a step that the first correction is, and of one correction that the next is
+ASIDE, CONTRACTION = (
+    0.05,
+    0.5,
+)  # the most of a step that the first correction is, and of one correction that the next is
 NEXT_TO_NOTHING = 1e-9  # the length of a correction that cannot lead anywhere else
 MAX_STEPS = 20_000
 HIGHEST = 3.0  # of a logarithm of a probability on the way

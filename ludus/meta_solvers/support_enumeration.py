@@ -65,4 +65,4 @@ def _spread(weights: NDArray[np.float64], support: NDArray[np.int64], size: int)
 def _scaled(payoff: Matrix) -> Matrix:
     """Between 0 and 1."""
     spread = float(np.ptp(payoff))
-    return (payoff - payoff.min()) / (spread if spread > 0 else 1.0)
+    return np.asarray((payoff - payoff.min()) / (spread if spread > 0 else 1.0))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from ludus.population.base import View
-from ludus.types import State, Task, TaskResult
+from ludus.types import Mixture, State, Task, TaskResult
 
 
 @runtime_checkable
@@ -32,4 +32,18 @@ class Scheduler(Protocol):
 
     def load_state_dict(self, state: State) -> None:
         """Into a new scheduler: tasks that were out and not answered are given out again."""
+        ...
+
+
+@runtime_checkable
+class MeetsGiven(Protocol):
+    """A scheduler whose learners meet policies from elsewhere, which are members of their populations before the first task."""
+
+    @property
+    def met(self) -> tuple[int, ...]:
+        """Seats in which somebody is met."""
+        ...
+
+    def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
+        """Who they became, once, before the first task. lacking: seats that nobody was given for; their part of the mixture is ignored."""
         ...

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
-from ludus.errors import ConfigError, nearest
+from ludus.errors import ConfigError, RunError, nearest
 from ludus.meta_solvers.base import Solution
 from ludus.meta_solvers.last import Last
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.pack import pack_mixture, unpack_mixture
 from ludus.schedulers.queue import alone
 from ludus.schedulers.sampling import Sampling
-from ludus.types import Mixture, PolicyRef, TrainingTask
+from ludus.schedulers.win_rates import Profile
+from ludus.types import Mixture, PolicyRef, State, TrainingTask
 
 
 class FixedOpponents(Chunked):
-    """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member."""
+    """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member.
+
+    Where opponents were given, the payoffs of the newest snapshots against them are found out.
+    """
 
     def __init__(
         self,
@@ -49,6 +55,17 @@ class FixedOpponents(Chunked):
         if not learners or len(set(learners)) < len(learners):
             raise ConfigError(f"learners are one or more populations, each once; given {list(learners)}.")
         self.learners, self.opponents, self.start = learners, opponents, start
+        self._lacking: tuple[int, ...] = ()  # seats that no opponent was given for
+
+    @property
+    def met(self) -> tuple[int, ...]:
+        """Seats in which the learners meet somebody: a learner sits in each seat of its population in turn."""
+        seats = range(len(self.population))
+        return tuple(q for q in seats if any(p != q for k in self.learners for p in self.seats(k)))
+
+    def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
+        """See `MeetsGiven`."""
+        self.opponents, self._lacking = opponents, lacking
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
@@ -95,6 +112,30 @@ class FixedOpponents(Chunked):
                         )
         return self.opponents
 
+    def _newest(self, population: int, view: View) -> int:
+        """The place of a learner's newest snapshot, or of the policy that was there first; opponents are not its own."""
+        factors = () if self.opponents is None else self.opponents.factors
+        given = {(ref.population, ref.policy) for f in factors for entry in f.entries for ref in entry}
+        refs = view.populations[population]
+        return max((i for i, ref in enumerate(refs) if (ref.population, ref.policy) not in given), default=0)
+
+    def needed(self, view: View) -> Iterator[Profile]:
+        """What each learner's newest snapshot earns against the opponents that were given, in each of its seats."""
+        if self.opponents is None:
+            return
+        mixture = self._mixture(view)
+        place = {(ref.population, ref.policy): i for refs in view.populations for i, ref in enumerate(refs)}
+        for population in self.learners:
+            newest = self._newest(population, view)
+            for seat in self.seats(population):
+                entries = [f.entries[:1] if f.seats == (seat,) else f.entries for f in mixture.factors]
+                for drawn in product(*entries):
+                    cell = [0] * len(self.population)
+                    for factor, entry in zip(mixture.factors, drawn, strict=True):
+                        for other, ref in zip(factor.seats, entry, strict=True):
+                            cell[other] = newest if other == seat else place[ref.population, ref.policy]
+                    yield tuple(cell)
+
     def solution(self, view: View) -> Solution:
         """The newest snapshot of each learner; the others play their share of the opponents."""
         mixture, marginals = self._mixture(view), []
@@ -102,7 +143,7 @@ class FixedOpponents(Chunked):
             refs = view.populations[which]
             probs = np.zeros(len(refs))
             if which in self.learners:
-                probs[-1] = 1.0
+                probs[self._newest(which, view)] = 1.0
             else:
                 place = {ref.policy: i for i, ref in enumerate(refs)}
                 (factor,) = (f for f in mixture.factors if player in f.seats)
@@ -111,3 +152,19 @@ class FixedOpponents(Chunked):
                     probs[place[entry[column].policy]] += share
             marginals.append(probs)
         return Solution(tuple(marginals), np.nan)
+
+    def state_dict(self) -> State:
+        """As `Chunked`, with the opponents."""
+        opponents = None if self.opponents is None else pack_mixture(self.opponents)
+        return {**super().state_dict(), "opponents": opponents, "lacking": list(self._lacking)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises RunError if the learners are others by now, and one of them meets a seat that no opponent was given for."""
+        super().load_state_dict(state)
+        if state.get("opponents") is not None:
+            self.meet(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))
+        if empty := set(self.met) & set(self._lacking):
+            raise RunError(
+                f"learners {list(self.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no policy "
+                "for it. Leave `learners` as they were, or start a new run with `ludus train`."
+            )

@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ludus.types import EvaluationTask, Solution, State, Task, TrainingTask
+from ludus.types import EvaluationTask, Mixture, Solution, State, Task, TrainingTask
 
 _TRAINING = TypeAdapter(TrainingTask)
+_MIXTURE = TypeAdapter(Mixture)
 
 
 def pack_solution(solution: Solution) -> State:
@@ -49,3 +50,14 @@ def unpack_task(state: State) -> Task:
     solution = None if fields["solution"] is None else unpack_solution(fields["solution"])
     profiles = tuple(tuple(int(i) for i in p) for p in fields["profiles"])
     return EvaluationTask(str(fields["id"]), int(fields["generation"]), profiles, solution)
+
+
+def pack_mixture(mixture: Mixture) -> State:
+    """As JSON values."""
+    packed: State = _MIXTURE.dump_python(mixture, mode="json")
+    return packed
+
+
+def unpack_mixture(state: Mapping[str, Any]) -> Mixture:
+    """What `pack_mixture` packed."""
+    return _MIXTURE.validate_python(state)

@@ -353,6 +353,11 @@ def test_policies_of_another_game(runs: Path, tmp_path: Path) -> None:
         refused(f"{runs}/one", "bot:mcts")
 
 
+def test_random_has_two_names() -> None:
+    one, other = read_field(["random", "bot:random"], env=KUHN, find_run=run_at).entrants
+    assert (one.sha256, one.has_bots, len(one.seats)) == (other.sha256, False, 2)
+
+
 def test_the_same_game_in_other_words(runs: Path) -> None:
     field = read_field(
         [f"{runs}/one"], env=Environment(id="openspiel/kuhn_poker(players=2)", num_envs=4), find_run=run_at

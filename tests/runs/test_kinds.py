@@ -188,6 +188,12 @@ def test_refused_before_anything_is_written(kind: str, changes: list[str], messa
 
 def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
     assert parse_scenario("scenario: psro\n" + COMMON, ["scenario=self_play", "latest=0.5"]).kind == "self_play"
+    nash = "scenario: psro\nmeta_solver: nash\n" + COMMON
+    assert parse_scenario(nash, ["scenario=fixed_opponents"]).kind == "fixed_opponents"  # which has no use for a solver
+    with pytest.raises(ConfigError, match="unknown key 'meta_solver'"):
+        parse_scenario(nash, ["scenario=fixed_opponents", "meta_solver=nash"])
+    with pytest.raises(ConfigError, match="unknown key 'meta_solvr'"):
+        parse_scenario(nash.replace("solver", "solvr"), ["scenario=fixed_opponents"])
     tools.train("fictitious_self_play", tmp_path / "run", "generations=1")
     with pytest.raises(ScenarioError, match="kind='pfsp' was given"):
         resume(tmp_path / "run", ["scenario=pfsp"])

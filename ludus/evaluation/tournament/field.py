@@ -6,10 +6,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-import numpy as np
-
+from ludus.evaluation.games import identity
 from ludus.evaluation.tournament.arena import Player
-from ludus.policies.base import Policy
 from ludus.scenario import Environment
 from ludus.types import EnvSpec
 
@@ -50,40 +48,6 @@ class Field:
         """What makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which seats."""
         alike = [list(group) for group in self.spec.symmetry if len(group) > 1]
         return json.dumps({**json.loads(identity(self.settings)), **({"interchangeable": alike} if alike else {})})
-
-
-def told(settings: Environment, other: Environment) -> str:
-    """The id; with all that matters, where another game has the same id."""
-    return settings.id if name_of(settings) != name_of(other) else f"{settings.id} {identity(settings)}"
-
-
-def name_of(settings: Environment) -> str:
-    """The id; of OpenSpiel's games with all parameters written out."""
-    if not settings.id.startswith("openspiel/"):
-        return settings.id
-    from ludus.envs.openspiel_games import load_game
-
-    game = load_game(settings.id)
-    parameters = ",".join(f"{key}={value}" for key, value in sorted(game.get_parameters().items()))
-    return f"openspiel/{game.get_type().short_name}({parameters})"
-
-
-def identity(settings: Environment) -> str:
-    """What makes two games the same: id, options and wrappers, as JSON."""
-    parts = {"id": name_of(settings), "options": settings.options, "wrappers": list(settings.wrappers)}
-    return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
-
-
-def digest_of(policy: Policy) -> str:
-    """SHA-256 of a policy's spec and weights."""
-    found = hashlib.sha256(
-        json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
-    )
-    for name, array in sorted(policy.weights().items()):
-        array = np.ascontiguousarray(array)
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
 
 
 def sha256(data: bytes) -> str:

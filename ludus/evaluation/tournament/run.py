@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from ludus import seeding
 from ludus.errors import ConfigError
 from ludus.evaluation.matches import outcomes
+from ludus.evaluation.named import FindRun
 from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.evaluation.tournament.entrants import FindRun, read_field, run_at
+from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.pool import Pool

@@ -1,0 +1,63 @@
+"""The scheduler of fixed opponents where they are given when the run begins: whom it meets, what it wants to know, what it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.errors import RunError
+from ludus.population.base import View
+from ludus.schedulers.base import MeetsGiven
+from ludus.schedulers.fixed_opponents import FixedOpponents
+from ludus.testing.meta_solver import exact_view
+from ludus.types import Mixture, PolicyRef, TrainingTask
+
+
+def refs(population: int, *names: str) -> tuple[PolicyRef, ...]:
+    return tuple(PolicyRef(population, name) for name in names)
+
+
+def test_whom_learners_meet() -> None:
+    assert isinstance(FixedOpponents(population=(0, 1)), MeetsGiven)
+    assert FixedOpponents(population=(0,)).met == ()
+    assert FixedOpponents(population=(0, 1)).met == (1,)
+    assert FixedOpponents(population=(0, 1), learners=(0, 1)).met == (0, 1)
+    assert FixedOpponents(population=(0, 0)).met == (0, 1)
+    assert FixedOpponents(population=(0, 1, 1), learners=(0,)).met == (1, 2)
+    assert FixedOpponents(population=(0, 1, 1), learners=(1,)).met == (0, 1, 2)
+
+
+def test_cells_of_the_newest_snapshot_against_the_opponents() -> None:
+    """Two opponents of seat 1; what is drawn for the learner's own seat does not count."""
+    scheduler = FixedOpponents(population=(0, 1), chunks=1)
+    mixture = Mixture.product({0: (refs(0, "0-0", "a"), (0.5, 0.5)), 1: (refs(1, "b", "c"), (0.75, 0.25))})
+    scheduler.meet(mixture, lacking=(0,))
+    view = View((refs(0, "0-0", "a"), refs(1, "1-0", "b", "c")), exact_view(np.zeros((2, 2, 3)), zero_sum=True))
+    assert sorted(scheduler.needed(view)) == [(0, 1), (0, 2)]
+    assert [m.tolist() for m in scheduler.solution(view).marginals or ()] == [[1.0, 0.0], [0.0, 0.75, 0.25]]
+    view = View((refs(0, "0-0", "a", "0-1"), refs(1, "1-0", "b", "c")), exact_view(np.zeros((2, 3, 3)), zero_sum=True))
+    assert sorted(scheduler.needed(view)) == [(2, 1), (2, 2)]
+
+
+def test_cells_of_a_population_that_seats_share() -> None:
+    """Seat 0 is given "a", seat 1 is given "b": the learner, in place 0, meets each where it sits."""
+    scheduler = FixedOpponents(population=(0, 0), chunks=1)
+    scheduler.meet(Mixture.product({0: (refs(0, "a"), (1.0,)), 1: (refs(0, "b"), (1.0,))}))
+    members = refs(0, "0-0", "a", "b")
+    view = View((members,), exact_view(np.zeros((2, 3, 3)), zero_sum=True, population=(0, 0)))
+    assert sorted(scheduler.needed(view)) == [(0, 2), (1, 0)]
+    assert [m.tolist() for m in scheduler.solution(view).marginals or ()] == [[1.0, 0.0, 0.0]] * 2
+    tasks = [task for task in scheduler.next_tasks(view, free=3) if isinstance(task, TrainingTask)]
+    assert [(task.policy, task.seats, task.opponents) for task in tasks] == [("0-1", (0, 1), scheduler.opponents)]
+
+
+def test_opponents_are_part_of_its_state() -> None:
+    mixture = Mixture.product({0: (refs(0, "0-0"), (1.0,)), 1: (refs(1, "b"), (1.0,))})
+    first = FixedOpponents(population=(0, 1), chunks=2)
+    first.meet(mixture, lacking=(0,))
+    second = FixedOpponents(population=(0, 1), chunks=3)
+    second.load_state_dict(first.state_dict())
+    assert second.opponents == mixture
+    assert second.state_dict() == first.state_dict()
+    with pytest.raises(RunError, match=r"learners \[0, 1\] meet somebody in seat 0"):
+        FixedOpponents(population=(0, 1), learners=(0, 1)).load_state_dict(first.state_dict())
