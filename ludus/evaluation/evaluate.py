@@ -16,6 +16,7 @@ from ludus.errors import ConfigError
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.stored import META, StoredRun
+from ludus.policies.tabulates import tabulates
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
 from ludus.types import Exploitability
@@ -72,11 +73,17 @@ class _Run:
         env = self.stored.scenario.env.played.make()
         rollouts = manage(build_runtime("inprocess"), env)
         self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.scenario.seed)
-        tree = getattr(env, "tree", None)
-        self.exact = ExactEvaluator(tree, self.stored.population) if isinstance(tree, GameTree) else None
-        if self.exact is not None:
-            for ref in self.stored.records:
-                self.exact.add(ref, self.stored.policy(ref))
+        self.exact = self._exact(getattr(env, "tree", None))
+
+    def _exact(self, tree: object) -> ExactEvaluator | None:
+        """Where there is a tree, and every policy can be written as a table (one with memory cannot)."""
+        policies = {ref: self.stored.policy(ref) for ref in self.stored.records}
+        if not isinstance(tree, GameTree) or not all(tabulates(p.spec, mode=ref.mode) for ref, p in policies.items()):
+            return None
+        exact = ExactEvaluator(tree, self.stored.population)
+        for ref, policy in policies.items():
+            exact.add(ref, policy)
+        return exact
 
     def choices(self, player: int, names: Sequence[str]) -> list[str]:
         """The names that can play `player`, by default meta and the newest."""
