@@ -18,7 +18,7 @@ from ludus.population.ratings.results import Pairs, duels, pairs
 
 def duel(name, profile, won, drawn, lost, population=(0, 0)):
     counts = ((won, drawn, lost), (lost, drawn, won))
-    return match(name, profile, [[1, -1]], population=population, wins=counts)
+    return match(name, profile, [[1, -1]] * (won + drawn + lost), population=population, wins=counts)
 
 
 def counted(won, drawn=None):
