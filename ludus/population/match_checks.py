@@ -60,9 +60,11 @@ def check_match(match: Match, sizes: Sequence[int], rules: Rules) -> None:
     mean, m2 = _numbers(match, "mean"), _numbers(match, "m2")
     if mean.shape != players or m2.shape != players:
         raise DataError(f"match {match.id!r}: mean and m2 have shapes {mean.shape} and {m2.shape}, expected {players}.")
-    check_range(as_block(mean), match.profile, rules, f"match {match.id!r}: ")
+    payoffs = mean.tolist()
+    if not all(low <= u <= high for u, (low, high) in zip(payoffs, rules.utility_range, strict=True)):
+        check_range(as_block(mean), match.profile, rules, f"match {match.id!r}: ")
     _check_spread(match, m2, rules)
-    if rules.total is not None:
+    if rules.total is not None and sum(payoffs) != rules.total:
         check_total(as_block(mean), match.profile, rules, rules.total, PLAYED_TOLERANCE)
 
 
@@ -186,12 +188,13 @@ def _check_counts(match: Match, players: int) -> None:
 
 def _check_spread(match: Match, m2: NDArray[np.float64], rules: Rules) -> None:
     """n numbers in [low, high] have at most n ((high - low) / 2)² as their squared deviations (Popoviciu's inequality)."""
-    if not (np.isfinite(m2).all() and (m2 >= 0).all()):
+    spread = m2.tolist()
+    if not all(0 <= x < math.inf for x in spread):
         raise DataError(f"match {match.id!r}: m2 is {m2.tolist()}, expected finite numbers that are not negative.")
     for player, (low, high) in enumerate(rules.utility_range):
         most = match.n * ((high - low) / 2) ** 2
-        if m2[player] > most * (1 + 1e-6) + EXACT_TOLERANCE:
+        if spread[player] > most * (1 + 1e-6) + EXACT_TOLERANCE:
             raise DataError(
-                f"match {match.id!r}: player {player}'s m2 is {m2[player]}, expected at most {most:.6g}: n is {match.n} and returns lie "
+                f"match {match.id!r}: player {player}'s m2 is {spread[player]}, expected at most {most:.6g}: n is {match.n} and returns lie "
                 f"between {low} and {high} (the environment's utility range)."
             )
