@@ -195,6 +195,6 @@ def _check_spread(match: Match, m2: NDArray[np.float64], rules: Rules) -> None:
         most = match.n * ((high - low) / 2) ** 2
         if spread[player] > most * (1 + 1e-6) + EXACT_TOLERANCE:
             raise DataError(
-                f"match {match.id!r}: player {player}'s m2 is {spread[player]}, expected at most {most:.6g}: n is {match.n} and returns lie "
-                f"between {low} and {high} (the environment's utility range)."
+                f"match {match.id!r}: player {player}'s m2 is {spread[player]}, expected at most {most:.6g}: n is {match.n} and returns "
+                f"lie between {low} and {high} (the environment's utility range)."
             )
