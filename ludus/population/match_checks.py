@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
-from ludus.population.matches import consistent
+from ludus.population.matches import consistent, whole
 from ludus.types import Match, PolicyRef
 
 EXACT_TOLERANCE = 1e-9
@@ -124,10 +123,6 @@ def _profile(at: Sequence[int], first: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(i) + int(a) for i, a in zip(at, first, strict=True))
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _numbers(match: Match, name: str) -> NDArray[np.float64]:
     given = getattr(match, name)
     try:
@@ -143,7 +138,7 @@ def _check_profile(match: Match, sizes: Sequence[int]) -> None:
         raise DataError(
             f"match {match.id!r} has profile {match.profile} and {len(match.seats)} seats, expected {len(sizes)} of each."
         )
-    if not all(map(_whole, match.profile)):
+    if not all(map(whole, match.profile)):
         raise DataError(
             f"match {match.id!r} has profile {match.profile}, expected whole numbers: places in populations."
         )
@@ -155,7 +150,7 @@ def _check_profile(match: Match, sizes: Sequence[int]) -> None:
 
 def _check_seats(match: Match, populations: Sequence[int]) -> None:
     for seat, population in zip(match.seats, populations, strict=True):
-        if not isinstance(seat, PolicyRef) or seat.population != population or not _whole(seat.version):
+        if not isinstance(seat, PolicyRef) or seat.population != population or not whole(seat.version):
             raise DataError(
                 f"match {match.id!r}: {seat} in a seat of population {population}; expected that population and a version."
             )
@@ -163,7 +158,7 @@ def _check_seats(match: Match, populations: Sequence[int]) -> None:
 
 def _check_counts(match: Match, players: int) -> None:
     n, wins = match.n, match.wins
-    if not _whole(n) or n > _MOST_UNITS:
+    if not whole(n) or n > _MOST_UNITS:
         raise DataError(f"match {match.id!r}: n is {n!r}, expected a whole number of units.")
     if n < (0 if match.exact else 1) or (wins and len(wins) != players):
         raise DataError(
@@ -171,7 +166,7 @@ def _check_counts(match: Match, players: int) -> None:
         )
     if not wins:
         return
-    if not all(len(counts) == 3 and all(map(_whole, counts)) for counts in wins):
+    if not all(len(counts) == 3 and all(map(whole, counts)) for counts in wins):
         raise DataError(f"match {match.id!r} has the win counts {wins}, expected three whole numbers per player.")
     if not consistent(wins):
         raise DataError(

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ludus.types import Match
+
+
+def whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python's or of NumPy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def same_match(a: Match, b: Match) -> bool:

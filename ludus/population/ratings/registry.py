@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ludus.errors import ConfigError
 from ludus.population.payoffs import Payoffs
-from ludus.population.ratings.base import Rater, RatingTable
+from ludus.population.ratings.base import Rater, RatingTable, require_results
 from ludus.registry import load
 from ludus.types import Match
 
@@ -35,5 +35,8 @@ def rater(name: str, **options: Any) -> Rater:
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
-    """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do."""
-    return rater(name, **options).rate(payoffs, log)
+    """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do; DataError if a population is empty, or the
+    log names policies that the payoffs do not have."""
+    found = rater(name, **options)
+    require_results(payoffs, log, name)
+    return found.rate(payoffs, log)
