@@ -7,7 +7,7 @@ entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from ludus import seeding
 from ludus.errors import ConfigError
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.evaluation.tournament.entrants import FindRun, read_field, run_at
+from ludus.evaluation.tournament.entrants import DEADLINE, FindRun, read_field, run_at
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.pool import Pool
-from ludus.evaluation.tournament.process import setup_of
 from ludus.evaluation.tournament.report import TournamentReport, pooled, report_of
+from ludus.evaluation.tournament.setup import setup_of
 from ludus.evaluation.tournament.store import Order, Played, TournamentStore
 from ludus.population.statistics import moments
 from ludus.scenario import Environment
@@ -39,12 +39,13 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may think about a move.
-    workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game)."""
+    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
+    and to think about a move. workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game).
+    """
 
     episodes: int = 100
     seed: int = 0
-    deadline: float = 60.0
+    deadline: float = DEADLINE
     workers: int = 1
     num_envs: int | None = None
 
@@ -66,7 +67,7 @@ def play_tournament(
     move or does not answer in time. Nothing of the portion that failed is stored.
     """
     options = options or Options()
-    field = read_field(entrants, env=env, find_run=find_run)
+    field = read_field(entrants, env=env, find_run=find_run, deadline=options.deadline)
     return run_tournament(field, Path(folder), options, tell)
 
 
@@ -117,7 +118,7 @@ class _Play:
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         wanted = min(self._envs(), sum(piece.episodes for piece in pieces))
         made = self._field.settings.make(num_envs=wanted)
-        arena = Arena(made, self._sides.players)
+        arena = Arena(made, [replace(player, bot=None) for player in self._sides.players])  # bots are made elsewhere
         try:
             for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
                 episodes = self._sides.episodes(batch, self._options.seed)
