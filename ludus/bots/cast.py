@@ -31,20 +31,31 @@ class Cast:
     """Bots by number. Each slot of each player has an instance of its own of the bot that plays there."""
 
     def __init__(self, spec: EnvSpec, bots: Sequence[Named], tell: Tell | None = None) -> None:
-        """tell: hears who is about to be asked, so that somebody can watch how long it takes."""
+        """tell: hears who is about to be made or asked, so that somebody can watch how long it takes."""
         self._spec, self._bots = spec, tuple(bots)
         self._tell = tell or (lambda _: None)
-        self._fresh = [bot.spec.make() for bot in bots]
+        self._fresh = [self._made(number) for number in range(len(bots))]
         self._at: dict[tuple[int, int, int], Bot | StateBot] = {}
         self.by_state = [isinstance(bot, StateBot) for bot in self._fresh]
         self._actions = [spec.agents_of(p)[0].action for p in range(spec.num_players)]
 
+    def _made(self, bot: int) -> Bot | StateBot:
+        self._tell(bot)
+        try:
+            return self._bots[bot].spec.make()
+        finally:
+            self._tell(-1)
+
     def restart(self, bot: int, player: int, slot: int, seed: int) -> None:
         """An episode begins in this slot, which this bot plays. Raises PolicyError if the bot raises."""
         key = bot, player, slot
-        if key not in self._at:
-            self._at[key] = copy_of(self._fresh[bot])
-        self._ask(bot, player, lambda: self._at[key].restart(player, seed))
+
+        def begin() -> None:
+            if key not in self._at:
+                self._at[key] = copy_of(self._fresh[bot])
+            self._at[key].restart(player, seed)
+
+        self._ask(bot, player, begin)
 
     def act(
         self, bot: int, player: int, slot: int, *, observation: Array, mask: NDArray[np.bool_] | None, state: Any = None

@@ -40,7 +40,7 @@ class BotSpec:
             bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS)
         except ConfigError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PolicyError(f"bot {self.kind!r} could not be made: {type(error).__name__}: {error}") from error
         if not isinstance(bot, Bot | StateBot):
             raise PolicyError(

@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=60.0,
         metavar="SECONDS",
-        help="that a bot may think about a move (default: 60)",
+        help="that a bot may take to be made (10 at least), and to think about a move (default: 60)",
     )
     parser.add_argument(
         "--exact", action="store_true", help="compute the results instead of playing; nothing is stored"
@@ -73,7 +73,7 @@ def _execute(options: argparse.Namespace) -> int:
 
     raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
-    field = read_field(options.entrants, env=env, find_run=find_run)
+    field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
     if options.exact:
         from ludus.evaluation.tournament.exact import exact_tournament
 

@@ -105,10 +105,15 @@ class AgentManager:
     # ------------------------------------------------------------------------------------------ results
 
     def on_result(self, result: TaskResult) -> None:
-        """Take what a task answered: a new member, matches, or exact payoffs. A result given twice counts once."""
+        """Take what a task answered: a new member, matches, or exact payoffs. A result given twice counts once.
+
+        Raises DataError, with nothing of the result kept, if any of it is refused.
+        """
         if isinstance(result, Trained):
             self._add_trained(result)
         elif isinstance(result, Evaluated):
+            if result.matches and result.payoffs is not None:
+                self.table.check(result.matches, result.payoffs)
             self.record_matches(result.matches)
             if result.payoffs is not None:
                 self.record_exact(result.payoffs)
@@ -124,11 +129,28 @@ class AgentManager:
         self.add(ref.population, ref.policy, result.spec, result.weights, mode=ref.mode, lineage=lineage)
 
     def record_matches(self, matches: Iterable[Match]) -> tuple[Match, ...]:
-        """Append to the match log; those that were new. Raises DataError (see `PayoffTable.record`), with nothing recorded."""
-        new = self.table.record(matches)
+        """Append to the match log; those that were new. Raises DataError (see `PayoffTable.record`), also for seats that name others than
+        the members at these places, with nothing recorded."""
+        given = tuple(matches)
+        for match in given:
+            self._check_seats(match)
+        new = self.table.record(given)
         if new and self._recorder is not None:
             self._recorder.matches_recorded(new)
         return new
+
+    def _check_seats(self, match: Match) -> None:
+        named = zip(match.seats, match.profile, strict=False)  # the table refuses unequal lengths, and what is no ref
+        for seat, index in ((seat, index) for seat, index in named if isinstance(seat, PolicyRef)):
+            try:
+                at = self.record_of(seat).index
+            except DataError as error:
+                raise DataError(f"match {match.id!r}: {error}") from error
+            if at != index:
+                raise DataError(
+                    f"match {match.id!r} has profile {match.profile}, and in a seat of policy {index} of population {seat.population} "
+                    f"there is {seat.policy!r}, which is policy {at}; name in each seat the member that played."
+                )
 
     def record_exact(self, values: NDArray[np.float64], *, start: Sequence[int] | None = None) -> None:
         """Set a block of exact payoffs float64[P, k_0, …] from the profile `start` on (default: the whole table)."""

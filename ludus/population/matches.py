@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ludus.types import Match
+
+
+def whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python's or of NumPy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def same_match(a: Match, b: Match) -> bool:
@@ -19,11 +25,20 @@ def same_match(a: Match, b: Match) -> bool:
 
 
 def frozen_match(match: Match) -> Match:
-    """The same, with arrays of its own that cannot be written."""
+    """The same in plain numbers, with arrays of its own that cannot be written."""
     mean, m2 = np.array(match.mean, dtype=np.float64), np.array(match.m2, dtype=np.float64)
     mean.setflags(write=False)
     m2.setflags(write=False)
-    return dataclasses.replace(match, mean=mean, m2=m2)
+    return dataclasses.replace(
+        match,
+        profile=tuple(int(i) for i in match.profile),
+        seats=tuple(match.seats),
+        n=int(match.n),
+        mean=mean,
+        m2=m2,
+        wins=tuple((int(won), int(drawn), int(lost)) for won, drawn, lost in match.wins),
+        exact=bool(match.exact),
+    )
 
 
 def consistent(wins: Sequence[tuple[int, int, int]]) -> bool:

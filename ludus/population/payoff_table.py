@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
-from ludus.population.boxes import box, cut, outside
+from ludus.population.boxes import Corner, box, cut, outside
 from ludus.population.cells import Cells
-from ludus.population.matches import brief, consistent, frozen_match, same_match
+from ludus.population.match_checks import as_block, check_equal, check_match, check_range, check_total, rules_of
+from ludus.population.matches import brief, frozen_match, same_match
 from ludus.population.packing import pack_matches, unpack_matches
 from ludus.population.payoffs import Payoffs
 from ludus.population.statistics import Moments, decayed, merge
@@ -29,9 +30,6 @@ from ludus.types import Match, State
 
 Kind: TypeAlias = Literal["all", "latest", "decayed"]
 KINDS: tuple[Kind, ...] = ("all", "latest", "decayed")
-
-EXACT_TOLERANCE = 1e-9
-"""Exact values of one cell may differ by this fraction of the utility range (rounding depends on the batch they were computed in)."""
 
 
 class PayoffTable:
@@ -51,15 +49,16 @@ class PayoffTable:
                 f"population {tuple(population)} and {len(utility_range)} utility ranges: expected one of each per player, "
                 "populations counted from 0 without gaps."
             )
-        self.utility_range = tuple((float(low), float(high)) for low, high in utility_range)
-        self.population = tuple(int(p) for p in population)
-        self.zero_sum = bool(zero_sum)
+        self._rules = rules_of(utility_range, population, zero_sum)
+        self.utility_range, self.population = self._rules.utility_range, self._rules.population
+        self.zero_sum = self._rules.zero_sum
         self._sizes = [0] * len(set(self.population))
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
         self._matches: Counter[tuple[int, ...]] = Counter()
         self._cells = Cells(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
+        self._total = self._rules.total  # that exact payoffs of a zero-sum game sum to, once it is known
 
     # ------------------------------------------------------------------------------------------ what is in it
 
@@ -102,28 +101,22 @@ class PayoffTable:
     def record(self, matches: Iterable[Match]) -> tuple[Match, ...]:
         """Append matches; those that were new, in order. A match recorded twice counts once.
 
-        Raises DataError, with the table untouched, if any match is malformed, NaN, outside the utility range, or carries a known id
-        with different content.
+        Raises DataError, with the table untouched, if any match is malformed, NaN, outside the utility range, contradicts itself, a
+        zero-sum game or an exact payoff, or carries a known id with different content.
         """
-        new: dict[str, Match] = {}
-        for match in matches:
-            self._check(match)
-            known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
-            if known is None:
-                new[match.id] = frozen_match(match)
-            elif not same_match(known, match):
-                raise DataError(
-                    f"match {match.id!r} was recorded before with other content ({brief(known)}; now {brief(match)}). "
-                    "Ids must name one result for ever."
-                )
-        for match in new.values():
+        new, total = self._checked(matches)
+        self._keep(new)
+        self._total = total
+        return new
+
+    def _keep(self, new: Sequence[Match]) -> None:
+        for match in new:
             self._ids[match.id] = len(self._log)
             self._log.append(match)
             self._matches[match.profile] += 1
-        self._cells.detach([match.profile for match in new.values()])
-        for match in new.values():
+        self._cells.detach([match.profile for match in new])
+        for match in new:
             _apply(self._cells, match, 1.0)
-        return tuple(new.values())
 
     def record_exact(
         self, values: NDArray[np.float64], *, start: Sequence[int] | None = None
@@ -131,28 +124,25 @@ class PayoffTable:
         """Set a block of exact cells: values float64[P, k_0, …] for the profiles start[p] … start[p] + k_p - 1 (start: zeros).
 
         Answers with the cells that were not exact before: profiles int64[k, P] and mean float64[k, P]. Raises DataError, with the
-        table untouched, if a value is NaN, outside the utility range, or contradicts an earlier exact value.
+        table untouched, if a value is NaN, outside the utility range, or contradicts an earlier exact value or a zero-sum game.
         """
-        first = tuple(int(i) for i in start) if start is not None else (0,) * self.num_players
-        if values.ndim != self.num_players + 1 or len(values) != self.num_players or len(first) != self.num_players:
-            raise DataError(
-                f"a block of shape {values.shape} from {first}: expected [P, k_0, …] with P = {self.num_players}."
-            )
-        stop = tuple(a + k for a, k in zip(first, values.shape[1:], strict=True))
-        if min(first) < 0 or any(end > size for end, size in zip(stop, self.sizes, strict=True)):
-            raise DataError(
-                f"the block {first} to {stop} lies outside the table of sizes {self.sizes}; add the policies first."
-            )
-        boxes = list(outside(first, stop, self._whole))
-        self._check_whole(values, first, stop)
-        for start_, stop_ in boxes:
-            self._check_block(cut(values, first, start_, stop_), start_)
+        first, boxes, total = self._checked_block(values, start, self._total)
         new = [self._cells.set_exact(cut(values, first, a, b), a) for a, b in boxes]
+        self._total = total
         if self._cells.exact[tuple(slice(0, size) for size in self.sizes)].all():
             self._whole = self.sizes
         profiles, means = [p for p, _ in new], [m for _, m in new]
         empty = np.empty((0, self.num_players))
         return np.concatenate([empty.astype(np.int64), *profiles]), np.concatenate([empty, *means])
+
+    def check(self, matches: Iterable[Match], values: NDArray[np.float64]) -> None:
+        """Raises DataError if `record` of these matches and then `record_exact` of this block would, and changes nothing."""
+        new, total = self._checked(matches)
+        self._checked_block(values, None, total)
+        for match in new:
+            if match.exact and all(i < k for i, k in zip(match.profile, values.shape[1:], strict=True)):
+                cell = values[box(match.profile, [i + 1 for i in match.profile])]
+                check_equal(as_block(match.mean), cell, np.ones_like(cell[0], np.bool_), match.profile)
 
     # ------------------------------------------------------------------------------------------ views
 
@@ -207,63 +197,57 @@ class PayoffTable:
         self._cells, self._whole = Cells(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
-        self.record(unpack_matches(state["log"]))
+        self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
+        exact = self._cells.mean[:, self._cells.exact]
+        self._total = self._total_of(exact, self._rules.total)
 
     # ------------------------------------------------------------------------------------------ checks
 
-    def _check(self, match: Match) -> None:
-        players = self.num_players
-        if len(match.profile) != players or len(match.seats) != players:
-            raise DataError(
-                f"match {match.id!r} has profile {match.profile} and {len(match.seats)} seats, expected {players} of each."
-            )
-        if any(not 0 <= i < size for i, size in zip(match.profile, self.sizes, strict=True)):
-            raise DataError(
-                f"match {match.id!r} has profile {match.profile}, outside the table of sizes {self.sizes}; add the policies first."
-            )
-        for seat, population in zip(match.seats, self.population, strict=True):
-            if seat.population != population or seat.version is None:
+    def _checked(self, matches: Iterable[Match]) -> tuple[tuple[Match, ...], float | None]:
+        """Those that are new, and what exact payoffs sum to then."""
+        new: dict[str, Match] = {}
+        exact: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        total, sizes = self._total, self.sizes
+        for given in matches:
+            check_match(given, sizes, self._rules)
+            match = frozen_match(given)
+            known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
+            if known is not None and not same_match(known, match):
                 raise DataError(
-                    f"match {match.id!r}: {seat} in a seat of population {population}; expected that population and a version."
+                    f"match {match.id!r} was recorded before with other content ({brief(known)}; now {brief(match)}). "
+                    "Ids must name one result for ever."
                 )
-        if np.shape(match.mean) != (players,) or np.shape(match.m2) != (players,):
-            raise DataError(
-                f"match {match.id!r}: mean and m2 have shapes {np.shape(match.mean)} and {np.shape(match.m2)}, expected ({players},)."
-            )
-        if match.n < (0 if match.exact else 1) or (match.wins and len(match.wins) != players):
-            raise DataError(
-                f"match {match.id!r}: n is {match.n} and wins {match.wins}, expected at least one unit and one triple per player."
-            )
-        if match.wins and not consistent(match.wins):
-            raise DataError(
-                f"match {match.id!r} has the win counts {match.wins}, which contradict each other: each player needs as many episodes as "
-                "the others, and of two players one has won what the other has lost."
-            )
-        if not (np.isfinite(match.m2).all() and (match.m2 >= 0).all()):
-            raise DataError(
-                f"match {match.id!r}: m2 is {match.m2.tolist()}, expected finite numbers that are not negative."
-            )
-        cell = match.mean.reshape(players, *([1] * players))
-        self._check_values(cell, match.profile, f"match {match.id!r}: ")
-        if match.exact:
-            self._check_block(cell, match.profile)
-
-    def _check_values(self, values: NDArray[np.float64], first: Sequence[int], what: str = "") -> None:
-        for player, (low, high) in enumerate(self.utility_range):
-            spare = EXACT_TOLERANCE * max(
-                1.0, abs(low) if np.isfinite(low) else 1.0, abs(high) if np.isfinite(high) else 1.0
-            )
-            mine = values[player]
-            if mine.size == 0 or (low - spare <= mine.min() and mine.max() <= high + spare and np.isfinite(mine).all()):
+            if known is not None:
                 continue
-            wrong = np.argwhere(~((mine >= low - spare) & (mine <= high + spare) & np.isfinite(mine)))[0]
-            profile = tuple(int(i) + a for i, a in zip(wrong, first, strict=True))
-            raise DataError(
-                f"{what}player {player}'s payoff of profile {profile} is {mine[tuple(wrong)]}, expected a number from {low} to {high} "
-                "(the environment's utility range). Nothing was recorded."
-            )
+            new[match.id] = match
+            if match.exact:
+                cell = as_block(match.mean)
+                earlier = as_block(exact.setdefault(match.profile, match.mean))
+                check_equal(earlier, cell, np.ones_like(cell[0], np.bool_), match.profile)
+                total = self._check_new(cell, match.profile, total)
+        return tuple(new.values()), total
 
-    def _check_whole(self, values: NDArray[np.float64], first: tuple[int, ...], stop: tuple[int, ...]) -> None:
+    def _checked_block(
+        self, values: NDArray[np.float64], start: Sequence[int] | None, total: float | None
+    ) -> tuple[Corner, list[tuple[Corner, Corner]], float | None]:
+        """The first profile of a block, the boxes of it that lie beyond the part that is all exact, and what exact payoffs sum to then."""
+        first = tuple(int(i) for i in start) if start is not None else (0,) * self.num_players
+        if values.ndim != self.num_players + 1 or len(values) != self.num_players or len(first) != self.num_players:
+            raise DataError(
+                f"a block of shape {values.shape} from {first}: expected [P, k_0, …] with P = {self.num_players}."
+            )
+        stop = tuple(a + k for a, k in zip(first, values.shape[1:], strict=True))
+        if min(first) < 0 or any(end > size for end, size in zip(stop, self.sizes, strict=True)):
+            raise DataError(
+                f"the block {first} to {stop} lies outside the table of sizes {self.sizes}; add the policies first."
+            )
+        self._check_whole(values, first, stop)
+        boxes = list(outside(first, stop, self._whole))
+        for a, b in boxes:
+            total = self._check_new(cut(values, first, a, b), a, total)
+        return first, boxes, total
+
+    def _check_whole(self, values: NDArray[np.float64], first: Corner, stop: Corner) -> None:
         """The part of a block that lies among cells all of which are exact. Equal to the bit is the usual case, and quickly seen."""
         stop = tuple(min(a, b) for a, b in zip(stop, self._whole, strict=True))
         if any(a >= b for a, b in zip(first, stop, strict=True)):
@@ -274,21 +258,25 @@ class PayoffTable:
 
     def _check_block(self, values: NDArray[np.float64], first: Sequence[int]) -> None:
         """In range, and equal to what is exact already, up to rounding."""
-        self._check_values(values, first)
+        check_range(values, first, self._rules)
         where = box(first, tuple(a + k for a, k in zip(first, values.shape[1:], strict=True)))
         known = self._cells.exact[where[1:]]
-        if not known.any():
-            return
-        old = self._cells.mean[where]
-        scale = max(1.0, float(np.abs(values).max()))
-        wrong = (np.abs(values - old) > EXACT_TOLERANCE * scale).any(axis=0) & known
-        if wrong.any():
-            at = tuple(np.argwhere(wrong)[0])
-            profile = tuple(int(i) + a for i, a in zip(at, first, strict=True))
-            raise DataError(
-                f"profile {profile} has the exact payoffs {[float(u[at]) for u in old]}, "
-                f"and is now said to have {[float(u[at]) for u in values]}. Policies of a population must not change."
-            )
+        if known.any():
+            check_equal(self._cells.mean[where], values, known, first)
+
+    def _check_new(self, values: NDArray[np.float64], first: Sequence[int], total: float | None) -> float | None:
+        """`_check_block`, and in a zero-sum game that all cells sum to `total` (None: not known yet); what exact payoffs sum to then."""
+        self._check_block(values, first)
+        total = self._total_of(values, total)
+        if total is not None:
+            check_total(values, first, self._rules, total)
+        return total
+
+    def _total_of(self, values: NDArray[np.float64], total: float | None) -> float | None:
+        """`total`; if that is None, what the exact payoffs float64[P, …] sum to in a zero-sum game, by the first of them."""
+        if total is not None or not self.zero_sum or self.num_players < 2 or values.size == 0:
+            return total
+        return float(values.reshape(self.num_players, -1)[:, 0].sum())
 
 
 def _apply(cells: Cells, match: Match, decay: float) -> None:

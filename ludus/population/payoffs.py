@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import DataError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payoffs:
@@ -15,6 +17,7 @@ class Payoffs:
 
     mean: float64[P, n_0, …, n_{P-1}], NaN in holes. count: int64[n_0, …]. m2: float64[P, n_0, …]. exact: bool[n_0, …].
     utility_range: [P] (least, largest). population: [P] index of each player's population. zero_sum: as in `EnvSpec`.
+    Raises DataError for shapes that do not fit each other; players who share a population have axes of one length.
     """
 
     mean: NDArray[np.float64]
@@ -24,6 +27,39 @@ class Payoffs:
     utility_range: tuple[tuple[float, float], ...]
     population: tuple[int, ...]
     zero_sum: bool
+
+    def __post_init__(self) -> None:
+        shape, sizes = self.mean.shape, self.mean.shape[1:]
+        players = len(sizes)
+        if not players or shape[0] != players:
+            raise DataError(
+                f"payoffs: mean has the shape {shape}; expected [P, n_0, …, n_P-1], an axis of policies for each player."
+            )
+        for name, array, expected in (
+            ("m2", self.m2, shape),
+            ("count", self.count, sizes),
+            ("exact", self.exact, sizes),
+        ):
+            if array.shape != expected:
+                raise DataError(
+                    f"payoffs: {name} has the shape {array.shape}; expected {expected}, as mean has {shape}."
+                )
+        if len(self.utility_range) != players or len(self.population) != players:
+            raise DataError(
+                f"payoffs: utility_range has {len(self.utility_range)} entries and population {len(self.population)}; expected {players}, "
+                "one per player."
+            )
+        if sorted(set(self.population)) != list(range(len(set(self.population)))):
+            raise DataError(
+                f"payoffs: population is {self.population}; expected populations counted from 0 without gaps."
+            )
+        for p, which in enumerate(self.population):
+            first = self.population.index(which)
+            if sizes[p] != sizes[first]:
+                raise DataError(
+                    f"payoffs: players {first} and {p} share population {which} and have {sizes[first]} and {sizes[p]} policies; give "
+                    "both the same ones, or each a population of its own."
+                )
 
     @property
     def num_players(self) -> int:

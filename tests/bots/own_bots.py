@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 import numpy as np
@@ -66,6 +67,38 @@ class Hangs(First):
 class Dies(First):
     def act(self, observation, mask):
         os._exit(3)
+
+
+class NeverMade(First):
+    def __init__(self):
+        time.sleep(1e6)
+
+
+class NeverMadeToPlay(First):
+    """Is made where it is looked at first, and hangs where it is to play."""
+
+    def __init__(self):
+        if "ludus.evaluation.tournament.arena" in sys.modules:
+            time.sleep(1e6)
+
+
+class DiesMade(First):
+    def __init__(self):
+        os._exit(3)
+
+
+class LeavesMade(First):
+    def __init__(self):
+        raise SystemExit(4)
+
+
+class MadeElsewhere(First):
+    """Refuses to be made in the process of the tests."""
+
+    def __init__(self):
+        super().__init__()
+        if "pytest" in sys.modules:
+            raise ValueError("made in the wrong process")
 
 
 class ByState:

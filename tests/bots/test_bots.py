@@ -209,7 +209,7 @@ def test_each_slot_has_a_bot_of_its_own() -> None:
         cast.restart(1, 0, slot, seed)
     assert [cast._at[1, 0, slot].seed for slot in (0, 1)] == [5, 6]
     assert cast.act(1, 0, 1, observation=np.zeros(11), mask=mask) == 1
-    assert heard == [1, -1] * 3
+    assert heard == [0, -1, 1, -1] + [1, -1] * 3
 
 
 def test_without_masks_every_action_of_the_space_is_legal() -> None:

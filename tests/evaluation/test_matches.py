@@ -178,3 +178,19 @@ def test_a_database_changed_by_hand_is_refused(finished: Path, tmp_path: Path, c
 def test_a_run_without_generations_cannot_be_evaluated(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a run"):
         evaluate_run(tmp_path)
+
+
+def test_policies_with_memory_are_played_where_a_tree_could_compute(tmp_path: Path) -> None:
+    changes = [
+        "oracle.memory=gru",
+        "oracle.memory_size=4",
+        "oracle.hidden=[4]",
+        "generations=1",
+        "response.episodes=20",
+    ]
+    changes += ["evaluation={payoffs: simulate, exploitability: 'off', episodes: 10}", "env.num_envs=8"]
+    ludus.run(ludus.load_scenario("leduc-self-play", changes), run_dir=tmp_path / "run", report=False)
+    report = evaluate_run(tmp_path / "run", episodes=20)
+    assert report.exploitability is None
+    assert all(match.exact is None for match in report.matches)
+    assert [match.episodes for match in report.matches] == [20] * 4

@@ -1,5 +1,6 @@
 """The agent manager: members stay frozen, facts are told once and in order, state comes back to the bit."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -49,12 +50,18 @@ def weights(value=0.0):
     return {"table": np.full((2, 3), value), "nan": np.array([np.nan])}
 
 
+def played(name, profile, samples):
+    """A match between members that are named as here: population-index."""
+    seats = tuple(PolicyRef(population, f"{population}-{i}", 0) for population, i in enumerate(profile))
+    return dataclasses.replace(match(name, profile, samples), seats=seats)
+
+
 def filled(facts=None):
     made = manager(facts)
     for population in (0, 1):
         made.add(population, f"{population}-0", SPEC, weights(population))
     made.add(0, "0-1", SPEC, weights(5), lineage=Lineage("t", 1, PolicyRef(0, "0-0"), "last"))
-    made.record_matches([match("m", (0, 0), [[1, -1], [2, -2]])])
+    made.record_matches([played("m", (0, 0), [[1, -1], [2, -2]])])
     made.record_exact(np.array([[[3.0]], [[-3.0]]]), start=(1, 0))
     return made
 
@@ -76,7 +83,7 @@ def test_every_fact_is_told_once_and_in_order():
     ]
     assert facts.heard == told
     assert made.add(0, "0-1", SPEC, weights(5)) == PolicyRef(0, "0-1")
-    made.record_matches([match("m", (0, 0), [[1, -1], [2, -2]])])
+    made.record_matches([played("m", (0, 0), [[1, -1], [2, -2]])])
     made.record_exact(np.array([[[3.0]], [[-3.0]]]), start=(1, 0))
     assert facts.heard == told
 
@@ -141,7 +148,7 @@ def test_results_of_tasks():
     made.add(1, "1-0", SPEC, weights())
     task = TrainingTask("g1", 1, 0, (0,), "0-1", Mixture(()), start=PolicyRef(0, "0-0"))
     trained = Trained(task, PolicyRef(0, "0-1"), SPEC, weights(2), {}, {})
-    answered = Evaluated(EvaluationTask("e1", 1, ((1, 0),)), matches=(match("m", (1, 0), [[1, -1]]),))
+    answered = Evaluated(EvaluationTask("e1", 1, ((1, 0),)), matches=(played("m", (1, 0), [[1, -1]]),))
     exact = Evaluated(EvaluationTask("e2", 1), payoffs=np.zeros((2, 1, 1)))
     for _ in range(2):
         for result in (trained, answered, exact):
@@ -149,6 +156,55 @@ def test_results_of_tasks():
     assert [kind for kind, *_ in facts.heard] == ["policy", "policy", "policy", "matches", "payoffs"]
     assert made.record_of(trained.ref).lineage == Lineage("g1", 1, PolicyRef(0, "0-0"), "policy")
     assert made.view().payoffs.mean[0].tolist() == [[0.0], [1.0]]
+
+
+REFUSED = {
+    "a payoff out of range": ([played("n", (0, 0), [[4, -4]])], [[99.0], [0.0]], r"profile \(0, 0\) is 99.0"),
+    "an exact match and a block that differ": (
+        [dataclasses.replace(played("n", (0, 0), [[4, -4]]), exact=True, n=0)],
+        [[2.0], [3.0]],
+        r"\(0, 0\) has the exact payoffs \[4.0, -4.0\], and is now said to have \[2.0, -2.0\]",
+    ),
+    "a match that is NaN": ([played("n", (0, 0), [[np.nan, 1]])], [[2.0], [3.0]], "is nan"),
+    "a seat of another member": (
+        [dataclasses.replace(played("n", (1, 0), [[1, -1]]), profile=(0, 0))],
+        None,
+        r"match 'n' has profile \(0, 0\), and in a seat of policy 0 of population 0 there is '0-1', which is policy 1",
+    ),
+    "a seat of nobody": (
+        [match("n", (0, 0), [[1, -1]])],
+        None,
+        "match 'n': no policy 'p0' .version 0. in population 0",
+    ),
+    "a seat without a ref": (
+        [dataclasses.replace(match("n", (0, 0), [[1, -1]]), seats=("0-0", "1-0"))],
+        None,
+        "0-0 in a seat of population 0",
+    ),
+    "a version that no member has": (
+        [dataclasses.replace(match("n", (0, 0), [[1, -1]]), seats=(PolicyRef(0, "0-0", 7), PolicyRef(1, "1-0")))],
+        None,
+        "match 'n': no policy '0-0' .version 7.",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_nothing_of_a_refused_result_is_kept(what):
+    matches, row, sentence = REFUSED[what]
+    facts = Facts()
+    made = filled(facts)
+    before, told = json.dumps(made.state_dict(), default=_plain), list(facts.heard)
+    payoffs = None if row is None else np.stack([np.array(row), -np.array(row)])
+    good = played("good", (0, 0), [[2, -2]])
+    with pytest.raises(DataError, match=sentence):
+        made.on_result(Evaluated(EvaluationTask("e1", 1), matches=(good, *matches), payoffs=payoffs))
+    assert json.dumps(made.state_dict(), default=_plain) == before
+    assert facts.heard == told
+    made.on_result(
+        Evaluated(EvaluationTask("e1", 1), matches=(good,), payoffs=np.array([[[2.0], [3.0]], [[-2.0], [-3.0]]]))
+    )
+    assert facts.heard[len(told) :] == [("matches", "good"), ("payoffs", [[0, 0]], [[2.0, -2.0]])]
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -170,7 +226,7 @@ def test_state_through_a_checkpoint_on_disk(tmp_path, stored):
         assert len(facts.heard) == 5, "loading tells the recorder nothing"
     for again in (made, other):
         again.add(1, "1-1", SPEC, weights(7))
-        again.record_matches([match("m", (0, 0), [[1, -1], [2, -2]]), match("n", (0, 1), [[4, -4]])])
+        again.record_matches([played("m", (0, 0), [[1, -1], [2, -2]]), played("n", (0, 1), [[4, -4]])])
     assert json.dumps(made.state_dict(), default=_plain) == json.dumps(other.state_dict(), default=_plain)
 
 

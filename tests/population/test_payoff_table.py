@@ -133,7 +133,35 @@ BAD = {
     "shape": (lambda m: dataclasses.replace(m, mean=np.zeros(3)), "have shapes \\(3,\\)"),
     "m2": (lambda m: dataclasses.replace(m, m2=np.array([-1.0, 0.0])), "m2 is \\[-1.0"),
     "n": (lambda m: dataclasses.replace(m, n=0), "n is 0"),
+    "n that is NaN": (lambda m: dataclasses.replace(m, n=float("nan")), "n is nan, expected a whole number of units"),
+    "half a unit": (lambda m: dataclasses.replace(m, n=1.5), "n is 1.5, expected a whole number"),
+    "too many units": (lambda m: dataclasses.replace(m, n=2**64), "n is 18446744073709551616, expected a whole number"),
+    "half a place": (
+        lambda m: dataclasses.replace(m, profile=(0, 0.5)),
+        "profile \\(0, 0.5\\), expected whole numbers",
+    ),
+    "text": (
+        lambda m: dataclasses.replace(m, mean=["one", 2.0]),
+        "mean is \\['one', 2.0\\], expected one number for each",
+    ),
+    "no ref": (lambda m: dataclasses.replace(m, seats=("p0", m.seats[1])), "p0 in a seat of population 0"),
+    "spread": (
+        lambda m: dataclasses.replace(m, m2=np.array([0.0, 1e9])),
+        "player 1's m2 is 1000000000.0, expected at most 100: n is 1",
+    ),
     "wins": (lambda m: dataclasses.replace(m, wins=((1, 0, 0),)), "one triple per player"),
+    "wins that are NaN": (
+        lambda m: dataclasses.replace(m, wins=((float("nan"), 0, 0), (0, 0, float("nan")))),
+        "expected three whole numbers per player",
+    ),
+    "more wins than episodes": (
+        lambda m: dataclasses.replace(m, n=2, wins=((50, 0, 0), (0, 0, 50))),
+        "n is 2 and the win counts .* are of 50 episodes; .* a block of at most 2",
+    ),
+    "fewer wins than units": (
+        lambda m: dataclasses.replace(m, n=2, wins=((1, 0, 0), (0, 0, 1))),
+        "n is 2 and the win counts .* are of 1 episodes",
+    ),
     "other totals": (lambda m: dataclasses.replace(m, wins=((2, 0, 1), (1, 0, 1))), "contradict each other"),
     "both won": (lambda m: dataclasses.replace(m, wins=((2, 0, 1), (2, 0, 1))), "contradict each other"),
     "drawn alone": (lambda m: dataclasses.replace(m, wins=((0, 2, 1), (1, 1, 1))), "contradict each other"),
@@ -155,6 +183,94 @@ def test_a_bad_match_leaves_the_table_untouched(what):
         made.record(batch)
     assert same(made.view(), before)
     assert [m.id for m in made.log] == ["good"]
+    assert made.state_dict()["log"]["n"].tolist() == [1]
+
+
+def test_wins_of_a_mirrored_block_are_of_two_episodes():
+    made = table()
+    made.record([match("a", (0, 1), [[1, 2], [2, 1]], wins=((1, 0, 3), (3, 0, 1)))])
+    assert made.log[0].wins == ((1, 0, 3), (3, 0, 1))
+
+
+def test_the_largest_spread_that_a_range_allows():
+    """Half of the episodes won by 10, half lost: m2 is 4 × 10²."""
+    made = table()
+    made.record([match("a", (0, 1), [[10, -10], [-10, 10], [10, -10], [-10, 10]])])
+    assert made.view().m2[:, 0, 1].tolist() == [400.0, 400.0]
+
+
+# ---------------------------------------------------------------------------------------------- contradictions
+
+
+def exact(name, profile, *mean):
+    return dataclasses.replace(match(name, profile, [mean]), exact=True, n=0)
+
+
+def test_two_exact_payoffs_of_one_profile_in_one_batch():
+    made = table()
+    with pytest.raises(
+        DataError, match=r"\(0, 1\) has the exact payoffs \[1.0, 2.0\], and is now said to have \[1.0, 2.5\]"
+    ):
+        made.record([exact("a", (0, 1), 1, 2), exact("b", (0, 1), 1, 2.5)])
+    assert made.log == ()
+    assert not made.view().exact.any()
+    made.record([exact("a", (0, 1), 1, 2), exact("b", (0, 1), 1, 2)])
+    assert made.view().mean[:, 0, 1].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("how", ["played", "exact match", "exact block"])
+def test_both_win_in_a_zero_sum_game(how):
+    made = table(zero_sum=True, bound=1.0)
+    made.record([match("good", (0, 0), [[0.5, -0.5 + 1e-7]])])
+    before = made.view()
+    record = {
+        "played": lambda: made.record([match("bad", (0, 1), [[0.9, 0.9]])]),
+        "exact match": lambda: made.record([exact("bad", (0, 1), 0.9, 0.9)]),
+        "exact block": lambda: made.record_exact(np.full((2, 1, 1), 0.9), start=(0, 1)),
+    }
+    with pytest.raises(DataError, match=r"profile \(0, 1\) are \[0.9, 0.9\], which sum to 1.8; .* so 0 was expected"):
+        record[how]()
+    assert same(made.view(), before)
+    assert [m.id for m in made.log] == ["good"]
+
+
+def constant_sum():
+    made = PayoffTable(utility_range=[(0, 1)] * 2, population=(0, 1), zero_sum=True)
+    for population in (0, 0, 1, 1, 1):
+        made.add_policy(population)
+    return made
+
+
+def test_a_constant_sum_is_that_of_the_first_exact_payoffs():
+    made = constant_sum()
+    with pytest.raises(DataError, match=r"sum to 0.75; .* so 1 was expected"):
+        made.record([exact("a", (0, 0), 0.25, 0.75), exact("b", (0, 1), 0.25, 0.5)])
+    assert made.log == ()
+    made.record([match("a", (0, 0), [[0.0, 0.0]])])  # cut short before anything was paid
+    made.record_exact(np.array([[[0.25]], [[0.5]]]))
+    other = constant_sum()
+    other.load_state_dict(made.state_dict())
+    for one in (made, other):
+        with pytest.raises(DataError, match=r"profile \(1, 2\) .* sum to 1; .* so 0.75 was expected"):
+            one.record_exact(np.stack([np.full((1, 3), 0.5), [[0.25, 0.25, 0.5]]]), start=(1, 0))
+        assert one.view().exact.sum() == 1
+
+
+def test_three_players_need_only_keep_to_one_sum():
+    made = PayoffTable(utility_range=[(-2, 4)] * 3, population=(0, 1, 2), zero_sum=True)
+    for population in (0, 1, 2, 2):
+        made.add_policy(population)
+    made.record([exact("a", (0, 0, 0), 4, -2, -2)])
+    with pytest.raises(DataError, match=r"sum to 1; .* so 0 was expected"):
+        made.record([exact("b", (0, 0, 1), 3, -2, 0)])
+
+
+def test_what_was_recorded_is_loaded_whatever_is_asked_of_new_matches():
+    """A run of an earlier version goes on."""
+    earlier, made = table(bound=1.0), table(zero_sum=True, bound=1.0)
+    earlier.record([match("a", (0, 1), [[0.9, 0.9]])])
+    made.load_state_dict(earlier.state_dict())
+    assert made.view().mean[:, 0, 1].tolist() == [0.9, 0.9]
 
 
 def test_same_id_with_other_content_within_a_batch():

@@ -1,5 +1,8 @@
 """Ratings of wins against numbers worked by hand, published ones, and other optimisers."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +21,7 @@ from ludus.population.ratings.results import Pairs, duels, pairs
 
 def duel(name, profile, won, drawn, lost, population=(0, 0)):
     counts = ((won, drawn, lost), (lost, drawn, won))
-    return match(name, profile, [[1, -1]], population=population, wins=counts)
+    return match(name, profile, [[1, -1]] * (won + drawn + lost), population=population, wins=counts)
 
 
 def counted(won, drawn=None):
@@ -327,3 +330,21 @@ def test_a_rating_table():
         rated.of(1)
     with pytest.raises(ValueError, match="read-only"):
         rated.rating[0] = 1.0
+
+
+@pytest.mark.parametrize("name", sorted(RATINGS))
+def test_an_empty_population_is_refused(name):
+    with pytest.raises(DataError, match=f"{name}: population 1 has no policies; add one before rating"):
+        rate(name, table((2, 0)).view())
+
+
+@pytest.mark.parametrize("name", sorted(RATINGS))
+@pytest.mark.parametrize("profile", [(0, 3), (-1, 0), (0, 0.5), (0,), (0, 1, 2)])
+def test_a_match_of_unknown_policies_is_refused(name, profile):
+    made = table((3,), population=(0, 0), zero_sum=True)
+    made.record_exact(np.zeros((2, 3, 3)))
+    log = [LOG[0], dataclasses.replace(LOG[1], profile=profile)]
+    with pytest.raises(
+        DataError, match=re.escape(f"{name}: match 'b' has profile {profile}, and the payoffs have (3, 3) policies")
+    ):
+        rate(name, made.view(), log)

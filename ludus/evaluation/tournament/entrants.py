@@ -20,10 +20,13 @@ from ludus.evaluation.games import identity, told
 from ludus.evaluation.named import Drawn, FindRun, Wanted, policies_of, take_apart
 from ludus.evaluation.stored import StoredRun
 from ludus.evaluation.tournament.arena import Player
+from ludus.evaluation.tournament.exam import examine
 from ludus.evaluation.tournament.field import Entrant, Field, Seat, sha256
 from ludus.observe.schema import FILE
 from ludus.policies.digest import digest_of
 from ludus.scenario import Environment
+
+DEADLINE = 60.0  # seconds
 
 
 def run_at(path: str) -> Path:
@@ -33,11 +36,14 @@ def run_at(path: str) -> Path:
     return Path(path)
 
 
-def read_field(texts: Sequence[str], *, env: Environment | None, find_run: FindRun) -> Field:
-    """The entrants that these texts name. env: the game, for entrants that belong to no run.
+def read_field(
+    texts: Sequence[str], *, env: Environment | None, find_run: FindRun, deadline: float = DEADLINE
+) -> Field:
+    """The entrants that these texts name. env: the game, for entrants that belong to no run. deadline: seconds that a bot may take to be
+    made (10 at least).
 
     Raises ConfigError for a text that names nothing, or that comes twice, and for entrants of different games; whatever reading runs and
-    files raises; ScenarioError for a bot that cannot play the game.
+    files raises; ScenarioError for a bot that cannot play the game; PolicyError for one that cannot be made.
     """
     twice = sorted({text for text in texts if texts.count(text) > 1})
     if twice:
@@ -47,7 +53,8 @@ def read_field(texts: Sequence[str], *, env: Environment | None, find_run: FindR
     settings = _common_game(given, env)
     made = settings.make(num_envs=1)
     try:
-        reader = _Reader(made, settings)
+        reader = _Reader(made, settings, deadline)
+        reader.examine(given)
         entrants = tuple(reader.entrant(one) for one in given)
     finally:
         made.close()
@@ -74,9 +81,16 @@ def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environmen
 class _Reader:
     """Makes entrants of a game. env: one environment of it."""
 
-    def __init__(self, env: VectorEnv, settings: Environment) -> None:
-        self._spec, self._settings = env.spec, settings
+    def __init__(self, env: VectorEnv, settings: Environment, deadline: float) -> None:
+        self._spec, self._settings, self._deadline = env.spec, settings, deadline
+        self._examined: dict[str, str] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
+
+    def examine(self, given: Sequence[Wanted]) -> None:
+        """Make the bots that are of the user's own, elsewhere."""
+        own = [Named(one.text, parse_bot(one.bot)) for one in given if ":" in one.bot.partition(",")[0]]
+        wrapped = bool(self._settings.wrappers)
+        self._examined = examine(own, self._spec, wrapped=wrapped, deadline=self._deadline)
 
     def entrant(self, given: Wanted) -> Entrant:
         if given.bot:
@@ -96,10 +110,11 @@ class _Reader:
         if name == "random" and options:
             raise ConfigError(f"{given.text!r}: bot:random has no options.")
         spec = parse_bot(given.bot)
-        bot = spec.make()
-        require_fit(f"{given.text!r}", bot, self._spec, wrapped=bool(self._settings.wrappers))
+        found = self._examined.get(given.text)
+        if found is None:
+            require_fit(f"{given.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
+            found = json.dumps(spec.identity(), sort_keys=True)
         seat = Seat((Player(given.text, bot=Named(given.text, spec)),), (1.0,))
-        found = json.dumps(spec.identity(), sort_keys=True)
         return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
 
     def _file(self, given: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:

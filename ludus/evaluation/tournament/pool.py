@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.evaluation.tournament.meetings import Piece, cut
-from ludus.evaluation.tournament.process import BotProcess, Setup
+from ludus.evaluation.tournament.process import BotProcess
+from ludus.evaluation.tournament.setup import Setup
 
 Episodes = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
 _FIRST, _MOST = 16, 4096  # episodes of a portion
@@ -60,10 +61,10 @@ class Pool:
                 process.close()
 
     def _look(self, process: BotProcess) -> None:
-        returns = process.answer()
-        if returns is None:
+        if not process.answered():
             process.check(self._deadline)
             return
+        returns = process.answer()
         portion = self._playing[process]
         taken = max(time.monotonic() - portion.begun, 1e-6)
         size = int(portion.piece.episodes * min(4.0, _SECONDS / taken))
@@ -83,4 +84,4 @@ class Pool:
             left = whole.n - piece.n
             self._waiting.append(Piece(whole.meeting, whole.first + piece.n, left))
         self._playing[process] = _Portion(piece, time.monotonic())
-        process.play(*self._episodes(piece))
+        process.call(*self._episodes(piece))

@@ -1,7 +1,7 @@
-"""A process in which bots are asked, so that one that hangs or dies takes nothing with it.
+"""A process in which bots are made and asked, so that one that hangs or dies takes nothing with it.
 
-parent: setup, then portions of seats and keys -> child: ("done", returns) or ("failed", kind, text)
-Which bot is asked, and since when, stands in memory that both share.
+parent: a job, then the arguments of calls -> child: ("done", answer) to each call, or ("failed", kind, text)
+Which bot is made or asked, and since when, stands in memory that both share.
 """
 
 from __future__ import annotations
@@ -15,92 +15,68 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ludus import errors
-from ludus.bots.cast import Named
 from ludus.errors import LudusError, PartDied, PolicyError, UnknownName
-from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.policies.registry import build_policy
-from ludus.scenario import Environment
-from ludus.types import PolicySpec, Weights
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_NUMBER = 8  # bytes
+_NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many
 _LINGER = 0.5  # seconds that a process whose socket closed needs to leave its exit code
 _NOBODY = -1
+MAKING = 10.0
+"""Seconds that a bot has to be made, however short the deadline is: it may load a network that then plays quickly."""
 
 
 class Asked:
-    """Which bot is asked, and since when, in a page of memory that two processes share: written by one, read by the other."""
+    """Which bot is made or asked, and since when, in a page of memory that two processes share: written by one, read by the other."""
 
     def __init__(self, file: int) -> None:
-        """file: a descriptor of a file of at least two numbers."""
-        self._numbers = np.frombuffer(mmap.mmap(file, 2 * _NUMBER), np.float64)
+        """file: a descriptor of a file of at least three numbers."""
+        self._numbers = np.frombuffer(mmap.mmap(file, _NUMBERS * _NUMBER), np.float64)
+        self.making = False
 
     def __call__(self, bot: int) -> None:
-        """This bot is asked from now on (-1: none)."""
+        """This bot is asked from now on, or made if `making` (-1: none)."""
+        self._numbers[2] = self.making
         self._numbers[1] = time.monotonic()
         self._numbers[0] = bot
 
-    def read(self) -> tuple[int, float]:
-        """(bot or -1, seconds since it was asked)."""
+    def read(self) -> tuple[int, float, bool]:
+        """(bot or -1, seconds since it was asked, whether it is being made)."""
         while True:
-            bot, since = self._numbers.tolist()
+            bot, since, making = self._numbers.tolist()
             seconds = time.monotonic() - since
-            if self._numbers.tolist() == [bot, since]:
-                return int(bot), seconds
+            if self._numbers.tolist() == [bot, since, making]:
+                return int(bot), seconds, bool(making)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A player on its way to another process."""
+class Job(Protocol):
+    """What a process is for."""
 
-    name: str
-    spec: PolicySpec | None
-    weights: Weights | None
-    mode: str
-    bot: Named | None
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the bots, by the numbers that `Asked` hears; others may lie between them."""
+        ...
 
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a process plays: the game, in `num_envs` environments, and all who may."""
-
-    settings: Environment
-    num_envs: int
-    players: tuple[_Sent, ...]
-
-
-def setup_of(settings: Environment, num_envs: int, players: tuple[Player, ...]) -> Setup:
-    """The parts that travel."""
-    sent = tuple(
-        _Sent(
-            player.name,
-            None if player.policy is None else player.policy.spec,
-            None if player.policy is None else dict(player.policy.weights()),
-            player.mode,
-            player.bot,
-        )
-        for player in players
-    )
-    return Setup(settings, num_envs, sent)
+    def begin(self, asked: Asked) -> Callable[..., Any]:
+        """In the process: make the bots. What it answers takes the arguments of each call of the parent's."""
+        ...
 
 
 class BotProcess:
     """One process, seen from the parent. It ends with the parent, and is killed by `close`."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, job: Job) -> None:
         ours, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         with theirs, tempfile.TemporaryFile() as shared:
-            shared.truncate(2 * _NUMBER)
+            shared.truncate(_NUMBERS * _NUMBER)
             self._asked = Asked(shared.fileno())
             self._asked(_NOBODY)
             code = (
@@ -116,40 +92,48 @@ class BotProcess:
             )
         os.close(lifeline)
         self.connection = Connection(ours.detach())
-        self._names = [player.name for player in setup.players]
+        self._names = job.names
         try:
-            self.connection.send(setup)
+            self.connection.send(job)
         except OSError as error:
             died = self._died()
             self.close()
             raise died from error
 
-    def play(self, seats: NDArray[np.int32], luck: NDArray[np.uint64], own: NDArray[np.uint64]) -> None:
-        """Begin to play, as `Arena.play`."""
+    def call(self, *args: Any) -> None:
+        """Begin what the job is for."""
         try:
-            self.connection.send((seats, luck, own))
+            self.connection.send(args)
         except OSError as error:
             raise self._died() from error
 
-    def answer(self) -> NDArray[np.float64] | None:
-        """The returns, if they are there; never waits. Raises what was raised there, and PartDied if the process is gone."""
+    def answered(self) -> bool:
+        """Whether there is an answer to a call; never waits. Raises PartDied if the process is gone."""
         try:
-            if not self.connection.poll(0):
-                return None
+            return self.connection.poll(0)
+        except OSError as error:
+            raise self._died() from error
+
+    def answer(self) -> Any:
+        """The answer. Raises what was raised there, and PartDied if the process is gone."""
+        try:
             message = self.connection.recv()
         except (EOFError, OSError) as error:
             raise self._died() from error
         if message[0] == "failed":
             raise getattr(errors, message[1])(message[2])
-        returns: NDArray[np.float64] = message[1]
-        return returns
+        return message[1]
 
     def check(self, deadline: float) -> None:
-        """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds."""
-        bot, seconds = self._asked.read()
-        if bot != _NOBODY and seconds > deadline:
+        """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds, or is not made by then and after `MAKING`."""
+        bot, seconds, making = self._asked.read()
+        if bot == _NOBODY:
+            return
+        limit = max(deadline, MAKING) if making else deadline
+        if seconds > limit:
+            how = "was not made" if making else "did not answer"
             raise PolicyError(
-                f"bot {self._names[bot]!r} did not answer within {deadline:g} seconds and was ended; --deadline gives it longer."
+                f"bot {self._names[bot]!r} {how} within {limit:g} seconds and was ended; --deadline gives it longer."
             )
 
     def close(self) -> None:
@@ -170,48 +154,37 @@ class BotProcess:
         how = "closed its connection" if code is None else f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was ended by {signal.Signals(-code).name}"
-        bot, _ = self._asked.read()
-        who = f" while {self._names[bot]!r} was asked" if bot != _NOBODY else ""
+        bot, _, making = self._asked.read()
+        who = f" while {self._names[bot]!r} was {'made' if making else 'asked'}" if bot != _NOBODY else ""
         return PartDied(f"the process in which the bots play {how}{who}.")
 
 
 def serve(descriptor: int, lifeline: int, shared: int) -> None:
-    """Play what comes through a socket, until the parent is gone: then the other end of `lifeline`, a pipe that carries nothing, is closed,
-    and a SIGIO ends this process, even one that hangs in compiled code."""
+    """Do the job that comes through a socket, until the parent is gone: then the other end of `lifeline`, a pipe that carries nothing, is
+    closed, and a SIGIO ends this process, even one that hangs in compiled code."""
     for inherited in (descriptor, lifeline, shared):
         os.set_inheritable(inherited, False)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     connection = Connection(descriptor)
     with suppress(EOFError, ConnectionError):
-        arena: Arena | None = None
+        work: Callable[..., Any] | None = None
         while True:
             try:
                 message = connection.recv()
-                if isinstance(message, Setup):
-                    arena = _arena(message, Asked(shared))
-                elif arena is not None:
-                    connection.send(("done", arena.play(*message)))
+                if work is None:
+                    asked = Asked(shared)
+                    asked.making = True
+                    work = message.begin(asked)
+                    asked.making = False
+                else:
+                    connection.send(("done", work(*message)))
             except (EOFError, ConnectionError):
                 raise
             except BaseException as error:  # noqa: BLE001  whatever is raised is told to the parent
                 connection.send(_told(error))
                 break
     os._exit(0)
-
-
-def _arena(setup: Setup, asked: Asked) -> Arena:
-    players = [
-        Player(
-            sent.name,
-            None if sent.spec is None else build_policy(sent.spec, sent.weights or {}),
-            sent.mode,
-            sent.bot,
-        )
-        for sent in setup.players
-    ]
-    env = setup.settings.make(num_envs=setup.num_envs)
-    return Arena(env, players, tell=asked)
 
 
 def _told(error: BaseException) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from ludus.errors import ConfigError
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.named import FindRun
 from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.evaluation.tournament.entrants import read_field, run_at
+from ludus.evaluation.tournament.entrants import DEADLINE, read_field, run_at
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.pool import Pool
-from ludus.evaluation.tournament.process import setup_of
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import pooled
+from ludus.evaluation.tournament.setup import setup_of
 from ludus.evaluation.tournament.store import Order, Played, TournamentStore
 from ludus.population.ratings.base import Rater
 from ludus.population.ratings.registry import parse_ratings
@@ -43,12 +43,13 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may think about a move.
-    workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game)."""
+    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
+    and to think about a move. workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game).
+    """
 
     episodes: int = 100
     seed: int = 0
-    deadline: float = 60.0
+    deadline: float = DEADLINE
     workers: int = 1
     num_envs: int | None = None
 
@@ -73,7 +74,7 @@ def play_tournament(
     """
     options = options or Options()
     raters = parse_ratings(ratings)
-    field = read_field(entrants, env=env, find_run=find_run)
+    field = read_field(entrants, env=env, find_run=find_run, deadline=options.deadline)
     return run_tournament(field, Path(folder), options, tell, raters=raters)
 
 
@@ -132,7 +133,7 @@ class _Play:
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         wanted = min(self._envs(), sum(piece.episodes for piece in pieces))
         made = self._field.settings.make(num_envs=wanted)
-        arena = Arena(made, self._sides.players)
+        arena = Arena(made, [replace(player, bot=None) for player in self._sides.players])  # bots are made elsewhere
         try:
             for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
                 episodes = self._sides.episodes(batch, self._options.seed)

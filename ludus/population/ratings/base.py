@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import DataError
+from ludus.population.matches import whole
 from ludus.population.payoffs import Payoffs
 from ludus.types import Match
 
@@ -82,6 +83,23 @@ def population_sizes(payoffs: Payoffs) -> tuple[int, ...]:
     """Policies per population."""
     sizes = dict(zip(payoffs.population, payoffs.sizes, strict=True))
     return tuple(sizes[p] for p in range(len(sizes)))
+
+
+def require_results(payoffs: Payoffs, log: Sequence[Match], kind: str) -> None:
+    """Raises DataError if a population is empty, or if the log has a match of policies that the payoffs do not have."""
+    for population, size in enumerate(population_sizes(payoffs)):
+        if size == 0:
+            raise DataError(f"{kind}: population {population} has no policies; add one before rating.")
+    sizes = payoffs.sizes
+    for match in log:
+        profile = match.profile
+        if len(profile) != len(sizes) or not all(
+            whole(i) and 0 <= i < size for i, size in zip(profile, sizes, strict=True)
+        ):
+            raise DataError(
+                f"{kind}: match {match.id!r} has profile {profile}, and the payoffs have {sizes} policies per player; give the log and the "
+                "payoffs of one table."
+            )
 
 
 def require_two_players(payoffs: Payoffs, kind: str) -> None:

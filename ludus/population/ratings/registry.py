@@ -11,7 +11,7 @@ import yaml
 from ludus.errors import ConfigError, DataError
 from ludus.parts import build_part
 from ludus.population.payoffs import Payoffs
-from ludus.population.ratings.base import Rater, RatingTable
+from ludus.population.ratings.base import Rater, RatingTable, require_results
 from ludus.types import Match
 
 RATINGS: Final[dict[str, str]] = {
@@ -36,8 +36,9 @@ def rater(name: str, **options: Any) -> Rater:
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
-    """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do."""
-    return rater(name, **options).rate(payoffs, log)
+    """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do; DataError if a population is empty, or the
+    log names policies that the payoffs do not have."""
+    return _rated(name, rater(name, **options), payoffs, log)
 
 
 def parse_ratings(texts: Sequence[str]) -> dict[str, Rater]:
@@ -69,7 +70,7 @@ def _option(name: str, pair: str) -> tuple[str, Any]:
 
 def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]) -> dict[str, RatingTable]:
     """What each of them says. Raises as they do; DataError for one that needs matches, where none is stored of two different policies."""
-    found = {name: rater.rate(payoffs, log) for name, rater in raters.items()}
+    found = {name: _rated(name, rater, payoffs, log) for name, rater in raters.items()}
     for name, table in found.items():
         n = len(table.rating)
         if n > 1 and len(np.unique(table.group)) == n:
@@ -78,3 +79,8 @@ def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]
                 "mean_payoff, worst_opponent, nash_average and alpha_rank rate by payoffs, computed ones too."
             )
     return found
+
+
+def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
+    require_results(payoffs, log, name)
+    return rater.rate(payoffs, log)
