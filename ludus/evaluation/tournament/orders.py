@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
 from ludus.evaluation.tournament.meetings import Meeting, Piece, missing
-from ludus.evaluation.tournament.results import Result, pooled
+from ludus.evaluation.tournament.results import Result
 from ludus.evaluation.tournament.store import Played
+from ludus.population.statistics import Moments, merge
 from ludus.sampling.confidence import mean_bounds
 from ludus.sampling.goals import overlapping
 from ludus.sampling.payoff_bounds import MIN_UNITS
@@ -63,47 +64,58 @@ class Rounds:
         not reach for the first round, or a confidence that is none."""
         _check(meetings, spec, budget, confidence)
         self._meetings, self._spec = {meeting.id: meeting for meeting in meetings}, spec
-        self._budget, self._confidence = budget, confidence
+        self._confidence = confidence
+        self._budget = self.left = budget  # left: episodes that are not played
         self._deals = dict.fromkeys(self._meetings, FIRST)
-        self._played: dict[str, list[Played]] = {id: [] for id in self._meetings}
+        self._raised = list(self._meetings)  # those that got another number of deals last
+        self._stored: dict[str, list[tuple[int, int]]] = {id: [] for id in self._meetings}
+        self._waiting: dict[str, list[Played]] = {id: [] for id in self._meetings}
+        self._sums: dict[str, Moments] = {}  # of the rounds that are over
 
     def next_pieces(self, played: Iterable[Played]) -> list[Piece]:
         """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
         Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
         for piece in played:
-            if piece.meeting in self._played:
-                self._played[piece.meeting].append(piece)
+            if piece.meeting in self._meetings:
+                self._stored[piece.meeting].append((piece.first, piece.n))
+                self._waiting[piece.meeting].append(piece)
+                self.left -= piece.n * len(self._meetings[piece.meeting].orders)
         while not (lacking := self._lacking()):
-            results = [self._result(id) for id in self._meetings]
-            more = self._more(results)
+            for id in self._raised:
+                self._take(id)
+            more = self._more([self._result(id) for id in self._meetings])
+            self._deals.update(more)
+            self._raised = list(more)
             if not more:
                 return []
-            self._deals.update(more)
         cost = sum(piece.episodes for piece in lacking)
         if cost <= self.left:
             return lacking
-        if all(self._played.values()):
+        if self._sums:
             return []  # other options have spent it elsewhere
+        stored = self._budget - self.left
         raise ConfigError(
-            f"a budget of {self._budget:,} episodes was given; {self._budget - self.left:,} of these entrants are stored, and the first "
-            f"{FIRST} deals of those who have not met take {cost:,}. Give at least {self._budget - self.left + cost:,}, or another --dir."
+            f"a budget of {self._budget:,} episodes was given; {stored:,} of these entrants are stored, and the first {FIRST} deals of "
+            f"those who have not met take {cost:,}. Give at least {stored + cost:,}, or another --dir."
         )
 
-    @property
-    def left(self) -> int:
-        """Episodes of the budget that are not played."""
-        counts = ((m, piece.n) for id, m in self._meetings.items() for piece in self._played[id])
-        return self._budget - sum(n * len(meeting.orders) for meeting, n in counts)
-
     def _lacking(self) -> list[Piece]:
-        known = {id: [(piece.first, piece.n) for piece in played] for id, played in self._played.items()}
-        return [piece for id, m in self._meetings.items() for piece in missing(m, known[id], self._deals[id])]
+        return [p for id in self._raised for p in missing(self._meetings[id], self._stored[id], self._deals[id])]
+
+    def _take(self, id: str) -> None:
+        """Count the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
+        rest = []
+        for piece in sorted(self._waiting[id], key=lambda piece: piece.first):
+            if piece.first >= self._deals[id]:
+                rest.append(piece)
+                continue
+            found = Moments(piece.n, piece.mean, piece.m2)
+            self._sums[id] = merge(self._sums[id], found) if id in self._sums else found
+        self._waiting[id] = rest
 
     def _result(self, id: str) -> Result:
-        """Of the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
-        taken = sorted((p for p in self._played[id] if p.first < self._deals[id]), key=lambda piece: piece.first)
-        (result,) = pooled(taken, [self._meetings[id]])
-        return result
+        total = self._sums[id]
+        return Result(self._meetings[id], int(total.n), total.mean, total.m2, ())
 
     def _more(self, results: Sequence[Result]) -> dict[str, int]:
         """Deals that undecided meetings are to have; empty: it is over."""
