@@ -153,7 +153,7 @@ def test_what_makes_no_sense(changes: dict[str, object], words: str) -> None:
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Field:
     """Kuhn poker, by how much sense they have: who has 1 bets with the king, passes with the jack; who has -1 the other way round. Each
-    beats all that have less, by 0.05 at least but for the best two (0.04); computed."""
+    beats all that have less, by 0.042 at least (computed)."""
     folder = tmp_path_factory.mktemp("known")
     enumeration = make_env(KUHN.id, num_envs=1).spec.enumeration
     assert enumeration is not None
