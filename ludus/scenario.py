@@ -22,6 +22,7 @@ from ludus.types import EnvSpec
 
 if TYPE_CHECKING:
     from ludus.meta_solvers.base import MetaSolver
+    from ludus.sampling.cells import Goal
     from ludus.schedulers.base import Scheduler
     from ludus.schedulers.sampling import Sampling
 
@@ -96,14 +97,18 @@ class BesideTraining(Config):
 
 
 class AdaptivePayoffs(Config):
-    """Matches go where the meta-strategy depends on them, until its NashConv in the meta-game is at most `tolerance` with `confidence`, or
-    the budget of the generation is spent (tolerance 0: until it is spent).
+    """Matches go where the goal depends on them, until it is reached with `confidence`, or the budget of the generation is spent.
+
+    goal: meta_strategy, whose NashConv in the meta-game is to be at most `tolerance` (0: until the budget is spent); or ranking, in which
+    every comparison is to be decided: of two payoffs of a player against the same others, or, where two players share a population, of what
+    two policies earn when they meet (the response graph, which α-Rank reads).
 
     budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks
     that a profile gets at a time. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out
     before it is looked again at what matters.
     """
 
+    goal: Literal["meta_strategy", "ranking"] = "meta_strategy"
     budget: int = Field(20_000, ge=1)
     portion: int = Field(100, ge=1)
     tolerance: float = Field(0.0, ge=0)
@@ -115,7 +120,18 @@ class AdaptivePayoffs(Config):
     def _enough(self) -> Self:
         if self.budget < self.portion:
             raise ConfigError(f"a budget of {self.budget} is less than one portion of {self.portion}.")
+        if self.goal == "ranking" and self.tolerance > 0.0:
+            raise ConfigError(
+                f"tolerance={self.tolerance} is a NashConv, and goal=ranking asks for none: its matches end when every comparison is "
+                "decided with `confidence`. Leave one of them out."
+            )
         return self
+
+    def made(self) -> Goal | None:
+        """The goal; None: that of the meta-strategy, which needs to know the rest."""
+        from ludus.sampling.goals import ResponseGraph  # a scenario can be read without loading it
+
+        return ResponseGraph(confidence=self.confidence) if self.goal == "ranking" else None
 
 
 class Evaluation(Config):
@@ -150,7 +166,8 @@ class Evaluation(Config):
 
         if self.adaptive is None:
             return EveryHole()
-        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **self.adaptive.model_dump())
+        options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
+        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **options)
 
 
 class Checkpoints(Config):

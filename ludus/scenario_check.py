@@ -131,7 +131,14 @@ def _check_evaluation(scenario: Scenario, env: EnvSpec) -> None:
         )
     _check_tables(scenario, env)
     adaptive = scenario.evaluation.adaptive
-    if adaptive is not None and adaptive.tolerance > 0 and not np.isfinite(env.utility_range).all():
+    if adaptive is None or np.isfinite(env.utility_range).all():
+        return
+    if adaptive.goal == "ranking":
+        raise ScenarioError(
+            f"evaluation.adaptive.goal=ranking needs returns between known limits, or no comparison is ever decided, and {env.id} has "
+            f"{env.utility_range}. Give the environment a utility_range if it takes one, or use goal=meta_strategy."
+        )
+    if adaptive.tolerance > 0:
         raise ScenarioError(
             f"evaluation.adaptive.tolerance={adaptive.tolerance} needs returns between known limits, and {env.id} has {env.utility_range}. "
             "Set it to 0, so that the budget alone ends the evaluation."

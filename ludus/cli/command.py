@@ -74,6 +74,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def probability(text: str) -> float:
+    """A type for options between 0 and 1, both excluded."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} was given, a probability between 0 and 1 was expected")
+    return value
+
+
 def folder(text: str) -> Path:
     """A type for options that say where to write."""
     if not text:

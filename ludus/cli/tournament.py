@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import re
@@ -10,16 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_rating, folder, positive_number, seconds, whole_number
+from ludus.cli.command import Command, add_rating, folder, positive_number, probability, seconds, whole_number
 from ludus.cli.output import rating_cell, rating_column, table, write
 from ludus.cli.progress import EpisodesProgress
+from ludus.errors import ConfigError
 from ludus.observe.run_dirs import find_run
 
 if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
+    from ludus.evaluation.tournament.orders import Orders
     from ludus.evaluation.tournament.report import Standing, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
+_EPISODES, _CONFIDENCE = 100, 0.95
+_UNDECIDED = 10  # more undecided orders make no list that anybody reads
 _CROSS = 12  # more entrants make no table that fits a screen
 
 
@@ -34,8 +39,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--episodes",
         type=positive_number,
-        default=100,
-        help="deals of each meeting, each in every order of seats (default: 100)",
+        help=f"deals of each meeting, each in every order of seats (default: {_EPISODES})",
+    )
+    parser.add_argument(
+        "--budget",
+        type=positive_number,
+        metavar="N",
+        help="instead: N episodes at most in all, played where it is undecided who is better, until every order is decided",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=probability,
+        metavar="P",
+        help=f"with --budget: the probability that no decided order is wrong (default: {_CONFIDENCE})",
     )
     parser.add_argument("--seed", type=whole_number, default=0, help="of all deals and draws (default: 0)")
     parser.add_argument(
@@ -71,6 +87,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.population.ratings.registry import parse_ratings
     from ludus.scenario import Environment
 
+    _check_budget(options)
     raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
@@ -81,7 +98,9 @@ def _execute(options: argparse.Namespace) -> int:
     else:
         where = options.dir or TOURNAMENTS / _folder_name(field.spec.id)
         settings = Options(
-            episodes=options.episodes,
+            episodes=options.episodes or _EPISODES,
+            budget=options.budget,
+            confidence=options.confidence or _CONFIDENCE,
             seed=options.seed,
             deadline=options.deadline,
             workers=options.workers,
@@ -99,6 +118,16 @@ def _execute(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_budget(options: argparse.Namespace) -> None:
+    if options.budget is None and options.confidence is not None:
+        raise ConfigError(
+            "--confidence says when a --budget need not be spent; give a budget too, such as --budget 10000."
+        )
+    other = "--episodes" if options.episodes is not None else "--exact" if options.exact else None
+    if options.budget is not None and other is not None:
+        raise ConfigError(f"--budget and {other} were given; each says what is played by itself. Give one of them.")
+
+
 def _folder_name(game: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=,-]+", "-", game.removeprefix("openspiel/")).strip("-")
 
@@ -114,6 +143,8 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
     table(columns, rows, title=title, left=(1,), spare=(len(columns) - 1,) if played else ())
     if report.players > 1 and len(report.standings) > 2 and (cross or len(report.standings) <= _CROSS):
         _show_cross(report)
+    if report.orders is not None:
+        _show_orders(report.orders, report.episodes)
     for note in report.notes:
         write(f"note: {note}")
     if report.folder is not None:
@@ -152,6 +183,19 @@ def _show_cross(report: TournamentReport) -> None:
     table(["", "entrant", *(str(j + 1) for j in range(n))], rows, title=title, left=(1,))
 
 
+def _show_orders(orders: Orders, episodes: int) -> None:
+    decided = orders.number - len(orders.undecided)
+    write(
+        f"orders: {decided:,} of {orders.number:,} decided with confidence {orders.confidence:g}, "
+        f"by {episodes:,} episodes of {orders.budget:,}"
+    )
+    for one in orders.undecided[:_UNDECIDED]:
+        beside = f", with {' and '.join(one.company)}" if one.company else ""
+        write(f"undecided: {' or '.join(one.entrants)}{beside}")
+    if (more := len(orders.undecided) - _UNDECIDED) > 0:
+        write(f"undecided: and {more:,} more, which --json lists")
+
+
 def as_json(report: TournamentReport) -> dict[str, object]:
     """The results as JSON values; what is unknown is null."""
     return {
@@ -160,6 +204,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
         "rating": report.rating or None,
         "order": report.order,
         "episodes": report.episodes,
+        "orders": None if report.orders is None else dataclasses.asdict(report.orders),
         "standings": [
             {
                 "entrant": s.name,
@@ -212,6 +257,10 @@ COMMAND = Command(
     examples=(
         ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
         ("ludus tournament try1:0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
+        (
+            "ludus tournament try1 try2 bot:random --budget 20000",
+            "matches go where it is undecided who is better, until it is decided",
+        ),
         (
             "ludus tournament try1 try2 bot:random --rating elo,nash_average",
             "with these ratings, the first of which orders it",

@@ -60,7 +60,8 @@ class AdaptiveEvaluation:
         min_units: int = MIN_UNITS,
         seed: int = 0,
     ) -> None:
-        """tolerance: NashConv, in returns; with 0 only the budget ends it. Raises ConfigError for what makes no sense."""
+        """tolerance: NashConv, in returns; with 0 only the budget ends it. goal: of the matches (None: the NashConv of the meta-strategy).
+        Raises ConfigError for what makes no sense."""
         if budget < 0 or batch < 1 or portion < 1 or not growth >= 0.0 or not tolerance >= 0.0:
             raise ConfigError(
                 f"adaptive evaluation: budget {budget}, batch {batch}, portion {portion}, growth {growth}, tolerance {tolerance}; "

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ludus.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.sampling.blocks import firsts, over_orders
-from ludus.sampling.filling import filled
 from ludus.sampling.payoff_bounds import self_play_known
 from ludus.types import Solution
 
@@ -35,7 +34,8 @@ class Goal(Protocol):
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> NDArray[np.float64]:
         """float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down); zeros
-        where the goal is reached. The view has no holes (they are `filled`)."""
+        where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`filled`), one that decides does
+        not take guesses for results."""
         ...
 
 
@@ -47,7 +47,7 @@ def next_cells(payoffs: Payoffs, solution: Solution, *, goal: Goal, units: int, 
     if units < 1 or at_least < 1:
         raise ConfigError(f"adaptive evaluation: {units} units in portions of {at_least}; expected at least 1 of each.")
     first = firsts(payoffs.sizes, payoffs.population) & ~payoffs.exact
-    demand = np.where(first, goal.demand(filled(payoffs), solution, units), 0.0).ravel()
+    demand = np.where(first, goal.demand(payoffs, solution, units), 0.0).ravel()
     portions = np.minimum(demand.sum(), units) / max(demand.sum(), 1e-300) * demand / at_least
     given = np.floor(portions)
     left = min(round(float(portions.sum() - given.sum())), int((portions > given).sum()))

@@ -3,8 +3,8 @@
 MetaStrategy     the cells on which the meta-strategy's NashConv depends: what each policy that may be a best response earns against
                  the policies that have weight. Policies that cannot be one any more get nothing, as in successive elimination.
 Certainty        the same until estimates say that the tolerance is reached; then what brings the proven bound down to it.
-ResponseGraph    the comparisons of payoffs that are not decided yet, each as often (ResponseGraphUCB of Rowland et al. 2019, with
-                 uniform sampling): for α-Rank and rankings.
+ResponseGraph    the comparisons of payoffs that are not decided yet, those with the fewest units first (ResponseGraphUCB of Rowland et
+                 al. 2019, with its rule "uniform"): for α-Rank and rankings.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ludus.errors import ConfigError
 from ludus.meta_solvers import games
 from ludus.population.payoffs import Payoffs
 from ludus.sampling.blocks import firsts, over_orders
+from ludus.sampling.filling import filled
 from ludus.sampling.payoff_bounds import MIN_UNITS, against, others, payoff_bounds, self_play_known
 from ludus.types import Solution
 
@@ -57,7 +58,7 @@ class MetaStrategy:
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
-        first = firsts(payoffs.sizes, payoffs.population)
+        payoffs, first = filled(payoffs), firsts(payoffs.sizes, payoffs.population)
         for doubled in range(5):
             found = _within(units, payoffs, self.sides(payoffs, solution, self.errors(payoffs) * 2**doubled))
             if found[first].sum() > 0.5 * units:
@@ -95,6 +96,7 @@ class Certainty:
 
     def demand(self, payoffs: Payoffs, solution: Solution, units: int) -> Array:
         """See `Goal`."""
+        payoffs = filled(payoffs)
         estimated = self.steer.sides(payoffs, solution, self.steer.errors(payoffs))
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
@@ -111,8 +113,9 @@ class Certainty:
 
 @dataclass(frozen=True, kw_only=True)
 class ResponseGraph:
-    """Every undecided comparison gets equally many units: two payoffs of a player that differ in its own policy alone, or, where two
-    players share a population, the payoffs of i and of j when they meet. Undecided: their simultaneous intervals overlap."""
+    """Cells of undecided comparisons get units until all of them have equally many: two payoffs of a player that differ in its own policy
+    alone, or, where two players share a population, the payoffs of i and of j when they meet. Undecided: their simultaneous intervals
+    overlap; of what was never played the interval is the utility range, which has to be finite."""
 
     confidence: float = 0.95
     min_units: int = MIN_UNITS
@@ -128,8 +131,18 @@ class ResponseGraph:
             for p in range(payoffs.num_players):
                 undecided |= overlapping(bounds.low[p], bounds.high[p], axis=p)
         wanted = over_orders(np.maximum, undecided & ~payoffs.exact, payoffs.population)
-        number = int((wanted & firsts(payoffs.sizes, payoffs.population)).sum())
-        return np.asarray(wanted * (units / max(number, 1)))
+        count = over_orders(np.minimum, payoffs.count, payoffs.population)
+        level = _level(count[wanted & firsts(payoffs.sizes, payoffs.population)], units)
+        return np.where(wanted, np.maximum(level - count, 0.0), 0.0)
+
+
+def _level(count: NDArray[np.int64], units: int) -> float:
+    """What all of these counts that are below it are raised to by so many units."""
+    if not len(count):
+        return 0.0
+    rising = np.sort(count).astype(np.float64)
+    levels = (units + np.cumsum(rising)) / np.arange(1, len(rising) + 1)  # if the first 1, 2, … are raised
+    return float(levels[levels > rising][-1])
 
 
 def spreads(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from ludus.meta_solvers.base import MetaSolver
 from ludus.population.payoffs import Payoffs
 from ludus.sampling.adaptive import AdaptiveEvaluation
 from ludus.sampling.blocks import mirrored
+from ludus.sampling.cells import Goal
 from ludus.sampling.filling import filled
 from ludus.schedulers.subgame import Places, restricted
 from ludus.schedulers.win_rates import Profile
@@ -84,8 +85,8 @@ class EveryHole:
 
 
 class AdaptiveSampling:
-    """Portions of episodes go where the meta-strategy depends on them, as `AdaptiveEvaluation` says; cells that were never
-    played are guessed (`filled`). Needed cells get `episodes` first."""
+    """Portions of episodes go where the goal (by default the meta-strategy) depends on them, as `AdaptiveEvaluation` says; cells that were
+    never played are guessed (`filled`). Needed cells get `episodes` first."""
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class AdaptiveSampling:
         portion: int,
         episodes: int,
         seed: int,
+        goal: Goal | None = None,
         start: int | None = 10,
         tolerance: float = 0.0,
         confidence: float = 0.95,
@@ -106,6 +108,7 @@ class AdaptiveSampling:
             AdaptiveEvaluation,
             solver=solver,
             budget=budget,
+            goal=goal,
             portion=portion,
             start=start,
             tolerance=tolerance,

@@ -119,6 +119,27 @@ BY_HAND = [
 ]
 
 
+def test_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who passes always loses every deal to who bets always, so 44 deals decide; two that are one are never told apart."""
+    line = ["tournament", *BY_HAND[1:5], "--budget"]
+    assert main([*line, "500"]) == 0
+    found = lines(capsys)
+    assert found[-2] == "orders: 1 of 1 decided with confidence 0.95, by 88 episodes of 500"
+    assert main([*line, "500", "--confidence", "0.999", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["episodes"] > 88
+    assert told["orders"] == {"confidence": 0.999, "budget": 500, "number": 1, "undecided": []}
+    alike = ["tournament", "bot:random", "bot:uniform_random", *BY_HAND[3:5], "--dir", "alike", "--budget", "50"]
+    assert main(alike) == 0
+    assert lines(capsys)[-3:-1] == [
+        "orders: 0 of 1 decided with confidence 0.95, by 50 episodes of 50",
+        "undecided: bot:random or bot:uniform_random",
+    ]
+    assert main([*alike, "--json"]) == 0
+    pair = {"entrants": ["bot:random", "bot:uniform_random"], "company": []}
+    assert json.loads(capsys.readouterr().out)["orders"]["undecided"] == [pair]
+
+
 def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
     many = [
         f"bot:uniform_restricted_actions,policy_name={name}" for name in ("AlwaysCall", "AlwaysFold", "AlwaysRaise")
@@ -169,6 +190,14 @@ def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
         (["bot:random", "--rating", "prior=1"], "error: rating 'prior=1': the name of a rating was expected"),
         ([], "error: the following arguments are required: ENTRANT"),
         ([*BY_HAND[1:], "--seed", "0", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
+        ([*BY_HAND[1:], "--budget", "100"], "error: --budget and --episodes were given; each says what is played"),
+        ([*BY_HAND[1:5], "--exact", "--budget", "100"], "error: --budget and --exact were given"),
+        ([*BY_HAND[1:5], "--budget", "19"], "error: a budget of 19 episodes was given; 10 deals of each meeting (1)"),
+        ([*BY_HAND[1:5], "--confidence", "0.9"], "error: --confidence says when a --budget need not be spent"),
+        (
+            [*BY_HAND[1:5], "--budget", "100", "--confidence", "95"],
+            "error: argument --confidence: '95' was given, a probability between 0 and 1 was expected",
+        ),
         ([*BY_HAND[1:], "--exact"], "error: 'own_bots:First' is a bot, or has memory"),
     ],
 )

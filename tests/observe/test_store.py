@@ -253,21 +253,6 @@ def test_closed_run_is_one_database_file(run_dir: Path) -> None:
     assert sorted(path.name for path in run_dir.iterdir()) == ["driver.lock", "ludus.db"]
 
 
-def test_generation_record_is_cheap(run_dir: Path) -> None:
-    records = [synthetic.generation(number, (10, 10), nash_conv=1.0) for number in range(300)]
-    with Store.create(run_dir, synthetic.info(run_dir)) as store:
-        best = min(_seconds(store, records, trial) for trial in range(3))
-    assert best / len(records) < 100e-6  # 50 µs wanted; twice that leaves room for a busy machine
-
-
-def _seconds(store: Store, records: list, trial: int) -> float:
-    start = time.perf_counter()
-    for record in records:
-        store.generation_done(record)
-    store.commit(f"c{trial}")
-    return time.perf_counter() - start
-
-
 def test_database_opens_with_plain_sqlite(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=2)
     connection = sqlite3.connect(run_dir / "ludus.db")

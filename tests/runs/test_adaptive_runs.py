@@ -74,6 +74,19 @@ def test_players_who_share_a_population_play_whole_blocks(tmp_path: Path) -> Non
         assert matches[f"match-{j}-{i}-{found.id.rsplit('-', 1)[1]}"].n == found.n
 
 
+def test_the_ranking_compares_everybody(tmp_path: Path) -> None:
+    """With a confidence that is never reached, the 40 blocks of a generation go to the pairs that have fewest: one, two, three new ones."""
+    adaptive = "{goal: ranking, confidence: 0.999999999, budget: 40, portion: 4, batch: 8, start: 1}"
+    options = ["generations=3", f"evaluation={{payoffs: simulate, adaptive: {adaptive}}}"]
+    run(tools.scenario("shared", *options), run_dir=tmp_path, report=False)
+    with Reader(tmp_path) as reader:
+        count = reader.payoffs().count
+    assert (count == count.T).all()
+    assert (np.diag(count) == 0).all(), "nobody is compared with itself"
+    assert [count[0, 1], *count[:2, 2]] == [40, 20, 20]
+    assert sorted(count[:3, 3]) == [12, 12, 16]
+
+
 def test_with_exact_payoffs_it_has_no_effect(tmp_path: Path) -> None:
     for name, options in (("with", ["evaluation.adaptive={budget: 200}"]), ("without", [])):
         run(tools.scenario("exact", *options), run_dir=tmp_path / name, report=False)
@@ -101,6 +114,10 @@ def test_options_that_make_no_sense() -> None:
         Evaluation(adaptive={"budget": 50})
     with pytest.raises(ConfigError, match="confidence"):
         Evaluation(adaptive={"confidence": 1.0})
+    with pytest.raises(ConfigError, match=r"tolerance=0\.1 is a NashConv, and goal=ranking asks for none"):
+        Evaluation(adaptive={"goal": "ranking", "tolerance": 0.1})
+    with pytest.raises(ConfigError, match="goal"):
+        Evaluation(adaptive={"goal": "elo"})
     with pytest.raises(ConfigError, match="adaptive: unknown key 'budgt'; did you mean 'budget'"):
         Evaluation(adaptive={"budgt": 50})
 

@@ -139,6 +139,17 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "the oracle 'a2c' trains policies of kind 'actor_critic' that have none (memory, or actions that are no single number)",
         ),
         (
+            [
+                *EXACT,
+                "oracle=a2c",
+                "env=gymnasium/Pendulum-v1",
+                "meta_solver=uniform",
+                "evaluation={adaptive: {goal: ranking}}",
+                "stop=",
+            ],
+            "evaluation.adaptive.goal=ranking needs returns between known limits, or no comparison is ever decided",
+        ),
+        (
             ["train", "pendulum", "oracle={kind: sac, start_decisions: 1000}", "response={decisions: 300}"],
             "response: 300 decisions are fewer than the oracle 'sac' collects before its first update (start_decisions=1000)",
         ),

@@ -151,6 +151,7 @@ SLOW_DOWN = {
     "simulate": ["generations=4", "response.episodes=1500", "evaluation.episodes=600"],
     "shared": ["generations=6", "response.episodes=4000", "evaluation.episodes=1000"],
     "general": ["generations=4", "response.decisions=3000"],
+    "ranking": ["generations=5", "response.episodes=3000", "evaluation.adaptive.budget=800"],
     "self_play": ["generations=5", "response.episodes=2000", "checkpoints.iterations=3"],
     "own_past": ["generations=4", "response.decisions=3000", "evaluation.episodes=400"],
 }

@@ -212,6 +212,31 @@ def test_decided_comparisons_get_nothing():
     assert (cells.profiles.tolist(), cells.units.tolist()) == ([[0, 1], [1, 1]], [20, 20])
 
 
+def test_undecided_comparisons_get_equally_many_in_all():
+    """Who has fewest comes first: 60 raise 10, 20 and 30 to 40; of portions of 25 the first goes to a hole."""
+    mean = np.zeros((2, 2, 2))
+    made = payoffs(mean, [[10, 20], [30, 500]])
+    cells = next_cells(made, pure(0, 0, sizes=(2, 2)), goal=ResponseGraph(), units=60)
+    assert (cells.profiles.tolist(), cells.units.tolist()) == ([[0, 0], [0, 1], [1, 0]], [30, 20, 10])
+    mean[:, 1, 0] = np.nan
+    hole = payoffs(mean, [[500, 500], [0, 500]])
+    cells = next_cells(hole, pure(0, 0, sizes=(2, 2)), goal=ResponseGraph(), units=25, at_least=25)
+    assert (cells.profiles.tolist(), cells.units.tolist()) == ([[1, 0]], [25])
+
+
+def test_three_players_compare_what_differs_in_one_policy():
+    """Everybody's first policy is better against all others; then player 0's two are close against (1, 1) alone."""
+    mean = np.zeros((3, 2, 2, 2))
+    mean[0, 0], mean[0, 1] = 0.8, -0.8
+    mean[1, :, 0], mean[1, :, 1] = 0.8, -0.8
+    mean[2, :, :, 0], mean[2, :, :, 1] = 0.8, -0.8
+    goal, solution = ResponseGraph(), pure(0, 0, 0, sizes=(2, 2, 2))
+    assert len(next_cells(payoffs(mean, 500), solution, goal=goal, units=40).units) == 0
+    mean[0, :, 1, 1] = 0.1
+    cells = next_cells(payoffs(mean, 500), solution, goal=goal, units=40)
+    assert (cells.profiles.tolist(), cells.units.tolist()) == ([[0, 1, 1], [1, 1, 1]], [20, 20])
+
+
 # ---------------------------------------------------------------------------------------------- the loop
 
 
@@ -328,6 +353,19 @@ def test_fewer_matches_than_uniform():
 
 
 @pytest.mark.slow
+def test_a_ranking_is_decided_with_fewer_units_than_everybody_against_everybody():
+    """Strengths from 0 to 4.2: neighbours take most. The same units for all 28 pairs would be five times as many."""
+    strength = 0.6 * np.arange(8)
+    game = Game(1 / (1 + np.exp(strength - strength[:, None])), 3)
+    evaluation = AdaptiveEvaluation(solver=Uniform(), goal=ResponseGraph(), budget=10**5, batch=200)
+    game.run(evaluation)
+    assert evaluation.reason == "nothing to learn"
+    view, pairs = game.table.view(), np.triu_indices(8, 1)
+    assert (view.mean[0][pairs] < 0).all(), "who is stronger wins"
+    assert view.count[pairs].max() == view.count[np.arange(7), np.arange(1, 8)].max()
+    assert game.played == view.count[pairs].sum() < 0.25 * 28 * view.count[pairs].max()
+
+
 def test_bounds_hold_at_the_end_of_adaptive_sampling():
     """All payoffs at once, looked at whenever a step ends, in 200 evaluations; more than 23 misses would have a probability of 1e-4."""
     missed = 0

@@ -44,21 +44,29 @@ class Pool:
         self._size: dict[str, int] = {}  # by meeting
         self._waiting: list[Piece] = []
         self._playing: dict[BotProcess, _Portion] = {}
+        self._idle: list[BotProcess] = []
 
     def play(self, pieces: Sequence[Piece]) -> None:
-        """Play all of these. Raises PolicyError, with its name, for a bot that raises, makes an illegal move or does not answer in time."""
+        """Play all of these; the processes stay for more until `close`. Raises PolicyError, with its name, for a bot that raises, makes an
+        illegal move or does not answer in time."""
         self._waiting = list(reversed(pieces))
         wanted = min(self._workers, sum(len(cut(piece, _FIRST)) for piece in pieces))
         try:
             for _ in range(wanted):
-                self._give(BotProcess(self._setup))
+                self._give(self._idle.pop() if self._idle else BotProcess(self._setup))
             while self._playing:
                 wait([process.connection for process in self._playing], timeout=_LOOK)
                 for process in list(self._playing):
                     self._look(process)
-        finally:
-            for process in self._playing:
-                process.close()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in (*self._playing, *self._idle):
+            process.close()
+        self._playing, self._idle = {}, []
 
     def _look(self, process: BotProcess) -> None:
         if not process.answered():
@@ -73,10 +81,10 @@ class Pool:
         self._give(process)
 
     def _give(self, process: BotProcess) -> None:
-        """The next portion; without one the process is not needed any more."""
+        """The next portion, if there is one."""
         if not self._waiting:
             self._playing.pop(process, None)
-            process.close()
+            self._idle.append(process)
             return
         whole = self._waiting.pop()
         piece, *rest = cut(whole, self._size.get(whole.meeting.id, _FIRST))

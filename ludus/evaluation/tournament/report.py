@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from ludus.evaluation.tournament.orders import Orders
 from ludus.evaluation.tournament.ratings import Rated, rate
 from ludus.evaluation.tournament.results import Result, only_wins_and_losses
 from ludus.population.ratings.base import Rater
@@ -45,7 +46,8 @@ class Standing:
 @dataclass(frozen=True, slots=True, eq=False)
 class TournamentReport:
     """standings: best first, by `order`: MEAN or the name of a rating. cross, cross_half: float64[n, n] in the order of the standings, mean
-    return of the row's entrant in its meetings with the column's (NaN: none), and half width. ratings: of the standings, in their order."""
+    return of the row's entrant in its meetings with the column's (NaN: none), and half width. ratings: of the standings, in their order.
+    orders: what is decided, where a budget was given."""
 
     folder: Path | None
     env: str
@@ -57,6 +59,7 @@ class TournamentReport:
     ratings: tuple[Rated, ...]
     order: str
     notes: tuple[str, ...]
+    orders: Orders | None = None
 
     @property
     def rating(self) -> str:
@@ -76,6 +79,7 @@ def report_of(
     spec: EnvSpec,
     seats: Mapping[str, Sequence[bool]],
     raters: Mapping[str, Rater] | None = None,
+    orders: Orders | None = None,
 ) -> TournamentReport:
     """seats: per entrant [P], whether it can play that seat. raters: whose ratings are given, the first of which orders the entrants.
 
@@ -105,6 +109,7 @@ def report_of(
         ratings=ratings,
         order=ratings[0].name if rated else MEAN,
         notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
+        orders=orders,
     )
 
 

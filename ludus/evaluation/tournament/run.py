@@ -2,11 +2,13 @@
 
 entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one arena, thousands of episodes at once
                                                             | bots: processes that can be ended            ] -> store -> report
+With a budget the pieces come in rounds, and each depends on what is stored (`ludus.evaluation.tournament.orders`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -22,6 +24,7 @@ from ludus.evaluation.tournament.arena import Arena, Player
 from ludus.evaluation.tournament.entrants import DEADLINE, read_field, run_at
 from ludus.evaluation.tournament.field import Entrant, Field
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
+from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import Pool
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import pooled
@@ -45,13 +48,16 @@ Tell = Callable[[int, int], None]
 class Options:
     """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
     and to think about a move. workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game).
-    """
+    budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
+    `confidence` (see `ludus.evaluation.tournament.orders`)."""
 
     episodes: int = 100
     seed: int = 0
     deadline: float = DEADLINE
     workers: int = 1
     num_envs: int | None = None
+    budget: int | None = None
+    confidence: float = 0.95
 
 
 def play_tournament(
@@ -92,13 +98,29 @@ def run_tournament(
     able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
     meetings = meetings_of(able, field.spec.symmetry, camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
-    with TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store:
-        known = store.stored()
-        pieces = [p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)]
-        if pieces:
-            _Play(field, options, store, tell).all(pieces)
+    rounds = _rounds(options, meetings, field.spec)
+    with (
+        TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store,
+        closing(_Play(field, options, store, tell)) as play,
+    ):
+        if rounds is None:
+            known = store.stored()
+            play.all([p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)])
+        else:
+            played = store.played()
+            while pieces := rounds.next_pieces(played):
+                played = play.all(pieces, most=rounds.left)
         results = pooled(store.played(), meetings)
-    return report_of(results, folder=folder, spec=field.spec, seats=able, raters=raters)
+    orders = None
+    if options.budget is not None:
+        orders = orders_of(results, field.spec, budget=options.budget, confidence=options.confidence)
+    return report_of(results, folder=folder, spec=field.spec, seats=able, raters=raters, orders=orders)
+
+
+def _rounds(options: Options, meetings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
+    if options.budget is None:
+        return None
+    return Rounds(meetings, spec, budget=options.budget, confidence=options.confidence)
 
 
 def _check(options: Options) -> None:
@@ -111,35 +133,46 @@ def _check(options: Options) -> None:
 
 
 class _Play:
-    """Plays pieces and stores what they bring."""
+    """Plays pieces and stores what they bring. What plays is made once, when it is needed first."""
 
     def __init__(self, field: Field, options: Options, store: TournamentStore, tell: Tell | None) -> None:
         self._field, self._options, self._store = field, options, store
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
+        self._arena: Arena | None = None
+        self._pool: Pool | None = None
+        self._found: list[Played] = []
 
-    def all(self, pieces: Sequence[Piece]) -> None:
-        """Those between policies first."""
+    def all(self, pieces: Sequence[Piece], *, most: int | None = None) -> list[Played]:
+        """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
+        (None: these are all)."""
         with_bots = {e.name for e in self._field.entrants if e.has_bots}
         slow = [p for p in pieces if with_bots & set(p.meeting.entrants)]
         fast = [p for p in pieces if not with_bots & set(p.meeting.entrants)]
-        self._done, self._total = 0, sum(p.episodes for p in pieces)
+        self._total = self._done + (sum(p.episodes for p in pieces) if most is None else most)
+        self._found = []
         if fast:
             self._by_policies(fast)
         if slow:
             self._by_bots(slow)
+        return self._found
+
+    def close(self) -> None:
+        """End whatever plays."""
+        for part in (self._arena, self._pool):
+            if part is not None:
+                part.close()
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
-        wanted = min(self._envs(), sum(piece.episodes for piece in pieces))
-        made = self._field.settings.make(num_envs=wanted)
-        arena = Arena(made, [replace(player, bot=None) for player in self._sides.players])  # bots are made elsewhere
-        try:
-            for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
-                episodes = self._sides.episodes(batch, self._options.seed)
-                self._record(batch, arena.play(*episodes))
-        finally:
-            arena.close()
+        if self._arena is None:
+            most = self._options.budget or sum(piece.episodes for piece in pieces)
+            made = self._field.settings.make(num_envs=min(self._envs(), most))
+            players = [replace(player, bot=None) for player in self._sides.players]  # bots are made elsewhere
+            self._arena = Arena(made, players)
+        for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
+            episodes = self._sides.episodes(batch, self._options.seed)
+            self._record(batch, self._arena.play(*episodes))
 
     def _envs(self) -> int:
         if self._options.num_envs is not None:
@@ -150,21 +183,23 @@ class _Play:
         return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
 
     def _by_bots(self, pieces: Sequence[Piece]) -> None:
-        setup = setup_of(self._field.settings, min(_BOT_ENVS, self._envs()), self._sides.players)
-        pool = Pool(
-            setup,
-            workers=self._options.workers,
-            deadline=self._options.deadline,
-            episodes=lambda piece: self._sides.episodes([piece], self._options.seed),
-            record=lambda piece, returns: self._record([piece], returns),
-        )
-        pool.play(pieces)
+        if self._pool is None:
+            self._pool = Pool(
+                setup_of(self._field.settings, min(_BOT_ENVS, self._envs()), self._sides.players),
+                workers=self._options.workers,
+                deadline=self._options.deadline,
+                episodes=lambda piece: self._sides.episodes([piece], self._options.seed),
+                record=lambda piece, returns: self._record([piece], returns),
+            )
+        self._pool.play(pieces)
 
     def _record(self, pieces: Sequence[Piece], returns: NDArray[np.float64]) -> None:
         """returns: float64[episodes of the pieces, P], in their order."""
         ends = list(accumulate(piece.episodes for piece in pieces))
         parts = np.split(returns, ends[:-1])
-        self._store.record([_played(piece, part) for piece, part in zip(pieces, parts, strict=True)])
+        found = [_played(piece, part) for piece, part in zip(pieces, parts, strict=True)]
+        self._store.record(found)
+        self._found += found
         self._done += ends[-1]
         self._tell(self._done, self._total)
 
