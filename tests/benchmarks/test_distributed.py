@@ -91,6 +91,7 @@ def test_progress_outside_of_training_is_no_training() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # five runs, four of them on a Ray of their own, on cores that another test has too
 def test_a_small_version_of_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = ["cartpole, in one process", "cartpole, on Ray", "async 1", "psro 1", "psro 8"]
     assert BENCHMARK.main(["--quick", "--only", *measured, "--results", str(tmp_path)]) == 0
