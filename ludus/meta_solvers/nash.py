@@ -97,11 +97,22 @@ class Nash:
             if grown is not None:
                 return grown
         start = None if last is None else (_interior(last[0]), _interior(last[1]))
-        found = solve_interior_point(matrix, gap=MARGIN * allowed, start=start)
-        if found.converged:
-            return found
-        vertex = solve_highs(matrix, gap=allowed)
-        return vertex if vertex.gap < found.gap else found
+        return solve_matrix(matrix, gap=allowed, start=start)
+
+
+def solve_matrix(
+    matrix: NDArray[np.float64],
+    *,
+    gap: float,
+    start: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+) -> MatrixSolution:
+    """The game `matrix` float64[m, n] to the absolute gap `gap` by interior point, from the strictly positive `start`; by HiGHS where
+    rounding stops that, whichever is better: its gap says how good it is. Raises SolverError if HiGHS reports a failure."""
+    found = solve_interior_point(matrix, gap=MARGIN * gap, start=start)
+    if found.converged:
+        return found
+    vertex = solve_highs(matrix, gap=gap)
+    return vertex if vertex.gap < found.gap else found
 
 
 def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
