@@ -52,6 +52,20 @@ METHODS: dict[str, dict[str, Any]] = {
         "past": "uniform",
         "cells": "all",
     },
+    "self-play, magnetic mirror descent": {
+        "scenario": "self_play",
+        "oracle": {
+            **ORACLE,
+            "kind": "mmd",
+            "alpha": 0.15,
+            "eta": 0.0,
+            "magnet": "moving",
+            "magnet_rate": 0.005,
+            "announce": "magnet",
+            "learning_rate": FALLING,
+        },
+        "every_seat": True,
+    },
 }
 """Keys beside those that all have in common. PSRO's responses are played greedily; snapshots of self-play as they are, since with an
 entropy bonus that stays they are themselves a mixture."""
