@@ -141,19 +141,29 @@ def team_spec(member: PolicySpec, agents: int) -> PolicySpec:
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
-    else be clipped. Raises PolicyError for another space."""
+    else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
     if isinstance(space, Discrete) and space.start == 0:
         return {"kind": "categorical", "actions": int(space.n)}
-    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return {"kind": "multi_categorical", "choices": space.nvec.tolist()}
-    if isinstance(space, MultiBinary) and len(space.shape) == 1:
-        return {"kind": "multi_categorical", "choices": [2] * space.shape[0]}
+    if (choices := _choices(space)) is not None:
+        return {"kind": "multi_categorical", "choices": choices}
     if isinstance(space, Box) and space.dtype.kind == "f":
+        if not (space.low < space.high).all():
+            raise PolicyError(
+                f"the action space {space} does not have low < high in every entry. Wrap the environment so that entries with one value "
+                "are not played."
+            )
         return {"kind": "tanh" if squash else "gaussian", "shape": list(space.shape), **_bounds(space)}
     raise PolicyError(
         f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or a Box of "
         "floats."
     )
+
+
+def _choices(space: Space[Any]) -> list[int] | None:
+    """How many values each entry of a vector of choices has: of MultiDiscrete (from 0) and MultiBinary with one dimension; else None."""
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return [int(n) for n in space.nvec]
+    return [2] * space.shape[0] if isinstance(space, MultiBinary) and len(space.shape) == 1 else None
 
 
 def _bounds(space: Box) -> dict[str, list[float | None]]:
@@ -164,15 +174,16 @@ def _bounds(space: Box) -> dict[str, list[float | None]]:
 
 
 def random_spec(space: Space[Any]) -> PolicySpec:
-    """The spec of a `RandomPolicy` for an action space: Discrete (from 0), MultiDiscrete or Box. Raises PolicyError for another."""
+    """The spec of a `RandomPolicy` for an action space: Discrete and MultiDiscrete (from 0), MultiBinary or Box. Raises PolicyError for
+    another."""
     if isinstance(space, Discrete) and space.start == 0:
         return PolicySpec("random", {"actions": int(space.n)})
-    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return PolicySpec("random", {"choices": space.nvec.tolist()})
+    if (choices := _choices(space)) is not None:
+        return PolicySpec("random", {"choices": choices})
     if isinstance(space, Box):
         return PolicySpec("random", {"shape": list(space.shape), **_bounds(space)})
     raise PolicyError(
-        f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or Box."
+        f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or Box."
     )
 
 
