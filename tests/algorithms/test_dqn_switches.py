@@ -327,6 +327,14 @@ def test_c51_wants_a_range(tensors):
         ({"distribution": "c52"}, "distribution"),
         ({"min_size": 11, "capacity": 10}, "min_size 11 must be at most the capacity 10"),
         ({"dueling_": True}, "did you mean 'dueling'"),
+        (
+            {"rollout": 2, "rollout_unit": "decisions", "n_step": 3},
+            "n_step 3 is more than the 2 decisions of a rollout",
+        ),
+        ({"epsilon": {"start": 0.5, "end": 1.5}}, r"^DQN: epsilon is a probability; .* at most 1 \(given: 1.5\)$"),
+        ({"importance": 2.0}, r"^DQN: importance is an exponent; .* at most 1 \(given: 2\)$"),
+        ({"learning_rate": "fast"}, r"^learning_rate: a number was expected, or a schedule .* \(given: 'fast'\)$"),
+        ({"learning_rate": True}, r"learning_rate: a number was expected, or a schedule"),
     ],
 )
 def test_settings_that_do_not_go_together(options, message):
