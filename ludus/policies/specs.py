@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from ludus.errors import ConfigError, PolicyError
@@ -147,7 +148,7 @@ def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     if (choices := _choices(space)) is not None:
         return {"kind": "multi_categorical", "choices": choices}
     if isinstance(space, Box) and space.dtype.kind == "f":
-        if not (space.low < space.high).all():
+        if not np.less(*float32_bounds(space)).all():
             raise PolicyError(
                 f"the action space {space} does not have low < high in every entry. Wrap the environment so that entries with one value "
                 "are not played."
@@ -166,10 +167,21 @@ def _choices(space: Space[Any]) -> list[int] | None:
     return [2] * space.shape[0] if isinstance(space, MultiBinary) and len(space.shape) == 1 else None
 
 
+def float32_bounds(space: Box) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(low, high) float32[*shape] of a box of floats, rounded inwards: actions are float32, and 0.1 is nearest to one that lies beyond."""
+    with np.errstate(over="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    infinity = np.float32(np.inf)
+    return (
+        np.where(low < space.low, np.nextafter(low, infinity), low),
+        np.where(high > space.high, np.nextafter(high, -infinity), high),
+    )
+
+
 def _bounds(space: Box) -> dict[str, list[float | None]]:
     return {
         name: [float(bound) if np.isfinite(bound) else None for bound in side.ravel()]
-        for name, side in (("low", space.low), ("high", space.high))
+        for name, side in zip(("low", "high"), float32_bounds(space), strict=True)
     }
 
 
