@@ -333,7 +333,7 @@ def test_c51_wants_a_range(tensors):
             "n_step 3 is more than the 2 decisions of a rollout",
         ),
         ({"epsilon": {"start": 0.5, "end": 1.5}}, r"^DQN: epsilon is a probability; .* at most 1 \(given: 1.5\)$"),
-        ({"importance": 2.0}, r"^DQN: importance is an exponent; .* at most 1 \(given: 2\)$"),
+        ({"importance": 2.0}, r"^DQN: importance is an exponent from 0 to 1; .* at most 1 \(given: 2\)$"),
         ({"learning_rate": "fast"}, r"^learning_rate: a number was expected, or a schedule .* \(given: 'fast'\)$"),
         ({"learning_rate": True}, r"learning_rate: a number was expected, or a schedule"),
     ],
