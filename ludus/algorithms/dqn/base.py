@@ -60,7 +60,9 @@ class QLearning(Config):
         if (largest := self.epsilon.largest) > 1.0:
             raise ValueError(f"epsilon is a probability; its start and end must be at most 1 (given: {largest:g})")
         if (largest := self.importance.largest) > 1.0:
-            raise ValueError(f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})")
+            raise ValueError(
+                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
+            )
         return self
 
     def check(self, env: EnvSpec) -> None:
