@@ -59,8 +59,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
             known = _fields_at(model, problem["loc"][:-1])
             lines.append(f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}")
         else:
-            given = "" if problem["type"] == "missing" else f" (given: {problem['input']!r})"
-            lines.append(f"{where or model.__name__}: {problem['msg']}{given}")
+            whole = (
+                isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
+            )  # a model's own check names what it means
+            given = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
+            said = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{where or model.__name__}: {said}{given}")
     return "; ".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -26,8 +27,16 @@ class Schedule(Config):
     @model_validator(mode="after")
     def _check(self) -> Schedule:
         if self.shape == "exponential" and self.end is not None and min(self.start, self.end) <= 0:
-            raise ValueError("an exponential schedule needs a positive start and end; use shape=linear to reach 0")
+            raise ValueError(
+                "an exponential schedule needs a positive start and end; use shape=linear to reach 0 "
+                f"(given: {self.start:g} to {self.end:g})"
+            )
         return self
+
+    @property
+    def largest(self) -> float:
+        """The most that it comes to."""
+        return self.start if self.end is None else max(self.start, self.end)
 
     def at(self, progress: float) -> float:
         """The value at `progress` of the budget, 0 to 1."""
@@ -44,7 +53,11 @@ class Schedule(Config):
 
 
 def _constant(value: Any) -> Any:
-    return {"start": value} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"start": value}
+    if isinstance(value, (Mapping, Schedule)):
+        return value
+    raise ValueError("a number was expected, or a schedule such as {start: 0.001, end: 0}")
 
 
 Scheduled = Annotated[Schedule, BeforeValidator(_constant)]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.errors import ScenarioError, either
+from ludus.policies.specs import float32_bounds
 from ludus.registry import load
 from ludus.types import AgentSpec, EnvSpec
 
@@ -69,7 +70,7 @@ def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
         raise ScenarioError(
             f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}. {serving(env)}"
         )
-    low, high = action.low.astype(np.float32).ravel(), action.high.astype(np.float32).ravel()
+    low, high = (bounds.ravel() for bounds in float32_bounds(action))
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise ScenarioError(
             f"{algorithm} needs actions with finite bounds, low < high in each entry; {env.id} has {action}. Wrap the environment so that "

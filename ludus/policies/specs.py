@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from ludus.errors import ConfigError, PolicyError
@@ -141,14 +142,17 @@ def team_spec(member: PolicySpec, agents: int) -> PolicySpec:
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
-    else be clipped. Raises PolicyError for another space."""
+    else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
     if isinstance(space, Discrete) and space.start == 0:
         return {"kind": "categorical", "actions": int(space.n)}
-    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return {"kind": "multi_categorical", "choices": space.nvec.tolist()}
-    if isinstance(space, MultiBinary) and len(space.shape) == 1:
-        return {"kind": "multi_categorical", "choices": [2] * space.shape[0]}
+    if (choices := _choices(space)) is not None:
+        return {"kind": "multi_categorical", "choices": choices}
     if isinstance(space, Box) and space.dtype.kind == "f":
+        if not np.less(*float32_bounds(space)).all():
+            raise PolicyError(
+                f"the action space {space} does not have low < high in every entry. Wrap the environment so that entries with one value "
+                "are not played."
+            )
         return {"kind": "tanh" if squash else "gaussian", "shape": list(space.shape), **_bounds(space)}
     raise PolicyError(
         f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or a Box of "
@@ -156,23 +160,42 @@ def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
     )
 
 
+def _choices(space: Space[Any]) -> list[int] | None:
+    """How many values each entry of a vector of choices has: of MultiDiscrete (from 0) and MultiBinary with one dimension; else None."""
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return [int(n) for n in space.nvec]
+    return [2] * space.shape[0] if isinstance(space, MultiBinary) and len(space.shape) == 1 else None
+
+
+def float32_bounds(space: Box) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(low, high) float32[*shape] of a box of floats, rounded inwards: actions are float32, and 0.1 is nearest to one that lies beyond."""
+    with np.errstate(over="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    infinity = np.float32(np.inf)
+    return (
+        np.where(low < space.low, np.nextafter(low, infinity), low),
+        np.where(high > space.high, np.nextafter(high, -infinity), high),
+    )
+
+
 def _bounds(space: Box) -> dict[str, list[float | None]]:
     return {
         name: [float(bound) if np.isfinite(bound) else None for bound in side.ravel()]
-        for name, side in (("low", space.low), ("high", space.high))
+        for name, side in zip(("low", "high"), float32_bounds(space), strict=True)
     }
 
 
 def random_spec(space: Space[Any]) -> PolicySpec:
-    """The spec of a `RandomPolicy` for an action space: Discrete (from 0), MultiDiscrete or Box. Raises PolicyError for another."""
+    """The spec of a `RandomPolicy` for an action space: Discrete and MultiDiscrete (from 0), MultiBinary or Box. Raises PolicyError for
+    another."""
     if isinstance(space, Discrete) and space.start == 0:
         return PolicySpec("random", {"actions": int(space.n)})
-    if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return PolicySpec("random", {"choices": space.nvec.tolist()})
+    if (choices := _choices(space)) is not None:
+        return PolicySpec("random", {"choices": choices})
     if isinstance(space, Box):
         return PolicySpec("random", {"shape": list(space.shape), **_bounds(space)})
     raise PolicyError(
-        f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or Box."
+        f"there is no random policy for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or Box."
     )
 
 

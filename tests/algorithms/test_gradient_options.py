@@ -99,6 +99,14 @@ def test_what_cannot_be_served_is_refused_by_name(tensors, enumerated):
         ScenarioError, match="IMPALA cannot play made up: there is no head for the action space Discrete"
     ):
         IMPALA().check(with_actions(tensors, Discrete(3, start=1)))
+    point = Box(np.float32([0, 1]), np.float32([2, 1]))
+    with pytest.raises(
+        ScenarioError, match=r"A2C cannot play made up: the action space Box.* low < high in every entry"
+    ):
+        A2C().check(with_actions(tensors, point))
+    for wide in (0.001, 100.0):  # beyond what a network's deviations are bounded by, where they would never move
+        with pytest.raises(ConfigError, match="initial_std: Input should be"):
+            A2C(initial_std=wide)
     with pytest.raises(ConfigError, match="V-trace corrects values"):
         Reinforce(correction="vtrace")
     with pytest.raises(ConfigError, match="batch_unit"):

@@ -133,6 +133,9 @@ def test_ppo_says_where_a_nan_arose_and_keeps_its_weights(tree):
 def test_a_learning_rate_that_explodes_keeps_the_last_good_weights(tree):
     with pytest.raises(TrainingError, match="learning_rate"):
         train(PPO(batch=50, hidden=(8,), learning_rate=1e38, max_gradient_norm=0), tree, seat=0, episodes=200)
+    infinite = DQN(rollout=50, hidden=(8,), min_size=50, batch=16, updates_per_decision=0.1, learning_rate=1e39)
+    with pytest.raises(TrainingError, match="DQN update 1: the weights became NaN or infinite"):
+        train(infinite, tree, seat=0, episodes=200)
 
 
 def test_truncated_ends_without_an_observation_are_counted(enumerated):

@@ -74,7 +74,7 @@ def test_schedules_literal(shape, expected):
 
 
 def test_schedule_refuses_what_cannot_be():
-    with pytest.raises(ConfigError, match="exponential schedule needs a positive"):
+    with pytest.raises(ConfigError, match=r"exponential schedule needs a positive .* \(given: 1 to 0\)"):
         Schedule(start=1.0, end=0.0, shape="exponential")
     with pytest.raises(ConfigError, match="over"):
         Schedule(start=1.0, end=0.0, over=0.0)

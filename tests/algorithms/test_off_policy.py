@@ -152,6 +152,32 @@ def test_next_observations_of_terminated_rows_do_not_matter(cls, boxed, tensors)
 
 
 @pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+def test_values_of_what_comes_next_are_the_target_networks(cls, boxed, tensors):
+    """Moving the target critics moves what the critics are compared with, where something comes next, and not what they say; so does the
+    target actor of DDPG and TD3. SAC's actor is the newest one (Haarnoja et al. 2018, equation 3)."""
+    env = tensors if cls is SACDiscrete else boxed
+
+    def first_update(part, discount):
+        learner = learner_of(cls(**SMALL), env)
+        batch = batch_of(learner, env)
+        state = learner.state_dict()
+        if part:
+            moved = np.random.default_rng(3).standard_normal(len(state[part]["target"]))
+            state[part]["target"] = state[part]["target"] + 0.3 * moved.astype(np.float32)
+        learner.load_state_dict(state)
+        columns = {**batch.columns, "discount": np.full(16, discount, np.float32)}
+        metrics = learner.update(replace(batch, columns=columns))
+        return metrics["critic_loss"], metrics["q_mean"]
+
+    loss, value = first_update(None, 0.9)
+    for part, matters in (("critics", True), ("actor", cls in (DDPG, TD3))):
+        moved, said = first_update(part, 0.9)
+        assert said == value
+        assert (moved != loss) == matters
+        assert first_update(part, 0.0) == first_update(None, 0.0)
+
+
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
 @pytest.mark.parametrize("column", ["reward", "observation"])
 def test_what_is_no_number_changes_nothing(cls, column, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed

@@ -156,6 +156,18 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, tensors):
             torch.testing.assert_close(q[m, : count + 1], whole[first : first + count + 1], atol=1e-5, rtol=1e-4)
 
 
+def test_no_gradient_flows_through_what_only_refreshes_the_memory(tensors):
+    learner = R2D2(**SMALL, **SHORT).learner(LearnerContext(tensors, (0,), 0))
+    policy = build_policy(learner.spec, learner.weights())
+    rows = synthetic_rollout(tensors, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
+    columns, sample = batch_of(learner, rows)
+    batch = learner._batch(columns, len(sample.index), None)
+    memory = learner._refreshed(learner._module, batch)
+    assert not torch.equal(memory, batch.memory)
+    assert not memory.requires_grad
+    assert learner._values(learner._module, batch).requires_grad
+
+
 def test_memory_travels_from_the_worker_into_the_first_sequence(tensors):
     learner = R2D2(**SMALL).learner(LearnerContext(tensors, (0,), 0))
     policy = build_policy(learner.spec, learner.weights())

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text
 
-from ludus.algorithms.base import About
+from ludus.algorithms.base import About, LearnerContext
+from ludus.algorithms.ddpg import DDPG
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.exact import ExactBestResponse
 from ludus.algorithms.ppo import PPO
@@ -15,6 +16,9 @@ from ludus.algorithms.registry import ALGORITHMS
 from ludus.algorithms.spaces import box, discrete, reward_scale, serving
 from ludus.algorithms.tabular_q import TabularQ
 from ludus.errors import ScenarioError
+from ludus.policies.heads import head_of
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import action_config, float32_bounds
 from ludus.registry import load
 
 
@@ -72,6 +76,30 @@ def test_continuous_actions(tensors, enumerated):
     for env in (boxed(tensors), bits):
         with pytest.raises(ScenarioError, match="x needs discrete actions"):
             discrete(env, (0,), algorithm="x")
+
+
+def test_bounds_are_those_of_float32_within():
+    """0.1 and -0.1 lie within a float32 of theirs that lies beyond; 0.5 is one itself, and has no need to give way."""
+    space = Box(np.array([-0.1, -0.5, -np.inf]), np.array([0.1, 0.5, 1e308]), dtype=np.float64)
+    low, high = float32_bounds(space)
+    assert low.dtype == high.dtype == np.float32
+    assert low.tolist() == [-0.09999999403953552, -0.5, -np.inf]
+    assert high.tolist() == [0.09999999403953552, 0.5, 3.4028234663852886e38]
+
+
+def test_actions_at_the_bounds_are_in_a_box_of_float64(tensors):
+    narrow = Box(-0.1, 0.1, (2,), np.float64)
+    env = replace(tensors, agents=tuple(replace(agent, action=narrow) for agent in tensors.agents))
+    far, noise = np.float32([[50, -50, 0, 0]]), np.full((1, 2), 0.5, np.float32)
+    for squash in (False, True):
+        (played,), _ = head_of(action_config(narrow, squash=squash)).act(far, None, noise, greedy=False)
+        assert narrow.contains(played)
+    spec = DDPG(hidden=(4,)).policy(env, (0,))
+    weights = DDPG(hidden=(4,)).learner(LearnerContext(env, (0,), 0)).weights()
+    loud = build_policy(spec, {**weights, "noise": np.float32([1e6]), "warm_up": np.float32([0])})
+    seen = np.zeros((1, 4), np.float32)
+    for level in (0.0, 0.4, 0.6, 1 - 2.0**-24):
+        assert narrow.contains(loud.act(seen, None, None, np.full((1, 2), level, np.float32)).action[0])
 
 
 BOX = "Use a2c, ddpg, impala, ppo, reinforce, sac or td3 there."

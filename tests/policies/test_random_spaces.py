@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from scipy import stats
 
 from ludus.errors import PolicyError
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import random_spec
+from ludus.policies.specs import action_config, random_spec
 from ludus.testing.policy import check_policy
 from ludus.types import Enumeration, PolicySpec
 
@@ -17,6 +17,7 @@ INF = np.inf
 SPACES = [
     Discrete(4),
     MultiDiscrete([2, 5, 3]),
+    MultiBinary(3),
     Box(-1, 3, (2,)),
     Box(np.float32([[0, -INF], [-INF, 1]]), np.float32([[INF, INF], [2, 1]])),
 ]
@@ -44,6 +45,24 @@ def test_a_vector_of_choices_is_uniform_in_each_place():
     assert answer.action.tolist() == [[0, 0], [0, 1], [1, 2], [1, 4]]
     assert answer.action.dtype == np.int32
     assert answer.logp.tolist() == pytest.approx([-np.log(10)] * 4)
+
+
+def test_bits_are_uniform():
+    answer = act(MultiBinary(2), [[0.49, 0.5], [0.51, 0.0]])
+    assert answer.action.tolist() == [[0, 1], [1, 0]]
+    assert answer.logp.tolist() == pytest.approx([-np.log(4)] * 2)
+
+
+@pytest.mark.parametrize("space", SPACES[:4])
+def test_what_has_a_head_has_a_random_policy_as_wide(space):
+    """A population begins with a random policy, and is then trained."""
+    assert action_config(space).get("choices") == random_spec(space).config.get("choices")
+    assert action_config(space).get("actions") == random_spec(space).config.get("actions")
+
+
+def test_a_box_with_an_entry_of_one_value_has_no_head():
+    with pytest.raises(PolicyError, match="does not have low < high in every entry"):
+        action_config(SPACES[-1])
 
 
 def test_a_bounded_box_is_uniform():

@@ -51,11 +51,18 @@ class QLearning(Config):
     scale_rewards: bool = True  # by the largest utility, where it is known
 
     @model_validator(mode="after")
-    def _check_exponents(self) -> Self:
-        if self.epsilon.start > 1.0 or (self.epsilon.end or 0.0) > 1.0:
-            raise ValueError("epsilon is a probability; its start and end must be at most 1")
-        if self.importance.start > 1.0 or (self.importance.end or 0.0) > 1.0:
-            raise ValueError("importance is an exponent from 0 to 1; its start and end must be at most 1")
+    def _check_settings(self) -> Self:
+        if self.rollout_unit == "decisions" and self.n_step > self.rollout:
+            raise ValueError(
+                f"n_step {self.n_step} is more than the {self.rollout} decisions of a rollout, where targets end; raise rollout to many "
+                "times n_step, for each environment"
+            )
+        if (largest := self.epsilon.largest) > 1.0:
+            raise ValueError(f"epsilon is a probability; its start and end must be at most 1 (given: {largest:g})")
+        if (largest := self.importance.largest) > 1.0:
+            raise ValueError(
+                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
+            )
         return self
 
     def check(self, env: EnvSpec) -> None:

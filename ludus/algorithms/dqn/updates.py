@@ -129,7 +129,9 @@ class QLearner(ABC):
         for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
             np.copyto(kept, array)
         norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
-        finite = math.isfinite(float(online.flat.sum())) or bool(np.isfinite(online.flat).all())  # sums show any NaN
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+            total = float(online.flat.sum())
+        finite = math.isfinite(total) or bool(np.isfinite(online.flat).all())
         if not (math.isfinite(norm) and finite):
             for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
                 np.copyto(array, kept)

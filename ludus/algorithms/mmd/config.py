@@ -73,8 +73,10 @@ class MMD(Config):
     def _check(self) -> MMD:
         if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
             raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
-        if max(self.magnet_rate.start, self.magnet_rate.end or 0.0) > 1.0:
-            raise ValueError("magnet_rate is the share of the way to the policy; its start and end must be at most 1")
+        if (largest := self.magnet_rate.largest) > 1.0:
+            raise ValueError(
+                f"magnet_rate is the share of the way to the policy; its start and end must be at most 1 (given: {largest:g})"
+            )
         if self.explore > 0.0 and (self.network, self.announce) != ("table", "magnet"):
             raise ValueError("explore is for network=table with announce=magnet, which is evaluated without it")
         if self.announce == "magnet" and self.magnet == "uniform":

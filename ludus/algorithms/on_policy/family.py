@@ -54,7 +54,7 @@ class PolicyGradient(Gradient):
     critic_hidden: tuple[Annotated[int, Field(ge=1)], ...] | None = None  # of a central critic; none: as `hidden`
     share_weights: bool = True  # among a player's agents; no: a network for each, by the ids of the wrapper agent_ids
     continuous: Literal["gaussian", "tanh"] = "gaussian"  # box actions: clipped to the bounds, or squashed into them
-    initial_std: float = Field(default=1.0, gt=0)  # of "gaussian", where the bounds are -1 and 1
+    initial_std: float = Field(default=1.0, ge=0.01, le=7.0)  # of "gaussian", where the bounds are -1 and 1
     normalise_observations: bool = False
     normalise_returns: bool = False
     entropy: Scheduled = Schedule(start=0.0)

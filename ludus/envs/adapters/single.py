@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from numpy.typing import NDArray
 
 from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping
@@ -25,6 +25,10 @@ from ludus.types import AgentSpec, Determinism, EnvSpec
 
 MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
+_OF_VECTORS = (
+    "gave an action mask for actions in {}; masks are taken of Discrete actions only. Wrap the environment: make its actions Discrete, or "
+    "take the mask out of info and have it play a legal action for one that is not"
+)
 
 
 def one_agent(
@@ -58,8 +62,8 @@ def single_env(
 ) -> VectorEnv:
     """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
 
-    Legal actions in info["action_mask"] (Discrete actions only) become masks if the first reset gives one. Each episode is seeded anew.
-    Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
+    Legal actions in info["action_mask"] (Discrete actions only) become masks if the first reset gives one; vectors of choices have none.
+    Each episode is seeded anew. Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
     """
     first = make()
     limit = first.spec.max_episode_steps if first.spec is not None else None
@@ -97,7 +101,11 @@ class Single:
         _, self._encode = observation_space(env.observation_space, what=id)
         self._start = action_start(env.action_space)
         self._plain = not np.any(self._start)
-        self._no_masks = isinstance(env.action_space, Discrete) and not masked
+        self._no_masks: str | None = None  # what is said of one
+        if isinstance(env.action_space, MultiDiscrete | MultiBinary):
+            self._no_masks = _OF_VECTORS.format(env.action_space)
+        elif isinstance(env.action_space, Discrete) and not masked:
+            self._no_masks = _UNEXPECTED
 
     def reset(self, seed: int) -> Happened:
         answer = self._env.reset(seed=seed)
@@ -105,8 +113,8 @@ class Single:
         seen, info = answer
         check_mapping("reset", info, "info", names=RESET)
         mask = info.get(MASK)
-        if mask is not None and self._no_masks:
-            raise Flaw(_UNEXPECTED)
+        if mask is not None and self._no_masks is not None:
+            raise Flaw(self._no_masks)
         return Happened(due=[(0, seen if self._encode is None else self._encode(seen), mask)])
 
     def step(self, actions: Sequence[Any]) -> Happened:
@@ -127,8 +135,8 @@ class Single:
             check_answer("step", answer, STEP)
             check_mapping("step", answer[4], "info", names=STEP)
             raise
-        if mask is not None and self._no_masks:
-            raise Flaw(_UNEXPECTED)
+        if mask is not None and self._no_masks is not None:
+            raise Flaw(self._no_masks)
         if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
             check_flags(terminated, truncated)
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
