@@ -119,15 +119,8 @@ def test_sequences_bootstrap_from_the_step_after_them():
 @pytest.mark.parametrize("double", [True, False])
 def test_targets_of_sequences_agent_by_agent(cls, double):
     """Values and targets are mixed at the state of their own joint step, targets by the target mixer."""
-    options = {
-        **SMALL,
-        **GRU,
-        "double": double,
-        "mixing_hidden": 0,
-        "normalise_rewards": "none",
-        "scale_rewards": False,
-    }
-    env, config = team_env(), cls(**options, scale_rewards=False)
+    plain = {"n_step": 2, "mixing_hidden": 0, "normalise_rewards": "none", "scale_rewards": False}
+    env, config = team_env(), cls(**{**SMALL, **GRU, **plain, "double": double})
     learner = scattered(learner_of(config, env))
     rows = team_rollout(env, learner, pieces=20, rng=np.random.default_rng(5), absent=0.3, longest=9)
     ((_, columns),) = learner.items(rows)
