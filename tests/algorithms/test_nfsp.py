@@ -11,7 +11,7 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.nfsp import NFSP
 from ludus.algorithms.nfsp.terms import imitation_terms
-from ludus.errors import PolicyError, ScenarioError
+from ludus.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.modes import drawn, mode_keys
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
@@ -92,6 +92,12 @@ def test_the_reservoir_gets_what_the_best_response_decided_and_replay_everything
     assert 0 < own.sum() < rows.num_rows
     for name in ("observation", "action", *(["mask"] if kind == "tensors" else [])):
         np.testing.assert_array_equal(items["reservoir"][name], getattr(rows, name)[own])
+
+
+def test_a_reservoir_that_never_fills_enough_is_refused():
+    with pytest.raises(ConfigError, match="min_size 1000 must be at most the reservoir's 999"):
+        NFSP(reservoir=999)
+    assert NFSP(reservoir=999, min_size=999).reservoir == 999
 
 
 def test_several_ranks_are_refused(enumerated):
