@@ -260,6 +260,9 @@ def test_refusals(enumerated):
         MADDPG().check(enumerated)
     with pytest.raises(ScenarioError, match="MADDPG needs"):
         MADDPG().check(team_env(action=MultiDiscrete([2, 3])))
+    uneven = team_env()
+    with pytest.raises(ScenarioError, match="MADDPG learns for teams of one size"):
+        MADDPG().policy(replace(uneven, agents=uneven.agents[:-1]), (0, 1))
     with pytest.raises(ScenarioError, match="finite bounds"):
         MADDPG().check(team_env(action=Box(-np.inf, np.inf, (2,), np.float32)))
 

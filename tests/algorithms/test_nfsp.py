@@ -96,6 +96,13 @@ def test_the_reservoir_gets_what_the_best_response_decided_and_replay_everything
         np.testing.assert_array_equal(items["reservoir"][name], getattr(rows, name)[own])
 
 
+def test_the_best_response_plays_the_anticipated_share_of_the_episodes():
+    collect = NFSP(anticipation=0.25).collect()
+    assert collect.modes == (("best_response", 0.25), ("average", 0.75))
+    mode = drawn(mode_keys(3, 1)[np.zeros(4000, np.int64)], np.arange(4000), collect.modes)
+    assert (mode == 0).mean() == pytest.approx(0.25, abs=0.03)
+
+
 def test_the_reservoir_keeps_a_uniform_sample_of_all_that_came():
     """4 of 40 decisions: half of what is kept is of the first half (a ring would keep none of it), and the first batch as any other."""
     (spec,) = [spec for spec in NFSP(reservoir=4, min_size=1).tables() if spec.name == "reservoir"]

@@ -13,7 +13,7 @@ from team_games import batch_of, in_two, learner_of, team_env, team_rollout, tra
 from test_qmix import GRU, SMALL, mixed, scattered
 from together import together
 
-from ludus.algorithms.base import LearnerContext, priorities_of
+from ludus.algorithms.base import priorities_of
 from ludus.algorithms.qmix import QMIX, VDN
 from ludus.algorithms.ranks import ALONE
 from ludus.algorithms.teams import views
@@ -213,7 +213,7 @@ def test_refusals(enumerated):
         VDN(core="gru", length=8, period=9)
     uneven = replace(env, agents=env.agents[:-1])
     with pytest.raises(ScenarioError, match="QMIX learns for teams of one size"):
-        QMIX().learner(LearnerContext(uneven, (0, 1), 0))
+        QMIX().policy(uneven, (0, 1))
 
 
 # ------------------------------------------------------------------ learning

@@ -1,0 +1,60 @@
+"""Where the magnets of magnetic mirror descent and R-NaD stand after each update."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ludus.algorithms.base import LearnerContext
+from ludus.algorithms.mmd import MMD, RNaD
+from ludus.algorithms.mmd.terms import log_policy
+from ludus.data.table import build_table
+from ludus.policies.registry import build_policy
+from ludus.testing.synthetic import synthetic_rollout
+
+SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05}
+
+
+def followed(algorithm, env, *, updates=5):
+    """(the policy, the magnet) before the first update and after each: parameters of networks, log-probabilities of tables."""
+    learner = algorithm.learner(LearnerContext(env, (1,), 3, total=updates * 40))
+    table, found = build_table(algorithm.tables()[0]), []
+
+    def see():
+        parts = (
+            (learner._network.flat, learner._magnet.flat)
+            if algorithm.network == "mlp"
+            else (learner._logp, learner._magnet)
+        )
+        found.append(tuple(part.copy() for part in parts))
+
+    see()
+    for k in range(updates):
+        policy = build_policy(learner.spec, learner.weights())
+        rollout = synthetic_rollout(env, policy, seats=(1,), segments=40, rng=np.random.default_rng(k), version=k)
+        ((_, items),) = learner.items(rollout)
+        table.try_insert(items)
+        learner.update(table.try_sample(0, np.random.default_rng(0)))
+        see()
+    return found
+
+
+@pytest.mark.parametrize("network", ["mlp", "table"])
+@pytest.mark.parametrize("kind", [MMD, RNaD])
+def test_a_copied_magnet_stays_until_its_period_is_over(kind, network, enumerated):
+    found = followed(kind(network=network, magnet="policy", magnet_period=2, **SMALL), enumerated)
+    policies, magnets = zip(*found, strict=True)
+    assert all(np.abs(a - b).max() > 1e-6 for a, b in pairwise(policies))
+    for magnet, copied in zip(magnets, (0, 0, 2, 2, 4, 4), strict=True):
+        np.testing.assert_array_equal(magnet, policies[copied])
+
+
+@pytest.mark.parametrize("network", ["mlp", "table"])
+def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
+    found = followed(MMD(network=network, magnet="moving", magnet_rate=0.25, **SMALL), enumerated)
+    mask = enumerated.enumeration.mask[8:14]
+    for (_, before), (policy, magnet) in pairwise(found):
+        expected = 0.75 * before + 0.25 * policy
+        expected = expected if network == "mlp" else log_policy(expected, mask)
+        np.testing.assert_allclose(magnet, expected, atol=1e-6)
+        assert np.abs(magnet - before).max() > 1e-5
