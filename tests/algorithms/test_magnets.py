@@ -1,12 +1,15 @@
-"""Where the magnets of magnetic mirror descent and R-NaD stand after each update."""
+"""Where the magnets of magnetic mirror descent and R-NaD stand after each update, and who is paid by R-NaD's costs."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from test_mmd import played
 
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.mmd import MMD, RNaD
+from ludus.algorithms.mmd.data import Data
 from ludus.algorithms.mmd.terms import log_policy
 from ludus.data.table import build_table
 from ludus.policies.registry import build_policy
@@ -58,3 +61,20 @@ def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
         expected = expected if network == "mlp" else log_policy(expected, mask)
         np.testing.assert_allclose(magnet, expected, atol=1e-6)
         assert np.abs(magnet - before).max() > 1e-5
+
+
+def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
+    """Costs 1, 2 | 10, 20 | 3 | 30 of log-probabilities above the magnet's, as in `test_reward_transformation_literal`, summed to the end."""
+    rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(5, 0), (5, 1)]])
+    magnet = -np.array([1.0, 2.0, 10.0, 20.0, 3.0, 30.0]) / 0.5
+    config = RNaD(alpha=0.5, gae_lambda=1.0)
+    general = replace(enumerated, zero_sum=False)
+    three = replace(enumerated, utility_range=((-1.0, 1.0),) * 3)
+    for env, targets in (
+        (enumerated, [27, 18, -28, -20, 27, -27]),
+        (general, [-3, -2, -30, -20, -3, -30]),
+        (three, [-3, -2, -30, -20, -3, -30]),
+    ):
+        data = Data(config, LearnerContext(env, (0, 1), 0))
+        columns = data.columns(rows, value=np.zeros(6), after=np.zeros(4), magnet=magnet, progress=0.0)
+        np.testing.assert_allclose(columns["target"], targets, atol=1e-5)
