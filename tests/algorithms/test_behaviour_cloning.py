@@ -205,6 +205,11 @@ def test_what_is_held_out_is_not_learned_from() -> None:
     one, two = clone(recorded, THREE, PPO().policy, settings), clone(other, THREE, PPO().policy, settings)
     assert [s.learned for s in one.epochs[1:]] == [s.learned for s in two.epochs[1:]]
     assert one.epochs[-1].held != two.epochs[-1].held
+    seen = sides(300)
+    seen.trajectories[0].observation[found.rows(held)] *= -0.5
+    policy = PPO(normalise_observations=True).policy
+    means = [clone(each, THREE, policy, settings).weights["normaliser.mean"] for each in (recorded, seen)]
+    np.testing.assert_array_equal(*means)
 
 
 def test_both_players_of_an_episode_are_held_out_together(tmp_path: Path) -> None:

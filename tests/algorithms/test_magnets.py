@@ -11,6 +11,7 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.mmd import MMD, RNaD
 from ludus.algorithms.mmd.data import Data
 from ludus.algorithms.mmd.terms import log_policy
+from ludus.data.base import Sample
 from ludus.data.table import build_table
 from ludus.policies.registry import build_policy
 from ludus.testing.synthetic import synthetic_rollout
@@ -64,7 +65,7 @@ def test_a_moving_magnet_goes_its_share_of_the_way(network, enumerated):
 
 
 def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
-    """Costs 1, 2 | 10, 20 | 3 | 30 of log-probabilities above the magnet's, as in `test_reward_transformation_literal`, summed to the end."""
+    """Costs 1, 2 | 10, 20 | 3 | 30 of log-probabilities above the magnet's, as in `test_reward_transformation_literal`."""
     rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(5, 0), (5, 1)]])
     magnet = -np.array([1.0, 2.0, 10.0, 20.0, 3.0, 30.0]) / 0.5
     config = RNaD(alpha=0.5, gae_lambda=1.0)
@@ -78,3 +79,28 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
         data = Data(config, LearnerContext(env, (0, 1), 0))
         columns = data.columns(rows, value=np.zeros(6), after=np.zeros(4), magnet=magnet, progress=0.0)
         np.testing.assert_allclose(columns["target"], targets, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["mlp", "table"])
+def test_alpha_is_in_the_rewards_or_in_the_loss(network, enumerated):
+    """From rows whose advantages are known, a learner that regularises rewards learns the same whatever its alpha is."""
+
+    def after(alpha, **options):
+        algorithm = RNaD(network=network, alpha=alpha, magnet_period=9, **SMALL, **options)
+        learner = algorithm.learner(LearnerContext(enumerated, (1,), 3))
+        rows = synthetic_rollout(
+            enumerated,
+            build_policy(learner.spec, learner.weights()),
+            seats=(1,),
+            segments=40,
+            rng=np.random.default_rng(0),
+        )
+        ((_, columns),) = learner.items(rows)
+        columns["advantage"] = np.linspace(-1, 1, rows.num_rows, dtype=np.float32)
+        columns["target"] = np.zeros(rows.num_rows, np.float32)
+        index = np.arange(rows.num_rows)
+        learner.update(Sample(columns, index, np.ones(rows.num_rows)))
+        return np.concatenate([array.ravel() for array in learner.weights().values()])
+
+    np.testing.assert_array_equal(after(0.1), after(0.9))
+    assert np.abs(after(0.1, regularise="loss") - after(0.9, regularise="loss")).max() > 1e-6
