@@ -16,6 +16,7 @@ from ludus.algorithms.a2c.config import A2C
 from ludus.algorithms.bc import Clone, Cloning, clone
 from ludus.algorithms.bc.demonstrations import demonstrations, split
 from ludus.algorithms.bc.losses import agreement, surprise
+from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.distributions import Categorical, Multi, distribution_of
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
@@ -182,6 +183,17 @@ def test_memory_is_cloned_through_whole_episodes(memory: str) -> None:
 
 def same(a: Clone, b: Clone) -> bool:
     return all(a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights)
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_every_segment_begins_without_memories(memory: str) -> None:
+    model = model_of(A2C(memory=memory, memory_size=4).policy(THREE, (0,)), seed=0)
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((7, 2)).astype(np.float32))
+    with torch.no_grad():
+        together = model.outputs(x, np.array([0, 3, 7]))
+        alone = [model.outputs(x[a:b], np.array([0, b - a])) for a, b in ((0, 3), (3, 7))]
+    torch.testing.assert_close(together, torch.cat(alone))
+    assert not torch.allclose(model.outputs(x[3:4], np.array([0, 1])), model.outputs(x[2:4], np.array([0, 2]))[1:])
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
