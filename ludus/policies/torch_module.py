@@ -47,7 +47,7 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
         raise PolicyError(f"{name}: networks() made {strange}, which are no torch.nn.Module.")
     if "policy" not in networks:
         raise PolicyError(f"{name}: networks() made {sorted(networks)}; one must be called 'policy'.")
-    return nn.ModuleDict(networks).eval()
+    return nn.ModuleDict(dict(networks.items())).eval()
 
 
 def raised(error: Exception) -> str:

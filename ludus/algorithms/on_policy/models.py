@@ -135,7 +135,8 @@ def check_modules(spec: PolicySpec) -> None:
     networks, name = make_networks(spec), spec.config["maker"]
     _require_critic(spec, networks)
     inputs, actions = int(spec.config["inputs"]), int(spec.config["actions"])
-    for part, shapes in {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}.items():
+    expected: dict[str, list[tuple[int, ...]]] = {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}
+    for part, shapes in expected.items():
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 out = networks[part](torch.zeros(2, inputs))
