@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     by_name = grouped(found)
     Console(width=None if sys.stdout.isatty() else 140).print(table(names, by_name, quick=args.quick))
     if not args.quick:
-        print("\n".join(bar.judge(Medians(by_name)).line() for bar in bars(names)))
+        print("\n".join(bar.judge(Medians(judged(by_name))).line() for bar in bars(names)))
     return 1 if any(repetition.error for _, repetition in found) else 0
 
 
@@ -99,6 +99,12 @@ def grouped(found: Sequence[tuple[Run, Repetition]]) -> dict[str, list[Repetitio
         if not repetition.error:
             out.setdefault(run.contestant, []).append(repetition)
     return out
+
+
+def judged(found: Mapping[str, Sequence[Repetition]]) -> dict[str, list[Repetition]]:
+    """Of each contestant the runs of its task's own seeds: others, which somebody chose, prove nothing."""
+    own = {contestant: task.seeds for task in TASKS.values() for contestant in (task.name, peer_of(task.name))}
+    return {name: [r for r in many if r.seed in own[name]] for name, many in found.items()}
 
 
 def bars(names: Sequence[str]) -> list[Bar]:

@@ -48,7 +48,7 @@ def peer_of(task: str) -> str:
 
 def wanted(names: Iterable[str], seeds: Iterable[int] | None = None) -> list[Run]:
     """The runs of these tasks, the first seed of every task first. seeds: None for those of each task."""
-    chosen = {name: TASKS[name].seeds if seeds is None else tuple(seeds) for name in names}
+    chosen = {name: TASKS[name].seeds if seeds is None else tuple(dict.fromkeys(seeds)) for name in names}
     turns = max(map(len, chosen.values()), default=0)
     some = [(name, many[turn]) for turn in range(turns) for name, many in chosen.items() if turn < len(many)]
     return [Run(n, seed, peer) for n, seed in some for peer in ((False, True) if TASKS[n].peer else (False,))]

@@ -37,6 +37,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
     _protocol("oracle", scenario.oracle, (Algorithm, ComputedOracle), ALGORITHMS)
     scenario.oracle.check(env)
+    _policies(scenario, env)  # what serves each player may not serve several of them with one policy
     if solver := getattr(scenario, "meta_solver", None):
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
         _check_solver(scenario, solver, env)

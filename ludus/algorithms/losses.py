@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ludus.errors import PolicyError
+
 
 def masked_log_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     """Log-probabilities [n, A] over legal actions; -inf where illegal."""
@@ -36,11 +38,13 @@ def ppo_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, *, clip: fl
 
 def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
     """-A log π, with the advantage held fixed. (Williams 1992.)"""
+    _require_alike(logp, advantage, "log-probabilities", "advantages")
     return -logp * advantage.detach()
 
 
 def value_loss(value: Tensor, target: Tensor, *, old_value: Tensor | None = None, clip: float | None = None) -> Tensor:
     """½ (V - G)²; with `clip`, the larger of that and the same for V clipped to old_value ± clip (Engstrom et al. 2020, §3)."""
+    _require_alike(value, target, "values", "targets")
     loss = 0.5 * (value - target).square()
     if clip is None or old_value is None:
         return loss
@@ -59,3 +63,12 @@ def approximate_kl(logp: Tensor, old_logp: Tensor) -> Tensor:
     """(r - 1) - log r with r = π/π_old: an estimate of KL(π_old ‖ π) that is never negative. (Schulman 2020, estimator k3.)"""
     log_ratio = logp - old_logp
     return log_ratio.exp() - 1.0 - log_ratio
+
+
+def _require_alike(first: Tensor, second: Tensor, one: str, other: str) -> None:
+    """Raises PolicyError for shapes that would be broadcast: a critic's [n, 1] beside [n] becomes [n, n] without a word."""
+    if first.shape != second.shape:
+        raise PolicyError(
+            f"{one} of shape {list(first.shape)} beside {other} of shape {list(second.shape)} were given; expected one number "
+            "a row of both. Of an output [n, 1] take [:, 0]."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,14 +31,30 @@ def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: 
 
 
 def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
-    """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if none is "policy"."""
-    maker = load("maker of networks", str(entry(spec, "maker")), {})(**entry(spec, "options"))
+    """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if making them raises, or
+    none is "policy"."""
+    name, inputs, actions = str(entry(spec, "maker")), integer(spec, "inputs"), integer(spec, "actions")
+    maker = load("maker of networks", name, {})(**entry(spec, "options"))
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        networks = maker.networks(integer(spec, "inputs"), integer(spec, "actions"))
+        try:
+            networks = maker.networks(inputs, actions)
+        except Exception as error:
+            raise PolicyError(f"{name}: networks({inputs}, {actions}) raised {raised(error)}.") from error
+    if not isinstance(networks, Mapping | nn.ModuleDict):
+        raise PolicyError(f"{name}: networks() made {type(networks).__name__}; expected modules by name.")
+    if strange := [key for key, module in networks.items() if not isinstance(module, nn.Module)]:
+        raise PolicyError(f"{name}: networks() made {strange}, which are no torch.nn.Module.")
     if "policy" not in networks:
-        raise PolicyError(f"{spec.config['maker']}: networks() made {sorted(networks)}; one must be called 'policy'.")
-    return nn.ModuleDict(networks).eval()
+        raise PolicyError(f"{name}: networks() made {sorted(networks)}; one must be called 'policy'.")
+    return nn.ModuleDict(dict(networks.items())).eval()
+
+
+def raised(error: Exception) -> str:
+    """What somebody's code raised, and where, to end a sentence with."""
+    _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
+    place = f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
+    return f"{type(error).__name__}: {str(error).rstrip('.')}{place}"
 
 
 def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:

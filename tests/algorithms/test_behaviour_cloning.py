@@ -16,6 +16,7 @@ from ludus.algorithms.a2c.config import A2C
 from ludus.algorithms.bc import Clone, Cloning, clone
 from ludus.algorithms.bc.demonstrations import demonstrations, split
 from ludus.algorithms.bc.losses import agreement, surprise
+from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.distributions import Categorical, Multi, distribution_of
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
@@ -184,6 +185,17 @@ def same(a: Clone, b: Clone) -> bool:
     return all(a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights)
 
 
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_every_segment_begins_without_memories(memory: str) -> None:
+    model = model_of(A2C(memory=memory, memory_size=4).policy(THREE, (0,)), seed=0)
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((7, 2)).astype(np.float32))
+    with torch.no_grad():
+        together = model.outputs(x, np.array([0, 3, 7]))
+        alone = [model.outputs(x[a:b], np.array([0, b - a])) for a, b in ((0, 3), (3, 7))]
+    torch.testing.assert_close(together, torch.cat(alone))
+    assert not torch.allclose(model.outputs(x[3:4], np.array([0, 1])), model.outputs(x[2:4], np.array([0, 2]))[1:])
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     settings = Cloning(epochs=3)
     first, again, other = (clone(sides(), THREE, PPO().policy, settings, seed=seed) for seed in (1, 1, 2))
@@ -205,6 +217,11 @@ def test_what_is_held_out_is_not_learned_from() -> None:
     one, two = clone(recorded, THREE, PPO().policy, settings), clone(other, THREE, PPO().policy, settings)
     assert [s.learned for s in one.epochs[1:]] == [s.learned for s in two.epochs[1:]]
     assert one.epochs[-1].held != two.epochs[-1].held
+    seen = sides(300)
+    seen.trajectories[0].observation[found.rows(held)] *= -0.5
+    policy = PPO(normalise_observations=True).policy
+    means = [clone(each, THREE, policy, settings).weights["normaliser.mean"] for each in (recorded, seen)]
+    np.testing.assert_array_equal(*means)
 
 
 def test_both_players_of_an_episode_are_held_out_together(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ludus.algorithms.mappo import MAPPO
 from ludus.algorithms.on_policy.teams import critic_states, team_rewards
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.reinforce import Reinforce
+from ludus.data.base import Sample
 from ludus.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
@@ -117,6 +118,17 @@ def test_values_and_targets_by_hand():
             many = (slice(0, 1), slice(0, 2)) if memory == "gru" else slice(0, 2)
             np.testing.assert_allclose(np.ravel(columns["value"][many]), [2.75, -1.25])
             np.testing.assert_allclose(np.ravel(columns["target"][many]), targets)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_the_critic_learns_at_the_state_of_its_own_decision(memory):
+    """Values 2.75 and -1.25 beside the targets 1.25 and 0.5 cost (1.5² + 1.75²) / 4 = 1.328125."""
+    learner, env = by_hand(gae_lambda=1.0, memory=memory, epochs=1, minibatches=1)
+    rows = one_episode(env, learner, state=[[1.0, 0.0], [0.5, 3.0]], tail_state=[[3.0, 2.0]])
+    ((_, columns),) = learner.items(rows)
+    items = len(columns["version_lo"])
+    metrics = learner.update(Sample(columns, np.arange(items), np.ones(items)))
+    assert metrics["value_loss"] == pytest.approx(1.328125, rel=1e-6)
 
 
 def test_both_sides_of_a_symmetric_game_are_told_apart():

@@ -16,7 +16,7 @@ from ludus.algorithms.impala import IMPALA
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.reinforce import Reinforce
 from ludus.data.base import Sample
-from ludus.errors import ConfigError, ScenarioError, TrainingError
+from ludus.errors import ConfigError, PolicyError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.testing.synthetic import synthetic_rollout
 from ludus.types import PolicySpec
@@ -212,6 +212,25 @@ def test_an_update_ends_at_the_kl_limit(tensors):
     metrics = learner.update(sample)
     assert 1 <= metrics["epochs"] < 20
     assert metrics["kl"] <= 1.5e-3
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "message"),
+    [
+        (
+            lambda self, logp, batch: logp[:, None] * batch.advantage,
+            r"answers shape \(\d+, \d+\); expected a loss of each row",
+        ),
+        (lambda self, logp, batch: -logp.mean(), r"answers shape \(\); expected a loss of each row"),
+        (lambda self, logp, batch: batch.nothing, r"raised AttributeError: .*\(.*test_gradient_options.py, line \d+\)"),
+    ],
+    ids=["broadcast", "mean", "raises"],
+)
+def test_surrogates_that_are_wrong_are_named(surrogate, message, tensors, monkeypatch):
+    monkeypatch.setattr(A2C, "surrogate", surrogate)
+    learner, sample, _ = learner_and_sample(make("a2c"), tensors, start=None)
+    with pytest.raises(PolicyError, match=rf"config:A2C: surrogate\(\) of \d+ rows {message}"):
+        learner.update(sample)
 
 
 def test_schedules_follow_the_budget(tensors):

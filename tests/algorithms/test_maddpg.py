@@ -101,11 +101,18 @@ def net(parameters, name, x):
     return hidden @ parameters[f"{name}.1.weight"] + parameters[f"{name}.1.bias"]
 
 
+def scattered(ensemble):
+    """Moves the targets away from the networks that they follow; their parameters."""
+    flat = ensemble._target.flat
+    flat[:] += 0.3 * np.random.default_rng(6).standard_normal(len(flat)).astype(np.float32)
+    return {k: torch.tensor(v) for k, v in ensemble._target.weights().items()}
+
+
 @pytest.mark.parametrize("kind", ["box", "discrete"])
 @pytest.mark.parametrize("critic", ["observations", "state"])
 @pytest.mark.parametrize("twin", [False, True])
 def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
-    """The first update of critics and actor, agent by agent, beside one written with autograd and torch's Adam."""
+    """The first update of critics and actor, agent by agent, beside one written with autograd and torch's Adam; targets are others."""
     config = {"critic": critic, "twin": twin, "normalise_rewards": "none", "max_gradient_norm": 0.0, "gamma": 0.9}
     learner = learner_of(MADDPG(**SMALL, **config), games(kind))
     batch = batch_of(learner, games(kind), size=20)
@@ -113,6 +120,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     monkeypatch.setattr(learner, "_gumbel", lambda rows: gumbel if kind == "discrete" else np.zeros((2, 0), np.float32))
     critics = {k: torch.tensor(v, requires_grad=True) for k, v in learner.critics.weights().items()}
     actor = {k: torch.tensor(v, requires_grad=True) for k, v in learner.actor.weights().items()}
+    later_critics, later_actor = (scattered(ensemble) for ensemble in (learner.critics, learner.actor))
     name, width = ("actor", 2) if kind == "box" else ("policy", 3)
     c = {k: torch.from_numpy(np.array(v)) for k, v in batch.columns.items()}
 
@@ -123,30 +131,31 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
         hard = torch.nn.functional.one_hot(soft.argmax(dim=-1), 3).float()
         return hard + soft - soft.detach()
 
-    def acts(seen, legal, which):
+    def acts(parameters, seen, legal, which):
         noise = torch.from_numpy(gumbel[which]) if kind == "discrete" else None
-        return act(net(actor, name, c[seen]), noise, c.get(legal))
+        return act(net(parameters, name, c[seen]), noise, c.get(legal))
 
-    def q(seen, state, present, actions):
+    def q(parameters, seen, state, present, actions):
         sees = c[state] if critic == "state" else c[seen].flatten(1)
         x = torch.cat([sees, c[present].float(), (actions * c[present][..., None]).flatten(1)], dim=1)
-        return [net(critics, k, x)[:, 0] for k in ["q0", "q1"][: 1 + twin]]
+        return [net(parameters, k, x)[:, 0] for k in ["q0", "q1"][: 1 + twin]]
 
     with torch.no_grad():
-        after = q("next", "next_state", "next_present", acts("next", "next_mask", 0))
+        actions = acts(later_actor, "next", "next_mask", 0)
+        after = q(later_critics, "next", "next_state", "next_present", actions)
         target = c["reward"] + c["discount"] * torch.stack(after).min(dim=0).values
     given = c["action"] if kind == "box" else torch.nn.functional.one_hot(c["action"].long(), 3).float()
     optimizer = torch.optim.Adam(critics.values(), lr=1e-3)
-    loss = sum(0.5 * (one - target).square().mean() for one in q("observation", "state", "present", given))
+    loss = sum(0.5 * (one - target).square().mean() for one in q(critics, "observation", "state", "present", given))
     loss.backward()
     optimizer.step()
     optimizer = torch.optim.Adam(actor.values(), lr=1e-3)
-    own, out = acts("observation", "mask", 1), net(actor, name, c["observation"])
+    own, out = acts(actor, "observation", "mask", 1), net(actor, name, c["observation"])
     total = 0.0
     for agent in range(3):
         actions = given.clone()
         actions[:, agent] = own[:, agent]
-        value = q("observation", "state", "present", actions)[0]
+        value = q(critics, "observation", "state", "present", actions)[0]
         penalty = 1e-3 * out[:, agent].square().mean(dim=1)
         total = total + ((penalty - value) * c["present"][:, agent]).sum() / (20 * 3)
     optimizer.zero_grad()
@@ -159,6 +168,9 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     for parameters, mine in ((critics, learner.critics.weights()), (actor, learner.actor.weights())):
         for key, parameter in parameters.items():
             np.testing.assert_allclose(mine[key], parameter.detach(), atol=5e-5)
+    for before, ensemble in ((later_critics, learner.critics), (later_actor, learner.actor)):
+        for key, after in ensemble._target.weights().items():
+            np.testing.assert_allclose(after, 0.99 * before[key].numpy() + 0.01 * ensemble.weights()[key], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["box", "discrete"])
@@ -248,6 +260,9 @@ def test_refusals(enumerated):
         MADDPG().check(enumerated)
     with pytest.raises(ScenarioError, match="MADDPG needs"):
         MADDPG().check(team_env(action=MultiDiscrete([2, 3])))
+    uneven = team_env()
+    with pytest.raises(ScenarioError, match="MADDPG learns for teams of one size"):
+        MADDPG().policy(replace(uneven, agents=uneven.agents[:-1]), (0, 1))
     with pytest.raises(ScenarioError, match="finite bounds"):
         MADDPG().check(team_env(action=Box(-np.inf, np.inf, (2,), np.float32)))
 

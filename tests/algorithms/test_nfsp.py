@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from ludus.algorithms import losses
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.nfsp import NFSP
 from ludus.algorithms.nfsp.terms import imitation_terms
-from ludus.errors import PolicyError, ScenarioError
+from ludus.data.table import build_table
+from ludus.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.modes import drawn, mode_keys
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
@@ -92,6 +94,33 @@ def test_the_reservoir_gets_what_the_best_response_decided_and_replay_everything
     assert 0 < own.sum() < rows.num_rows
     for name in ("observation", "action", *(["mask"] if kind == "tensors" else [])):
         np.testing.assert_array_equal(items["reservoir"][name], getattr(rows, name)[own])
+
+
+def test_the_best_response_plays_the_anticipated_share_of_the_episodes():
+    collect = NFSP(anticipation=0.25).collect()
+    assert collect.modes == (("best_response", 0.25), ("average", 0.75))
+    mode = drawn(mode_keys(3, 1)[np.zeros(4000, np.int64)], np.arange(4000), collect.modes)
+    assert (mode == 0).mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_the_reservoir_keeps_a_uniform_sample_of_all_that_came():
+    """4 of 40 decisions: half of what is kept is of the first half (a ring would keep none of it), and the first batch as any other."""
+    (spec,) = [spec for spec in NFSP(reservoir=4, min_size=1).tables() if spec.name == "reservoir"]
+    kept = []
+    for seed in range(500):
+        table, rng = build_table(spec), np.random.default_rng(seed)
+        for first in range(0, 40, 4):
+            assert table.try_insert({"action": np.arange(first, first + 4)}, rng)
+        kept.append(table.try_sample(0, rng).columns["action"])
+    counts = np.bincount(np.concatenate(kept) // 4, minlength=10)
+    assert counts.sum() == 2000
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_a_reservoir_that_never_fills_enough_is_refused():
+    with pytest.raises(ConfigError, match="min_size 1000 must be at most the reservoir's 999"):
+        NFSP(reservoir=999)
+    assert NFSP(reservoir=999, min_size=999).reservoir == 999
 
 
 def test_several_ranks_are_refused(enumerated):

@@ -11,7 +11,7 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.algorithms.on_policy import OnPolicy
 from ludus.data.base import Sample
-from ludus.errors import ConfigError, PolicyError, TrainingError
+from ludus.errors import ConfigError, PolicyError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.policies.torch_module import make_networks
 from ludus.testing.algorithm import check_algorithm
@@ -51,6 +51,31 @@ class NoPolicy(ActorCritic):
 class WrongWidth(ActorCritic):
     def networks(self, inputs, actions):
         return {"policy": nn.Linear(inputs, actions + 1), "critic": nn.Linear(inputs, 1)}
+
+
+class WideCritic(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"policy": nn.Linear(inputs, actions), "critic": nn.Linear(inputs, 3)}
+
+
+class OtherInputs(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"policy": nn.Linear(inputs + 1, actions), "critic": nn.Linear(inputs, 1)}
+
+
+class OneModule(ActorCritic):
+    def networks(self, inputs, actions):
+        return nn.Linear(inputs, actions)
+
+
+class NoModule(ActorCritic):
+    def networks(self, inputs, actions):
+        return {"policy": nn.Linear(inputs, actions), "critic": torch.zeros(inputs)}
+
+
+class TakesNoActions(ActorCritic):
+    def networks(self, inputs):
+        return {}
 
 
 class Transposed(nn.Module):
@@ -165,6 +190,52 @@ def test_a_loss_that_is_no_number_keeps_the_weights(enumerated):
     with pytest.raises(TrainingError, match=r"Explodes update 1: the loss \((inf|-inf|nan)\).* in epoch 1"):
         learner.update(sample)
     assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (
+            lambda networks, batch: networks["critic"](batch.x)[:, 0],
+            r"of 60 rows answers shape \(60,\); expected a scalar",
+        ),
+        (lambda networks, batch: 0.5, "rows answers float; expected a scalar"),
+        (lambda networks, batch: batch.target.mean(), "depends on no network"),
+        (
+            lambda networks, batch: batch.targets,
+            r"raised AttributeError: .*'targets' \(.*test_on_policy.py, line \d+\)",
+        ),
+        (
+            lambda networks, batch: value_loss(networks["critic"](batch.x), batch.target).mean(),
+            r"values of shape \[60, 1\] beside targets of shape \[60\]",
+        ),
+    ],
+    ids=["rows", "float", "detached", "raises", "broadcast"],
+)
+def test_losses_that_are_wrong_are_refused(loss, message, tensors, monkeypatch):
+    monkeypatch.setattr(ActorCritic, "loss", lambda self, networks, batch: loss(networks, batch))
+    learner, sample = learner_and_batch(ActorCritic(), tensors)
+    rows = {name: column[:60] for name, column in sample.columns.items()}
+    with pytest.raises(PolicyError, match=message):
+        learner.update(Sample(rows, np.arange(60), np.ones(60)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (NoCritic, "test_on_policy:NoCritic: networks.. made no 'critic'"),
+        (NoPolicy, r"made \['critic'\]; one must be called 'policy'"),
+        (WrongWidth, r"'policy' answers \[2, 4\] for 2 observations; expected \[2, 3\]"),
+        (WideCritic, r"'critic' answers \[2, 3\] for 2 observations; expected \[2\] or \[2, 1\]"),
+        (OtherInputs, r"'policy' raised RuntimeError for observations float32\[2, 4\]"),
+        (OneModule, "made Linear; expected modules by name"),
+        (NoModule, r"made \['critic'\], which are no torch.nn.Module"),
+        (TakesNoActions, r"networks\(4, 3\) raised TypeError: .*takes 2 positional arguments"),
+    ],
+)
+def test_networks_that_are_wrong_are_refused_before_anything_starts(algorithm, message, enumerated):
+    with pytest.raises(ScenarioError, match=f"{algorithm.__name__} cannot play made up: .*{message}"):
+        algorithm().check(enumerated)
 
 
 def test_networks_that_are_wrong_are_refused(enumerated):

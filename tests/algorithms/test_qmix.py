@@ -128,6 +128,20 @@ def test_the_perceptron_is_the_policys(tensors):
 # ------------------------------------------------------------------ targets
 
 
+def mixed(config, weights, values, state):
+    """The team's value of its agents' [n], by the mixer in `weights`, in plain NumPy and float64."""
+    if config.mixer == "sum":
+        return values.sum()
+
+    def layer(name, x):
+        return weights[f"mixer.{name}.weight"] @ x + weights[f"mixer.{name}.bias"]
+
+    first = np.abs(layer("first", state).reshape(len(values), -1))
+    hidden = values @ first + layer("bias", state)
+    hidden = np.where(hidden > 0, hidden, np.exp(hidden) - 1)
+    return hidden @ np.abs(layer("second", state)) + layer("last.2", np.maximum(layer("last.0", state), 0))[0]
+
+
 def by_hand(learner, item):
     """(the team's value, target) of one item, agent by agent, in plain NumPy and float64."""
     config, team = learner.config, learner._module
@@ -138,25 +152,13 @@ def by_hand(learner, item):
         hidden = np.maximum(x @ weights["q.q.0.weight"] + weights["q.q.0.bias"], 0)
         return hidden @ weights["q.q.1.weight"] + weights["q.q.1.bias"]
 
-    def mixed(weights, values, state):
-        if config.mixer == "sum":
-            return values.sum()
-
-        def layer(name, x):
-            return weights[f"mixer.{name}.weight"] @ x + weights[f"mixer.{name}.bias"]
-
-        first = np.abs(layer("first", state).reshape(len(values), -1))
-        hidden = values @ first + layer("bias", state)
-        hidden = np.where(hidden > 0, hidden, np.exp(hidden) - 1)
-        return hidden @ np.abs(layer("second", state)) + layer("last.2", np.maximum(layer("last.0", state), 0))[0]
-
     now = [q(online, x)[a] if here else 0.0 for x, a, here in zip(*(item[k] for k in NOW), strict=True)]
     after = []
     for x, here, legal in zip(*(item[k] for k in AFTER), strict=True):
         best = np.where(legal, q(online if config.double else judge, x), -np.inf).argmax()
         after.append(q(judge, x)[best] if here else 0.0)
-    value = mixed(online, np.array(now), item.get("state"))
-    following = mixed(judge, np.array(after), item.get("next_state"))
+    value = mixed(config, online, np.array(now), item.get("state"))
+    following = mixed(config, judge, np.array(after), item.get("next_state"))
     return value, item["reward"] + item["discount"] * following
 
 

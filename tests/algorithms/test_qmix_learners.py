@@ -10,10 +10,10 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 from team_games import batch_of, in_two, learner_of, team_env, team_rollout, train
-from test_qmix import GRU, SMALL
+from test_qmix import GRU, SMALL, mixed, scattered
 from together import together
 
-from ludus.algorithms.base import LearnerContext, priorities_of
+from ludus.algorithms.base import priorities_of
 from ludus.algorithms.qmix import QMIX, VDN
 from ludus.algorithms.ranks import ALONE
 from ludus.algorithms.teams import views
@@ -115,6 +115,39 @@ def test_sequences_bootstrap_from_the_step_after_them():
     assert last == len(columns["count"]) - 1
 
 
+@pytest.mark.parametrize("cls", [VDN, QMIX])
+@pytest.mark.parametrize("double", [True, False])
+def test_targets_of_sequences_agent_by_agent(cls, double):
+    """Values and targets are mixed at the state of their own joint step, targets by the target mixer."""
+    plain = {"n_step": 2, "mixing_hidden": 0, "normalise_rewards": "none", "scale_rewards": False}
+    env, config = team_env(), cls(**{**SMALL, **GRU, **plain, "double": double})
+    learner = scattered(learner_of(config, env))
+    rows = team_rollout(env, learner, pieces=20, rng=np.random.default_rng(5), absent=0.3, longest=9)
+    ((_, columns),) = learner.items(rows)
+    batch, seen = learner._batch(columns), learner.compared(columns)
+    with torch.no_grad():
+        online, judge = (learner._values(team, batch).numpy() for team in (learner._module, learner._judge))
+    weights = [
+        {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
+        for team in (learner._module, learner._judge)
+    ]
+    states = columns.get("state", np.zeros((len(online), online.shape[1], 1)))
+    present, legal = columns["present"][:, config.burn_in :], columns["mask"]
+    compared = set()
+    for m, count in enumerate(columns["count"]):
+        for t in range(count):
+            there = present[m, t]
+            done = np.where(there, np.take_along_axis(online[m, t], columns["action"][m, t][:, None], 1)[:, 0], 0.0)
+            assert seen.value[m, t].item() == pytest.approx(mixed(config, weights[0], done, states[m, t]), abs=1e-4)
+            at = int(columns["place"][m, t])
+            best = np.where(legal[m, at], (online if double else judge)[m, at], -np.inf).argmax(axis=1)
+            after = np.where(present[m, at], judge[m, at][np.arange(3), best], 0.0)
+            later = columns["discount"][m, t] * mixed(config, weights[1], after, states[m, at])
+            assert seen.target[m, t].item() == pytest.approx(columns["reward"][m, t] + later, abs=1e-4)
+            compared.add((at - t, bool(columns["discount"][m, t])))
+    assert len(compared) > 2
+
+
 # ------------------------------------------------------------------ learners
 
 
@@ -180,7 +213,7 @@ def test_refusals(enumerated):
         VDN(core="gru", length=8, period=9)
     uneven = replace(env, agents=env.agents[:-1])
     with pytest.raises(ScenarioError, match="QMIX learns for teams of one size"):
-        QMIX().learner(LearnerContext(uneven, (0, 1), 0))
+        QMIX().policy(uneven, (0, 1))
 
 
 # ------------------------------------------------------------------ learning

@@ -201,6 +201,15 @@ def test_bars_are_of_means_over_all_seeds() -> None:
     assert lines(["leduc-nfsp"], *scores("leduc-nfsp", 0.1)) == []
 
 
+def test_bars_are_of_the_tasks_own_seeds() -> None:
+    """Five others judge nothing, more than the five change nothing, and a seed that is named twice counts once."""
+    others = [(Run("acrobot-ppo", 5 + k), Repetition(5 + k, {"score": -60.0, "seconds": 1.0})) for k in range(5)]
+    assert learning.judged(learning.grouped(others)) == {"acrobot-ppo": []}
+    own = scores("acrobot-ppo", -70.0, -72.0, -73.0, -74.0, -79.0)
+    assert learning.judged(learning.grouped([*others, *own])) == learning.grouped(own)
+    assert wanted(["acrobot-ppo"], [7, 7, 0]) == [Run("acrobot-ppo", 7), Run("acrobot-ppo", 0)]
+
+
 def test_beside_the_peer() -> None:
     """3,000 beside 2,000; nothing is said beside a peer that earns nothing, or has not run."""
     ours = scores("hopper-sac", 3000.0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import ludus
 from ludus import seeding
-from ludus.errors import EnvError, LudusError
+from ludus.errors import EnvError, LudusError, ScenarioError
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.env import check_env
@@ -151,3 +151,23 @@ def test_what_needs_one_agent_per_player_says_so(tmp_path: Path) -> None:
                 run_dir=tmp_path / "no",
             )
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("oracle", "message"),
+    [
+        ("ppo", "PPO needs one space of actions and one shape of observations in all its seats"),
+        ("vdn", "VDN learns for teams of one size"),
+    ],
+)
+def test_seats_that_one_policy_cannot_serve_are_refused_before_anything_starts(oracle: str, message: str) -> None:
+    """Each player alone would do; they share a population, and differ in size or in what they see."""
+    sizes, widths = ((2, 2), (3, 2)) if oracle == "ppo" else ((2, 3), (3, 3))
+    seen = [Box(0.0, 1.0, (width,), np.float32) for width in widths]
+    agents = tuple(AgentSpec(f"{p}_{k}", p, seen[p], Discrete(2)) for p in (0, 1) for k in range(sizes[p]))
+    spec = EnvSpec("unequal", agents, ((-1.0, 1.0),) * 2, ((0, 1),))
+    options = {"meta_solver": "projected_replicator_dynamics", "generations": 1, "response": {"episodes": 9}}
+    scenario = ludus.PSRO(env="openspiel/tic_tac_toe", oracle=oracle, **options)
+    with pytest.raises(ScenarioError, match=message):
+        scenario.check(spec)
+    ludus.PSRO(env="openspiel/tic_tac_toe", oracle=oracle, **options, share="never").check(spec)

@@ -13,7 +13,7 @@ from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.off_policy.config import TABLE, OffPolicy
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import box, discrete, one_space
-from ludus.algorithms.teams import Normalise, check_team
+from ludus.algorithms.teams import Normalise, check_team, team_size
 from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.policies.actor_specs import actor_spec
 from ludus.policies.specs import mlp_spec
@@ -68,6 +68,7 @@ class MADDPG(OffPolicy):
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         name = type(self).__name__
+        team_size(env, seats, algorithm=name)
         if isinstance(one_space(env, seats, algorithm=name)[1], Discrete):
             inputs, actions = discrete(env, seats, algorithm=name)
             return mlp_spec(

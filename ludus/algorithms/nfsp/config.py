@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.config import DQN
@@ -54,6 +54,12 @@ class NFSP(Config):
     updates_per_decision: float = Field(default=0.02, gt=0)
     learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
     max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> NFSP:
+        if self.min_size > self.reservoir:
+            raise ValueError(f"min_size {self.min_size} must be at most the reservoir's {self.reservoir}")
+        return self
 
     @property
     def item(self) -> ItemUnit:

@@ -18,6 +18,7 @@ from ludus.algorithms.on_policy.family import PolicyGradient
 from ludus.algorithms.on_policy.models import Floats
 from ludus.algorithms.statistics import DiscountedReturns, Moments
 from ludus.data.trajectories import Trajectories
+from ludus.errors import LudusError, PolicyError
 from ludus.policies.actor_critic import (
     ActorCritic,
     Normaliser,
@@ -29,6 +30,7 @@ from ludus.policies.actor_critic import (
 )
 from ludus.policies.actor_critic_team import Team
 from ludus.policies.checks import fitted
+from ludus.policies.torch_module import raised
 from ludus.types import State, Weights
 
 _ROWS = 4096  # that are evaluated at a time
@@ -85,7 +87,7 @@ class FamilyModel:
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
         logp = self._distribution.log_prob(out, batch.action, batch.mask)
-        policy = config.surrogate(logp, batch).mean()
+        policy = self._surrogate(logp, batch).mean()
         entropy = self._distribution.entropy(out, batch.mask).mean()
         loss, worth = policy - config.entropy.at(progress) * entropy, policy.new_zeros(())
         if value is not None:
@@ -95,6 +97,19 @@ class FamilyModel:
             kl = approximate_kl(logp, batch.logp).mean()
             extra = [config.terms(logp, batch)[name].mean() for name in config.extra_terms]
         return loss, (policy, worth, entropy, kl, *extra)
+
+    def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        name = f"{type(self.config).__module__}:{type(self.config).__qualname__}"
+        try:
+            out = self.config.surrogate(logp, batch)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {raised(error)}.") from error
+        if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
+            shown = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows answers {shown}; expected a loss of each row.")
+        return out
 
     # ------------------------------------------------------------------------------------------ statistics
 

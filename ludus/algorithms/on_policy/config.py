@@ -12,6 +12,7 @@ from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
 from ludus.config import Config
 from ludus.data.base import ItemUnit, Sizes, TableSpec
+from ludus.errors import PolicyError, ScenarioError
 from ludus.types import EnvSpec, PolicySpec, Weights
 
 if TYPE_CHECKING:  # a scenario can be read without loading torch
@@ -77,16 +78,22 @@ class OnPolicy(Gradient):
 
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
         """Modules by name: "policy" maps float32[n, inputs] to logits [n, actions], "critic" to values [n] or [n, 1]; others are yours."""
-        raise NotImplementedError
+        raise NotImplementedError("say which modules by deriving networks(self, inputs, actions)")
 
     def loss(self, networks: Mapping[str, nn.Module], batch: Batch) -> Tensor:
         """The scalar to be made small. `ludus.algorithms.losses` has the usual terms."""
-        raise NotImplementedError
+        raise NotImplementedError("say what is to be made small by deriving loss(self, networks, batch)")
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if some player's actions are not discrete."""
+        """Raises ScenarioError if some player's actions are not discrete, or the networks are not as `networks` says."""
+        from ludus.algorithms.on_policy.models import check_modules
+
         for player in range(env.num_players):
-            discrete(env, (player,), algorithm=type(self).__name__)
+            spec = self.policy(env, (player,))
+            try:
+                check_modules(spec)
+            except PolicyError as error:
+                raise ScenarioError(f"{type(self).__name__} cannot play {env.id}: {error}") from error
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         from ludus.policies.torch_module import torch_spec

@@ -16,8 +16,8 @@ from ludus.algorithms.losses import log_prob
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import OnPolicy
 from ludus.data.trajectories import Trajectories
-from ludus.errors import PolicyError, ScenarioError
-from ludus.policies.torch_module import make_networks, networks_of, weights_of
+from ludus.errors import LudusError, PolicyError, ScenarioError
+from ludus.policies.torch_module import make_networks, networks_of, raised, weights_of
 from ludus.types import PolicySpec, State, Weights
 
 Floats = NDArray[np.float64]
@@ -83,8 +83,7 @@ class OwnModel:
         self.actions = int(self.spec.config["actions"])
         fresh = seeding.key(context.seed, "on-policy", "weights") % 2**63
         networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=fresh)
-        if "critic" not in networks:
-            raise PolicyError(f"{self.spec.config['maker']}: networks() made no 'critic', which advantages need.")
+        _require_critic(self.spec, networks)
         if context.ranks.size > 1:
             _require_no_batch_norm(networks)
         self.module: nn.Module = networks
@@ -99,7 +98,21 @@ class OwnModel:
         return log_prob(self._networks["policy"](batch.x), batch.action, batch.mask)
 
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
-        return self.config.loss(self._networks, batch), ()
+        name = self.spec.config["maker"]
+        try:
+            loss = self.config.loss(self._networks, batch)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{name}: loss() of {len(batch)} rows raised {raised(error)}.") from error
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shown = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise PolicyError(f"{name}: loss() of {len(batch)} rows answers {shown}; expected a scalar, their mean.")
+        if torch.is_grad_enabled() and not loss.requires_grad:
+            raise PolicyError(
+                f"{name}: loss() answers a number that depends on no network, so nothing would be learned."
+            )
+        return loss, ()
 
     def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
         return reward
@@ -115,6 +128,30 @@ class OwnModel:
 
     def load_state_dict(self, state: State) -> None:
         self.module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in state["weights"].items()})
+
+
+def check_modules(spec: PolicySpec) -> None:
+    """Asks fresh modules of an `OnPolicy` algorithm for two rows. Raises PolicyError unless they answer what `OnPolicy.networks` says."""
+    networks, name = make_networks(spec), spec.config["maker"]
+    _require_critic(spec, networks)
+    inputs, actions = int(spec.config["inputs"]), int(spec.config["actions"])
+    expected: dict[str, list[tuple[int, ...]]] = {"policy": [(2, actions)], "critic": [(2,), (2, 1)]}
+    for part, shapes in expected.items():
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                out = networks[part](torch.zeros(2, inputs))
+        except Exception as error:
+            seen = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"
+            raise PolicyError(f"{name}: the module {part!r} {seen}") from error
+        if not isinstance(out, Tensor) or tuple(out.shape) not in shapes:
+            shown = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            raise PolicyError(f"{name}: the module {part!r} answers {shown} for 2 observations; expected {wanted}.")
+
+
+def _require_critic(spec: PolicySpec, networks: nn.ModuleDict) -> None:
+    if "critic" not in networks:
+        raise PolicyError(f"{spec.config['maker']}: networks() made no 'critic', which advantages need.")
 
 
 def _require_no_batch_norm(networks: nn.Module) -> None:

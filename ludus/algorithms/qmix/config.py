@@ -11,7 +11,7 @@ from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
-from ludus.algorithms.teams import Normalise, check_team
+from ludus.algorithms.teams import Normalise, check_team, team_size
 from ludus.data.base import ItemUnit, TableSpec
 from ludus.policies.q_specs import Core, Head, q_module_spec, q_recurrent_spec
 from ludus.policies.specs import q_spec
@@ -88,6 +88,7 @@ class VDN(QLearning):
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         name = type(self).__name__
+        team_size(env, seats, algorithm=name)
         if self.core != "none":
             inputs = self._inputs(env, seats)
             return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
