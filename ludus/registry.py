@@ -45,7 +45,9 @@ def load(what: str, name: str, table: Mapping[str, str]) -> Any:
 def look_again(module: str) -> str:
     """The end of a sentence about a module that is not there: the nearest one that is, and where Python looked."""
     package, _, name = module.rpartition(".")
-    places = getattr(sys.modules.get(package), "__path__", ()) if package else None  # None: all of Python's path
+    # pkgutil would keep where "" was when it was first asked.
+    everywhere = [entry or str(Path.cwd()) for entry in sys.path]
+    places = getattr(sys.modules.get(package), "__path__", ()) if package else everywhere
     known = {found.name for found in pkgutil.iter_modules(places)}
     close = [f"{package}.{found}".lstrip(".") for found in difflib.get_close_matches(name, known, n=1, cutoff=0.75)]
     if close:

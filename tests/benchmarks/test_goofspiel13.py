@@ -23,7 +23,8 @@ def test_every_method_is_a_scenario_within_the_budget(method):
 
 def test_the_bar_takes_the_best_method_and_the_figure_of_the_budget():
     found = {
-        name: [Repetition(0, {"exploitability": value})] for name, value in zip(METHODS, (0.3, 0.2, 0.4), strict=True)
+        name: [Repetition(0, {"exploitability": value})]
+        for name, value in zip(METHODS, (0.3, 0.2, 0.4, 0.5), strict=True)
     }
     assert bar(STEPS).judge(Medians(found)).line() == (
         "bar approximate population exploitability at 19.2M steps: 0.2 (wanted <= 0.244) met"

@@ -13,6 +13,7 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.policies.file import load_policy
+from ludus.registry import look_again
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PARTS = ("a2c", "own_policy", "own_network", "own_loss", "own_algorithm")
@@ -29,6 +30,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for name in PARTS:
         sys.modules.pop(name, None)
+
+
+def test_the_nearest_module_is_looked_for_where_the_command_is_now(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(tmp_path_factory.mktemp("elsewhere"))
+        look_again("own_polcy")
+    assert look_again("own_polcy") == "; did you mean 'own_policy'?"
 
 
 @pytest.mark.parametrize(
