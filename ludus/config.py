@@ -59,9 +59,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
             known = _fields_at(model, problem["loc"][:-1])
             lines.append(f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}")
         else:
-            whole = (
-                isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
-            )  # a model's own check names what it means
+            # A model's own check names what it means.
+            whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
             given = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
             said = problem["msg"].removeprefix("Value error, ")
             lines.append(f"{where or model.__name__}: {said}{given}")
