@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.addresses import addresses
 from ludus.envs import publisher_kernels as kernels
+from ludus.envs.choices import Choices
 from ludus.envs.publisher_buffers import Side
 from ludus.errors import EnvError
 from ludus.types import Array, EnvSpec, Timestep
@@ -23,8 +24,8 @@ _NONE = np.empty(0, np.int64)
 class Publisher:
     """Dense arrays that an adapter fills by slot (S = E × agents of the player), and the timesteps made of them. Per player p:
 
-    observation[p]: [S, *shape], read where `due`; mask[p]: bool[S, A] or None, likewise. An adapter may put another array of that shape
-    and dtype in their place, if it leaves it unchanged until the second-next step.
+    observation[p]: [S, *shape], read where `due`; mask[p]: bool[S, A] or None, likewise, A as in `Choices`. An adapter may put another
+    array of that shape and dtype in their place, if it leaves it unchanged until the second-next step.
     due[p]: bool[S], must act now. reward[p]: float64[S], earned in this step; taken and set to 0. gone[p]: uint8[S], GOES_ON, or how the
     slot's agent left; taken and set to 0. final[p]: [S, *shape], final observations, read where slots close; final_mask[p] likewise.
     over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
@@ -50,6 +51,8 @@ class Publisher:
         self._open = [np.zeros(n, np.bool_) for n in slots]
         self._seen = [np.zeros(n, np.bool_) for n in slots]
         self._returns = np.zeros((num_envs, spec.num_players))
+        some = [Choices.of(spec.agents_of(p)[0].action) for p in range(spec.num_players)]
+        self._starts = [_NONE if choices is None else choices.starts for choices in some]
         self._checked = [np.issubdtype(a.dtype, np.floating) for a in self._sides[0].observation]
         self._decided = [np.zeros(n, np.int8) for n in slots]  # side of a slot's last decision
         self._ended = _NONE
@@ -199,7 +202,7 @@ class Publisher:
         side = self._sides[self._now]
         for p, agents in enumerate(self.agents):
             mask = side.mask[p]
-            if mask is not None and (slot := kernels.first_without(mask, self.due[p])) >= 0:
+            if mask is not None and (slot := kernels.first_without(mask, self.due[p], self._starts[p])) >= 0:
                 return slot // agents, f"gave {self._who(p, slot)} a mask without a legal action; expected at least one"
             reward, gone = self.reward[p], self.gone[p]
             if self._checked[p]:

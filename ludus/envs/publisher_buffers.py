@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
+from ludus.envs.choices import Choices
 from ludus.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 
 _KEPT = 4096  # records of so many lengths are kept
@@ -21,14 +21,14 @@ class Side:
         players = range(spec.num_players)
         slots = [num_envs * len(spec.agents_of(p)) for p in players]
         spaces = [spec.agents_of(p)[0].observation for p in players]
-        actions = [spec.agents_of(p)[0].action for p in players]
+        choices = [Choices.of(spec.agents_of(p)[0].action) for p in players]
         self.observation: list[Array] = [
             np.zeros((n, *(space.shape or ())), space.dtype) for n, space in zip(slots, spaces, strict=True)
         ]
         self.final: list[Array] = [np.zeros_like(dense) for dense in self.observation]
         self.mask: list[NDArray[np.bool_] | None] = [
-            np.ones((n, int(action.n)), np.bool_) if use and isinstance(action, Discrete) else None
-            for n, action, use in zip(slots, actions, masked, strict=True)
+            np.ones((n, some.width), np.bool_) if use and some is not None else None
+            for n, some, use in zip(slots, choices, masked, strict=True)
         ]
         self.final_mask = [None if mask is None else mask.copy() for mask in self.mask]
         self.slot = [np.zeros(n, np.int32) for n in slots]

@@ -37,10 +37,20 @@ def first_reward_not_finite(reward):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def first_without(mask, due):  # type: ignore[no-untyped-def]
-    """The first due slot without a legal action, or -1."""
+def impossible(mask, starts):  # type: ignore[no-untyped-def]
+    """Whether a number of an action has no legal value in one row of a mask. starts: as in `Choices`."""
+    for k in range(len(starts)):
+        end = starts[k + 1] if k + 1 < len(starts) else len(mask)
+        if not mask[starts[k] : end].any():
+            return True
+    return False
+
+
+@njit(cache=True)
+def first_without(mask, due, starts):  # type: ignore[no-untyped-def]
+    """The first due slot without a legal action, or -1. starts: as in `Choices`."""
     for s in range(len(due)):
-        if due[s] and not mask[s].any():
+        if due[s] and impossible(mask[s], starts):
             return s
     return -1
 
@@ -65,15 +75,16 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
 
 
 @njit(cache=True)
-def put_row(seen, mask, slot, table):  # type: ignore[no-untyped-def]
+def put_row(seen, mask, starts, slot, table):  # type: ignore[no-untyped-def]
     """What an agent that must act sees, and its legal actions (None: it has no masks), into row `slot` of its player's arrays, unless
-    there is a flaw. table: addresses of observations of the same dtype, masks, and who is due. Returns NOT_FINITE, NOTHING_LEGAL or 0."""
+    there is a flaw. starts: as in `Choices`. table: addresses of observations of the same dtype, masks, and who is due. Returns
+    NOT_FINITE, NOTHING_LEGAL or 0."""
     flat = np.ascontiguousarray(seen).reshape(-1)
     for value in flat:
         if not np.isfinite(value):
             return NOT_FINITE
     if mask is not None:
-        if not mask.any():
+        if impossible(mask, starts):
             return NOTHING_LEGAL
         legal, at = flat_at(table, 1, np.bool_), slot * len(mask)
         for a in range(len(mask)):

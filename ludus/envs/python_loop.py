@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from ludus.envs.choices import Choices
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
 from ludus.envs.python_rows import Flaw, Happened, RowWriter
 from ludus.errors import EnvError
@@ -211,8 +212,8 @@ def check_actions(space: Space[Any], given: Array, *, mask: NDArray[np.bool_] | 
     if given.dtype.kind not in ("fiu" if count is None else "biu"):
         raise EnvError(f"{what} was given actions of dtype {given.dtype}; its action space is {space}.")
     inside = np.isfinite(given) if count is None else (given >= 0) & (given < count)
-    if mask is not None:
-        inside &= mask[np.arange(len(given)), np.where(inside, given, 0)]
+    if mask is not None and (choices := Choices.of(space)) is not None:
+        inside &= choices.legal(mask, np.where(inside, given, 0))
     if not inside.all():
         row = int(np.argmin(inside.reshape(len(given), -1).all(axis=1)))
         raise EnvError(f"{what} chose the illegal action {given[row]} in row {row}; legal: {_legal(space, mask, row)}.")
@@ -228,8 +229,9 @@ def _count(space: Space[Any]) -> Any:
 
 
 def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
-    if mask is not None:
-        return np.flatnonzero(mask[row]).tolist()
+    if mask is not None and (choices := Choices.of(space)) is not None:
+        values = choices.values(mask[row])
+        return values[0] if len(values) == 1 else values
     return (
         f"0 to {space.n - 1}"
         if isinstance(space, spaces.Discrete)

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 
+from ludus.envs.choices import Choices
 from ludus.envs.publisher import GOES_ON, Publisher
 from ludus.envs.publisher_kernels import NOT_FINITE, put_row
 from ludus.types import Array, EnvSpec
@@ -52,8 +52,9 @@ class RowWriter:
         self._stride = [counts[agent.player] for agent in spec.agents]
         self._offset = [i - self._starts[agent.player] for i, agent in enumerate(spec.agents)]
         self._shape = [agent.observation.shape for agent in spec.agents]
-        self._legal = [int(a.action.n) if isinstance(a.action, Discrete) else -1 for a in spec.agents]
-        self._all_legal = [np.ones(max(n, 0), np.bool_) for n in self._legal]
+        self._choices = [Choices.of(agent.action) for agent in spec.agents]
+        self._starts_of = [None if some is None else some.starts for some in self._choices]
+        self._all_legal = [np.ones(0 if some is None else some.width, np.bool_) for some in self._choices]
         self._masked = [pub.mask[agent.player] is not None for agent in spec.agents]
         self._dtype = [np.dtype(agent.observation.dtype) for agent in spec.agents]
         known = [
@@ -97,7 +98,7 @@ class RowWriter:
             seen = self.checked(i, seen).astype(dtype)
         if tables is None:
             self._put_slowly(i, slot, self.checked(i, seen), given)
-        elif flaw := put_row(seen, given, slot, tables[self._pub.side]):
+        elif flaw := put_row(seen, given, self._starts_of[i], slot, tables[self._pub.side]):
             raise self._flaw(i, _NOT_NUMBERS if flaw == NOT_FINITE else _NO_ACTION)
 
     def _put_slowly(self, i: int, slot: int, seen: Array, mask: Array | None) -> None:
@@ -135,18 +136,21 @@ class RowWriter:
         return array
 
     def _shaped_mask(self, agent: int, mask: Any) -> Array:
-        """The mask as an array, if it has a place for each action; None: all are legal."""
-        if mask is None:
+        """The mask as an array, if it has a place for each action, or each value of its numbers; None: all are legal."""
+        choices = self._choices[agent]
+        if mask is None or choices is None:
             return self._all_legal[agent]
-        array: Array = np.asarray(mask)
-        if array.shape != (self._legal[agent],):
-            raise self._flaw(agent, f"a mask of shape {array.shape}; it has {self._legal[agent]} actions")
+        array: Array = mask if mask.__class__ is np.ndarray else choices.flat(mask)
+        if array.shape != (choices.width,):
+            counts = choices.counts.tolist()
+            has = f"{counts[0]} actions" if len(counts) == 1 else f"numbers with {counts} values, side by side"
+            raise self._flaw(agent, f"a mask of shape {array.shape}; it has {has}")
         return array if array.dtype.char in _COMPILED else array.astype(np.bool_)
 
     def _checked_mask(self, agent: int, mask: Any) -> Array:
         """`_shaped_mask`, if an action is legal."""
-        array = self._shaped_mask(agent, mask)
-        if not array.any():
+        array, choices = self._shaped_mask(agent, mask), self._choices[agent]
+        if choices is not None and not choices.possible(array[None]).all():
             raise self._flaw(agent, _NO_ACTION)
         return array
 

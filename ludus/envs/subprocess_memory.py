@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
+from ludus.envs.choices import Choices
 from ludus.types import Array, EnvSpec
 
 _ALIGN = 64
@@ -38,7 +38,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class PlayerFields:
-    """As in `Due` and `Ended`, S rows each. `mask` and `end_mask` are None where actions are not discrete."""
+    """As in `Due` and `Ended`, S rows each. `mask` and `end_mask` are None where actions have none."""
 
     agents: int
     slot: Field
@@ -123,7 +123,8 @@ def _player(plan: _Plan, spec: EnvSpec, player: int, num_envs: int) -> PlayerFie
         shape, dtype = (slots, *(space.shape or ())), space.dtype
     else:
         shape, dtype = (slots,), np.dtype(np.int32)
-    legal = (slots, int(action.n)) if isinstance(action, Discrete) else None
+    choices = Choices.of(action)
+    legal = None if choices is None else (slots, choices.width)
     return PlayerFields(
         len(agents),
         plan.field((slots,), np.int32),

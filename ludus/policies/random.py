@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ludus.errors import PolicyError
 from ludus.policies.categorical import CategoricalPolicy, check_mode
 from ludus.policies.checks import entry, integer, widths
+from ludus.policies.heads import MultiCategorical
 from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
@@ -19,7 +20,7 @@ _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 class RandomPolicy(CategoricalPolicy):
     """Kind `random`; config as `random_spec` makes it. Both modes are uniform: it has no best action.
 
-    Config `actions`: one of so many, among the legal ones; int32[n]. `choices`: one of choices[k] in each place k; int32[n, d].
+    Config `actions`: one of so many, among the legal ones; int32[n]. `choices`: one of choices[k] in each place k, likewise; int32[n, d].
     `low`, `high` and `shape`: a box; float32[n, *shape]. There, as Gymnasium samples them, an entry without bounds (None) is
     standard normal, and one with a single bound lies beyond it by a standard exponential; logp is that of the density.
     """
@@ -27,11 +28,11 @@ class RandomPolicy(CategoricalPolicy):
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         del weights  # it has none
         self.spec = spec
-        self._choices: NDArray[np.int64] | None = None
+        self._choices: MultiCategorical | None = None
         self._box: _Box | None = None
         if "choices" in spec.config:
-            self._choices = np.array(widths(spec, "choices"), np.int64)
-            self.noise_width = len(self._choices)
+            self._choices = MultiCategorical(widths(spec, "choices"))
+            self.noise_width = self._choices.noise_width
         elif "low" in spec.config:
             self._box = _Box(spec)
             self.noise_width = self._box.size
@@ -47,15 +48,16 @@ class RandomPolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> Act:
-        """As `CategoricalPolicy.act`; vectors of actions as the class says, whose legality masks do not limit."""
+        """As `CategoricalPolicy.act`; vectors of actions as the class says. Masks of `choices` lie side by side, bool[n, Σ choices]."""
         if self._box is None and self._choices is None:
             return super().act(observation, mask, memory, noise, mode=mode)
         check_mode(self, mode)
         if self._box is not None:
             return self._box.draw(noise.astype(np.float64))
         assert self._choices is not None
-        logp = np.full(len(noise), -np.log(self._choices).sum(), np.float32)
-        return Act((noise.astype(np.float64) * self._choices).astype(np.int32), logp)
+        return Act(
+            *self._choices.act(np.zeros((len(noise), self._choices.outputs), np.float32), mask, noise, greedy=False)
+        )
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `CategoricalPolicy.tabulate`; None for vectors of actions."""

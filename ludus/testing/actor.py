@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus import seeding
+from ludus.envs.choices import Choices
 from ludus.types import Array, Due, EnvSpec, Timestep
 
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
@@ -27,20 +28,21 @@ class Actor:
 
     def _of(self, player: int, due: Due) -> Array:
         space = self._spec.agents_of(player)[0].action
-        if isinstance(space, Discrete):
-            legal = legal_actions(self._spec, due, int(space.n))
-            noise = self._noise(player, due, 1)[:, 0]
-            return np.array([options[int(u * len(options))] for u, options in zip(noise, legal, strict=True)], np.int64)
-        assert isinstance(space, Box | MultiDiscrete | MultiBinary), (
-            f"player {player} has actions in {space}; expected Discrete, Box, MultiDiscrete or MultiBinary."
-        )
-        noise = self._noise(player, due, int(np.prod(space.shape))).reshape(len(due.slot), *space.shape)
-        if isinstance(space, Box):
+        choices = Choices.of(space)
+        if choices is None:
+            assert isinstance(space, Box), (
+                f"player {player} has actions in {space}; expected Discrete, Box, MultiDiscrete or MultiBinary."
+            )
+            noise = self._noise(player, due, int(np.prod(space.shape))).reshape(len(due.slot), *space.shape)
             low, high = np.maximum(space.low, -_WIDEST), np.minimum(space.high, _WIDEST)
-            chosen: Array = low + noise * (high - low)
-        else:
-            chosen = noise * (space.nvec if isinstance(space, MultiDiscrete) else 2)
-        return chosen.astype(space.dtype)
+            return (low + noise * (high - low)).astype(space.dtype)
+        noise = self._noise(player, due, len(choices.counts))
+        chosen = [
+            [options[int(u * len(options))] for u, options in zip(row, legal, strict=True)]
+            for row, legal in zip(noise, legal_actions(self._spec, due, choices), strict=True)
+        ]
+        dtype = np.int64 if isinstance(space, Discrete) else space.dtype
+        return np.array(chosen, dtype).reshape(len(due.slot), *(space.shape or ()))
 
     def _noise(self, player: int, due: Due, width: int) -> NDArray[np.float64]:
         """float64[n, width] in [0, 1)."""
@@ -53,10 +55,10 @@ class Actor:
         return np.stack(columns, axis=1) if columns else np.empty((len(keys), 0))
 
 
-def legal_actions(spec: EnvSpec, due: Due, actions: int) -> list[NDArray[np.int64]]:
-    """The legal actions of each due row."""
+def legal_actions(spec: EnvSpec, due: Due, choices: Choices) -> list[list[list[int]]]:
+    """Of each due row, the legal values of each number of its action."""
     if due.mask is not None:
-        return [np.flatnonzero(row) for row in due.mask]
+        return [choices.values(row) for row in due.mask]
     if spec.enumeration is not None:
-        return [np.flatnonzero(row) for row in spec.enumeration.mask[due.observation]]
-    return [np.arange(actions)] * len(due.slot)
+        return [choices.values(row) for row in spec.enumeration.mask[due.observation]]
+    return [[list(range(count)) for count in choices.counts.tolist()]] * len(due.slot)

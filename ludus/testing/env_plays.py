@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import TypeAlias
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.envs.base import VectorEnv
+from ludus.envs.choices import Choices
 from ludus.errors import EnvError
 from ludus.testing.actor import Actor, legal_actions
 from ludus.testing.traces import Trace, play, record, same
@@ -149,16 +149,16 @@ class Plan:
             for _ in range(self.steps):
                 actions = list(actor.actions(timestep))
                 for p, due in enumerate(timestep.due):
-                    space = env.spec.agents_of(p)[0].action
-                    if isinstance(space, Discrete) and len(due.slot):
-                        legal = legal_actions(env.spec, due, int(space.n))[0]
-                        illegal = int(np.setdiff1d(np.arange(int(space.n) + 1), legal)[0])
+                    choices = Choices.of(env.spec.agents_of(p)[0].action)
+                    if choices is not None and len(due.slot):
+                        legal = legal_actions(env.spec, due, choices)[0][0]
+                        illegal = int(np.setdiff1d(np.arange(int(choices.counts[0]) + 1), legal)[0])
                         actions[p] = actions[p].copy()
-                        actions[p][0] = illegal
+                        actions[p].reshape(len(due.slot), -1)[0, 0] = illegal
                         _refuses(env, tuple(actions), illegal, p)
                         return ""
                 timestep = env.step(tuple(actions))
-        raise LeftOut("none: actions are not discrete")
+        raise LeftOut("none: actions are no whole numbers")
 
 
 def check_spec(spec: EnvSpec) -> None:

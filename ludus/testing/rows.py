@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from ludus.envs.choices import Choices
 from ludus.types import Array, Due, Ended, EnvSpec, Timestep
 
 
@@ -84,11 +85,11 @@ def masks(spec: EnvSpec, p: int, due: Due) -> None:
     if due.mask is None:
         return
     space = spec.agents_of(p)[0].action
-    assert isinstance(space, Discrete), f"player {p} has a mask over actions that are not discrete."
-    _typed(due.mask, np.bool_, (len(due.slot), int(space.n)), f"player {p}: the mask")
-    assert due.mask.any(axis=1).all(), (
-        f"player {p}: slots {due.slot[~due.mask.any(axis=1)]} are due without a legal action."
-    )
+    choices = Choices.of(space)
+    assert choices is not None, f"player {p} has a mask over actions in {space}, which have none."
+    _typed(due.mask, np.bool_, (len(due.slot), choices.width), f"player {p}: the mask")
+    possible = choices.possible(due.mask)
+    assert possible.all(), f"player {p}: slots {due.slot[~possible]} are due without a legal action."
 
 
 def rewards(p: int, reward: NDArray[np.float32], what: str) -> None:

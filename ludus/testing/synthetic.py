@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.data.trajectories import Trajectories
+from ludus.envs.choices import Choices
 from ludus.policies.base import Policy
 from ludus.types import Array, EnvSpec, Tail
 
@@ -93,8 +93,11 @@ def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.rand
         return _Seen(ids, taken, env.enumeration.mask[ids])
     agent = env.agents_of(int(seat[0]))[0]
     observation = rng.standard_normal((len(seat), *(agent.observation.shape or ()))).astype(np.float32)
-    if not isinstance(agent.action, Discrete):  # vectors of actions have no masks
+    if (choices := Choices.of(agent.action)) is None:
         return _Seen(observation, observation, None)
-    mask = rng.random((len(seat), int(agent.action.n))) < 0.7
-    mask[np.arange(len(seat)), rng.integers(0, mask.shape[1], len(seat))] = True
+    mask = rng.random((len(seat), choices.width)) < 0.7
+    mask[
+        np.arange(len(seat))[:, None],
+        choices.starts + rng.integers(0, choices.counts, (len(seat), len(choices.counts))),
+    ] = True
     return _Seen(observation, observation, mask)

@@ -52,18 +52,6 @@ class Alone(gymnasium.Env[Any, Any]):
         return SEEN, 1.0, False, False, {}
 
 
-class Vectors(Alone):
-    """Gives masks of vectors of choices."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.action_space = MultiDiscrete([2, 3])
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        seen, info = super().reset(seed=seed, options=options)
-        return seen, {**info, "action_mask": np.ones(5, np.int8)}
-
-
 class Acting(Alone):
     """Takes the actions that it is told to."""
 

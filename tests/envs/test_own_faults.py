@@ -99,12 +99,6 @@ def test_actions_that_are_none(case: str) -> None:
     assert str(caught.value).startswith(f"player 0 of own_faults:Acting {message}")
 
 
-def test_masks_of_vectors_of_choices_would_not_be_kept_to() -> None:
-    expected = r"gave an action mask for actions in MultiDiscrete\(\[2 3\]\); masks are taken of Discrete actions only"
-    with pytest.raises(EnvError, match=expected):
-        play(make("Vectors"))
-
-
 def test_actions_beyond_the_bounds_of_a_box_are_passed_on() -> None:
     env = make("Acting", kind="box")
     env.reset(SEEDS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
@@ -32,8 +32,9 @@ def native_env(
 ) -> VectorEnv:
     """Any `gymnasium.vector.VectorEnv` with one agent, whatever its autoreset mode. id: what to call it in messages.
 
-    It is seeded by one number, made of all seeds. Legal actions in info["action_mask"] (Discrete actions only) become masks if a first
-    reset, with seed 0, gives them. Raises EnvError for spaces that policies cannot play and for a vector that does not say its mode.
+    It is seeded by one number, made of all seeds. Legal actions in info["action_mask"], [E, A] (see `Choices`; not of a Box), become
+    masks if a first reset, with seed 0, gives them. Raises EnvError for spaces that policies cannot play and for a vector that does not
+    say its mode.
     """
     mode = vector.metadata.get("autoreset_mode")
     if mode is None:
@@ -51,7 +52,7 @@ def native_env(
         _, info = vector.reset(seed=0)
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
-    mask = (lambda _, info: info.get(MASK)) if MASK in info and isinstance(action, Discrete) else None
+    mask = (lambda _, info: info.get(MASK)) if MASK in info and not isinstance(action, Box) else None
     native = Native(spec, vector.num_envs, seen, action, AutoresetMode(mode), start, mask=mask)
     return NativeVectorEnv(native, first=vector)
 

@@ -77,7 +77,7 @@ class AsyncNativeVectorEnv(NativeBase):
         legal, final_legal = pub.mask[0], pub.final_mask[0]
         if self._native.mask is not None and legal is not None and final_legal is not None:
             legal[ids] = final_legal[ids] = np.asarray(self._native.mask(seen, info), np.bool_)
-            np.add(legal.argmax(axis=1), self._add, out=self._actions, casting="unsafe")
+            self._idle_actions(legal)
         counts: tuple[int, int] = kernels.play_some(
             ids, reward, terminated, truncated, True, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )

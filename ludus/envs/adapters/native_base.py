@@ -16,6 +16,7 @@ from ludus.envs.adapters import native_kernels as kernels
 from ludus.envs.adapters.batches import batch_writer
 from ludus.envs.adapters.drawing import drawn
 from ludus.envs.adapters.single import MASK
+from ludus.envs.choices import Choices
 from ludus.envs.publisher import Publisher
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import action_start
@@ -36,7 +37,8 @@ class Native:
 
     observation, action: its spaces, of one environment. mode: when it restarts what ended. fresh: each step returns new arrays, which
     may be kept. start: makes or reseeds it: seeds uint64[E] -> it, first observations, info.
-    mask: (observations, info) -> legal actions bool[E, A]. show: (vector, environment, observations [E, …]) -> an image, text, or None.
+    mask: (observations, info) -> legal actions bool[E, A], A as in `Choices`.
+    show: (vector, environment, observations [E, …]) -> an image, text, or None.
     """
 
     spec: EnvSpec
@@ -68,6 +70,7 @@ class NativeBase:
         self._space = native.spec.agents[0].action
         self._actions = np.zeros((native.num_envs, *(space.shape or ())), space.dtype)
         self._add = action_start(space)
+        self._choices = Choices.of(space)
         self._default: Any = np.clip(0, space.low, space.high) if isinstance(space, Box) else self._add
         self._bounds = np.array([self._add, space.n], np.int64) if isinstance(space, Discrete) else None
         self._dtype = self._pub.observation[0].dtype
@@ -164,7 +167,13 @@ class NativeBase:
         if given.shape != legal.shape:
             raise self._broken(f"gave masks of shape {given.shape}; expected {legal.shape}")
         np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
-        np.add(legal.argmax(axis=1), self._add, out=self._actions, casting="unsafe")  # of those that nobody decides for
+        self._idle_actions(legal)
+
+    def _idle_actions(self, legal: NDArray[np.bool_]) -> None:
+        """Legal ones, for those that nobody decides for."""
+        assert self._choices is not None
+        first = self._choices.first(legal).reshape(self._actions.shape)
+        np.add(first, self._add, out=self._actions, casting="unsafe")
 
     def _copy(self, seen: Any, out: Array) -> None:
         try:

@@ -46,8 +46,8 @@ class Seat:
             mask = info["action_mask"]
             if not self.masked:
                 raise Flaw(
-                    f"gave agent {self.name!r} an action mask, and none after its first reset; give masks from the beginning, and only "
-                    "with Discrete actions"
+                    f"gave agent {self.name!r} an action mask, and none after its first reset; give masks from the beginning, and none "
+                    "of a Box"
                 )
         if self.encode is not None:
             try:

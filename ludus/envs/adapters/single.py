@@ -10,12 +10,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping
 from ludus.envs.adapters.drawing import drawn
 from ludus.envs.base import VectorEnv
+from ludus.envs.choices import Choices
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_lone import LoneVectorEnv
 from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv
@@ -25,10 +26,6 @@ from ludus.types import AgentSpec, Determinism, EnvSpec
 
 MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
-_OF_VECTORS = (
-    "gave an action mask for actions in {}; masks are taken of Discrete actions only. Wrap the environment: make its actions Discrete, or "
-    "take the mask out of info and have it play a legal action for one that is not"
-)
 
 
 def one_agent(
@@ -62,13 +59,13 @@ def single_env(
 ) -> VectorEnv:
     """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
 
-    Legal actions in info["action_mask"] (Discrete actions only) become masks if the first reset gives one; vectors of choices have none.
-    Each episode is seeded anew. Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
+    Legal actions in info["action_mask"] (see `Choices`; not of a Box) become masks if the first reset gives one. Each
+    episode is seeded anew. Raises EnvError for spaces that policies cannot play, or if the first environment cannot be reset.
     """
     first = make()
     limit = first.spec.max_episode_steps if first.spec is not None else None
     spec = one_agent(id, first.observation_space, first.action_space, max_decisions=limit)
-    masked = isinstance(first.action_space, Discrete) and _gives_masks(first, id)
+    masked = not isinstance(first.action_space, Box) and _gives_masks(first, id)
     kept = [first]  # made already: the vector's first
 
     def made() -> Single:
@@ -101,11 +98,8 @@ class Single:
         _, self._encode = observation_space(env.observation_space, what=id)
         self._start = action_start(env.action_space)
         self._plain = not np.any(self._start)
-        self._no_masks: str | None = None  # what is said of one
-        if isinstance(env.action_space, MultiDiscrete | MultiBinary):
-            self._no_masks = _OF_VECTORS.format(env.action_space)
-        elif isinstance(env.action_space, Discrete) and not masked:
-            self._no_masks = _UNEXPECTED
+        self._choices = Choices.of(env.action_space)
+        self._no_masks = self._choices is not None and not masked
 
     def reset(self, seed: int) -> Happened:
         answer = self._env.reset(seed=seed)
@@ -113,15 +107,15 @@ class Single:
         seen, info = answer
         check_mapping("reset", info, "info", names=RESET)
         mask = info.get(MASK)
-        if mask is not None and self._no_masks is not None:
-            raise Flaw(self._no_masks)
+        if mask is not None and self._no_masks:
+            raise Flaw(_UNEXPECTED)
         return Happened(due=[(0, seen if self._encode is None else self._encode(seen), mask)])
 
     def step(self, actions: Sequence[Any]) -> Happened:
         seen, reward, how, mask = self.advance(actions[0])
         if how:
             mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
-            final_mask = [(0, mask)] if mask is not None and np.any(mask) else []
+            final_mask = [(0, mask)] if mask is not None and self._leaves_some(mask) else []
             return Happened(reward=[(0, reward)], gone=[(0, seen, how)], final_mask=final_mask, over=how)
         return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
 
@@ -135,12 +129,19 @@ class Single:
             check_answer("step", answer, STEP)
             check_mapping("step", answer[4], "info", names=STEP)
             raise
-        if mask is not None and self._no_masks is not None:
-            raise Flaw(self._no_masks)
+        if mask is not None and self._no_masks:
+            raise Flaw(_UNEXPECTED)
         if terminated.__class__ not in TRUTHS or truncated.__class__ not in TRUTHS:
             check_flags(terminated, truncated)
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
         return seen if self._encode is None else self._encode(seen), reward, how, mask
+
+    def _leaves_some(self, mask: Any) -> bool:
+        """Whether a final mask has a legal action, or is to be refused for its shape."""
+        if self._choices is None:
+            return False
+        flat = self._choices.flat(mask)
+        return flat.shape != (self._choices.width,) or bool(self._choices.possible(flat[None]).all())
 
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""

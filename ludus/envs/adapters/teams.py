@@ -150,8 +150,8 @@ def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, mask
         seen = rest[key] if key is not None else spaces.Dict(rest)
     box, encode = observation_space(seen, what=what)
     action = action_space(acts, what=what)
-    if keyed and not isinstance(action, spaces.Discrete):
-        raise EnvError(f"{what} has action masks and the action space {action}; masks go with Discrete actions only.")
+    if keyed and isinstance(action, spaces.Box):
+        raise EnvError(f"{what} has action masks and the action space {action}; masks go with whole numbers only.")
     start = action_start(action)
     return Seat(
         name=str(agent),
@@ -160,7 +160,7 @@ def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, mask
         encode=encode,
         keyed=keyed,
         key=key,
-        masked=keyed or (masked and isinstance(action, spaces.Discrete)),
+        masked=keyed or (masked and not isinstance(action, spaces.Box)),
         start=start if np.any(start) else None,
         bounds=(action.low, action.high) if clip and isinstance(action, spaces.Box) else None,
     )

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.envs.base import VectorEnv
+from ludus.envs.choices import Choices
 from ludus.envs.python_loop import check_actions
 from ludus.envs.wrappers.base import Wrapper, chosen, refuse_enumerated
 from ludus.errors import ConfigError, EnvError
@@ -17,36 +17,44 @@ from ludus.registry import load
 from ludus.types import Array, Due, Ended, Timestep
 
 MaskFunction: TypeAlias = Callable[[Array], NDArray[np.bool_]]
-"""Observations [n, *shape] -> bool[n, A], which actions are legal."""
+"""Observations [n, *shape] -> bool[n, A], which actions are legal; A as in `Choices`."""
 
 
 def mask_actions(
     env: VectorEnv, allowed: Sequence[int] | str | MaskFunction, *, players: Sequence[int] | None = None
 ) -> VectorEnv:
-    """Of the legal actions, only `allowed` ones: a list of actions, or a function of the observations, which may be named
-    `module:function`. Others raise EnvError, as does an observation that leaves no legal action.
+    """Of the legal actions, only `allowed` ones: a list of actions (of Discrete ones), or a function of the observations, which may be
+    named `module:function`. Others raise EnvError, as does an observation that leaves no legal action.
 
-    Raises ConfigError for compiled games, actions that are not Discrete, and lists or names that are none.
+    Raises ConfigError for compiled games, actions without masks (see `Choices`), and lists or names that are none.
     """
     refuse_enumerated(env, "mask_actions")
-    counts = {p: _count(env, p) for p in chosen(env, players, "mask_actions")}
+    choices = {p: _choices(env, p) for p in chosen(env, players, "mask_actions")}
     if isinstance(allowed, str):
         allowed = load("mask function", allowed, {})
     if callable(allowed):
         function: MaskFunction = allowed
-        return _MaskActions(env, {p: _asked(function, n, f"player {p} of {env.spec.id}") for p, n in counts.items()})
-    return _MaskActions(env, {p: _constant(allowed, n) for p, n in counts.items()})
+        asked = {p: _asked(function, some.width, f"player {p} of {env.spec.id}") for p, some in choices.items()}
+        return _MaskActions(env, asked, choices)
+    return _MaskActions(env, {p: _constant(allowed, some) for p, some in choices.items()}, choices)
 
 
-def _count(env: VectorEnv, player: int) -> int:
+def _choices(env: VectorEnv, player: int) -> Choices:
     space = env.spec.agents_of(player)[0].action
-    if not isinstance(space, Discrete):
-        raise ConfigError(f"mask_actions takes Discrete actions; player {player} of {env.spec.id} has {space}.")
-    return int(space.n)
+    if (found := Choices.of(space)) is None:
+        raise ConfigError(
+            f"mask_actions takes Discrete, MultiDiscrete and MultiBinary actions; player {player} of {env.spec.id} has {space}."
+        )
+    return found
 
 
-def _constant(allowed: object, count: int) -> MaskFunction:
-    given = list(allowed) if isinstance(allowed, Sequence) else []
+def _constant(allowed: object, choices: Choices) -> MaskFunction:
+    given, count = list(allowed) if isinstance(allowed, Sequence) else [], choices.width
+    if len(choices.counts) > 1:
+        raise ConfigError(
+            f"mask_actions: allowed={allowed!r} was given for actions of {len(choices.counts)} numbers; a function of the observations "
+            f"that gives bool[n, {count}], the values of each number side by side, is needed."
+        )
     if not given or not all(isinstance(a, int) and 0 <= a < count for a in given):
         raise ConfigError(
             f"mask_actions: allowed={allowed!r} was given; a list of actions from 0 to {count - 1}, or a function, is needed."
@@ -75,12 +83,11 @@ def _asked(function: MaskFunction, count: int, what: str) -> MaskFunction:
 
 
 class _MaskActions(Wrapper):
-    def __init__(self, env: VectorEnv, functions: Mapping[int, MaskFunction]) -> None:
+    def __init__(self, env: VectorEnv, functions: Mapping[int, MaskFunction], choices: Mapping[int, Choices]) -> None:
         super().__init__(env, env.spec)
-        self._functions = functions
-        counts = {p: _count(env, p) for p in functions}
+        self._functions, self._choices = functions, choices
         rows = {p: env.num_envs * len(env.spec.agents_of(p)) for p in functions}
-        self._sides = [{p: np.empty((rows[p], n), np.bool_) for p, n in counts.items()} for _ in range(2)]
+        self._sides = [{p: np.empty((rows[p], some.width), np.bool_) for p, some in choices.items()} for _ in range(2)]
         self._now = 0
         self._masks: dict[int, NDArray[np.bool_]] = {}
 
@@ -100,7 +107,7 @@ class _MaskActions(Wrapper):
             self._masks[p] = self._narrow(p, due[p], function, side[p][: len(due[p].slot)])
             d, c = due[p], ended[p]
             due[p] = Due(d.slot, d.observation, self._masks[p], d.reward, d.first)
-            ended[p] = Ended(c.slot, c.reward, c.terminated, c.observation, _final(c, function, side[p]))
+            ended[p] = Ended(c.slot, c.reward, c.terminated, c.observation, self._final(p, c, side[p]))
         return Timestep(tuple(due), tuple(ended), timestep.finished, timestep.state, timestep.final_state)
 
     def _narrow(self, p: int, due: Due, function: MaskFunction, out: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -110,8 +117,9 @@ class _MaskActions(Wrapper):
             out[:] = function(due.observation)
         else:
             np.logical_and(function(due.observation), due.mask, out=out)
-        if not out.any(axis=1).all():
-            slot = int(due.slot[np.argmin(out.any(axis=1))])
+        possible = self._choices[p].possible(out)
+        if not possible.all():
+            slot = int(due.slot[np.argmin(possible)])
             agent = self.spec.agents_of(p)[slot % len(self.spec.agents_of(p))].name
             raise EnvError(
                 f"mask_actions leaves agent {agent!r} of {self.spec.id} without a legal action in environment "
@@ -119,13 +127,12 @@ class _MaskActions(Wrapper):
             )
         return out
 
-
-def _final(ended: Ended, function: MaskFunction, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The masks of final observations; all actions where none is left, since nobody will act there."""
-    if not len(ended.slot):
-        return like[:0]
-    mask = np.array(function(ended.observation))
-    if ended.mask is not None:
-        mask &= ended.mask
-    mask[~mask.any(axis=1)] = True
-    return mask
+    def _final(self, p: int, ended: Ended, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The masks of final observations; all actions where none is left, since nobody will act there."""
+        if not len(ended.slot):
+            return like[:0]
+        mask = np.array(self._functions[p](ended.observation))
+        if ended.mask is not None:
+            mask &= ended.mask
+        mask[~self._choices[p].possible(mask)] = True
+        return mask

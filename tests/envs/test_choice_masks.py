@@ -1,0 +1,188 @@
+"""Masks of actions that are several numbers at once: literal ones, in every adapter that takes them, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from masked_choices import Bits, Lock, Locks, Pair, legal
+
+import ludus
+from ludus.algorithms.ppo import PPO
+from ludus.envs import wrappers as w
+from ludus.envs.adapters.native import native_env
+from ludus.envs.adapters.single import single_env
+from ludus.envs.adapters.teams import Sides
+from ludus.envs.adapters.zoo import zoo_vector
+from ludus.envs.base import VectorEnv
+from ludus.envs.choices import Choices
+from ludus.envs.registry import make_env
+from ludus.errors import ConfigError, EnvError
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import random_spec
+from ludus.seeding import keys
+from ludus.testing.env import check_env
+
+SEEDS = keys(1, "locks", count=2)
+
+
+def locks(n: int, kind: str = "flat", restarts: int = 0) -> VectorEnv:
+    return single_env(lambda: Lock(kind), n, id="lock", restarts=restarts)
+
+
+# ------------------------------------------------------------------------------------------ what a mask says
+
+
+def test_the_numbers_of_an_action_lie_side_by_side() -> None:
+    choices = Choices.of(MultiDiscrete([3, 2]))
+    assert choices is not None
+    assert (choices.counts.tolist(), choices.starts.tolist(), choices.width) == ([3, 2], [0, 3], 5)
+    mask = np.array([[1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 1, 1]], bool)
+    assert choices.possible(mask).tolist() == [True, False, False]
+    assert choices.legal(mask, np.array([[2, 1], [1, 0], [0, 1]])).tolist() == [
+        [True, True],
+        [True, False],
+        [False, True],
+    ]
+    assert choices.first(mask).tolist() == [[0, 1], [1, 0], [0, 0]]
+    assert choices.values(mask[0]) == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize(
+    ("space", "counts"),
+    [(Discrete(4), [4]), (MultiBinary(3), [2, 2, 2]), (MultiDiscrete([[2, 3], [4, 5]]), [2, 3, 4, 5])],
+)
+def test_what_has_numbers(space: Discrete | MultiBinary | MultiDiscrete, counts: list[int]) -> None:
+    choices = Choices.of(space)
+    assert choices is not None
+    assert choices.counts.tolist() == counts
+
+
+def test_a_box_has_none() -> None:
+    assert Choices.of(Box(0, 1, (2,))) is None
+
+
+# ------------------------------------------------------------------------------------------ adapters
+
+VECTORS: dict[str, Callable[[int], VectorEnv]] = {
+    "flat": locks,
+    "parts": lambda n: locks(n, "parts"),
+    "bits": lambda n: single_env(Bits, n, id="bits"),
+    "restarts": lambda n: locks(n, restarts=1),
+    "pettingzoo": lambda n: zoo_vector(Pair, n, id="pair", sides=Sides()),
+    "wrapped": lambda n: w.mask_actions(locks(n), "test_choice_masks:second_is_1"),
+}
+
+
+def second_is_1(observation: np.ndarray) -> np.ndarray:
+    return np.tile([True, True, True, False, True], (len(observation), 1))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_contract(name: str) -> None:
+    check_env(VECTORS[name], num_envs=3, steps=20)
+
+
+@pytest.mark.parametrize("kind", ["flat", "parts"])
+def test_masks_are_those_of_the_environment(kind: str) -> None:
+    timestep = (env := locks(2, kind)).reset(SEEDS)
+    for t in range(4):
+        mask = timestep.due[0].mask
+        assert mask is not None
+        assert mask.tolist() == [[bool(a) for part in legal(t) for a in part]] * 2
+        timestep = env.step((np.array([[(t + 1) % 3, 1]] * 2),))
+    final = timestep.ended[0].mask  # step 4: the first may not be 1
+    assert final is not None
+    assert final.tolist() == [[True, False, True, True, True]] * 2
+    assert timestep.finished.returns.tolist() == [[4.0], [4.0]]
+
+
+def test_masks_come_from_subprocesses_too() -> None:
+    env = make_env("masked_choices:Lock", num_envs=2, workers=2)
+    timestep = env.reset(SEEDS)
+    for t in range(2):
+        mask = timestep.due[0].mask
+        assert mask is not None
+        assert mask.tolist() == [[bool(a) for part in legal(t) for a in part]] * 2
+        timestep = env.step((np.array([[(t + 1) % 3, 1]] * 2),))
+    with pytest.raises(EnvError, match=r"illegal action \[2 0\] in row 0; legal: \[\[0, 1\], \[0, 1\]\]"):
+        env.step((np.array([[2, 0], [0, 0]]),))
+    env.close()
+
+
+def test_an_illegal_number_is_refused_by_name() -> None:
+    env = locks(2)
+    env.reset(SEEDS)
+    with pytest.raises(EnvError, match=r"illegal action \[0 1\] in row 1; legal: \[\[1, 2\], \[0, 1\]\]"):
+        env.step((np.array([[1, 0], [0, 1]]),))
+
+
+def test_native_vectors_take_legal_actions_for_those_that_rest() -> None:
+    env = native_env(Locks(), id="locks")
+    timestep = env.reset(SEEDS)
+    for _ in range(9):
+        (due,) = timestep.due
+        assert due.mask is not None
+        choices = Choices.of(env.spec.agents[0].action)
+        assert choices is not None
+        timestep = env.step((choices.first(due.mask),))
+
+
+def play_one(env: VectorEnv) -> None:
+    env.reset(SEEDS[:1])
+    env.step((np.array([[1, 1]]),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("none of the second", "a mask without a legal action"),
+        ("one too few", r"a mask of shape \(4,\); it has numbers with \[3, 2\] values, side by side"),
+    ],
+)
+def test_masks_that_are_none(kind: str, message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        play_one(locks(1, kind))
+
+
+def test_a_list_cannot_say_which_of_several_numbers_it_means() -> None:
+    with pytest.raises(
+        ConfigError, match=r"allowed=\[1\] was given for actions of 2 numbers; a function .* bool\[n, 5\]"
+    ):
+        w.mask_actions(locks(1), [1])
+
+
+# ------------------------------------------------------------------------------------------ policies and learners
+
+
+def test_random_play_is_uniform_over_what_is_legal() -> None:
+    policy = build_policy(random_spec(MultiDiscrete([3, 2])), {})
+    mask = np.tile([False, True, True, False, True], (4, 1))
+    noise = np.array([[0.0, 0.9], [0.49, 0.0], [0.51, 0.5], [0.99, 0.1]], np.float32)
+    act = policy.act(np.zeros((4, 1), np.float32), mask, None, noise)
+    assert act.action.tolist() == [[1, 1], [1, 1], [2, 1], [2, 1]]
+    np.testing.assert_allclose(act.logp, [np.log(0.5)] * 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_learning_keeps_to_masks(memory: str, tmp_path: Path) -> None:
+    """An illegal action raises. Random play is paid in a quarter of the even steps and in half of the odd ones: 1.5 of 4."""
+    short: dict[str, Any] = {"batch_unit": "decisions", "gamma": 0.0, "gae_lambda": 0.0}  # each step is paid for itself
+    learner = PPO(batch=256, epochs=4, learning_rate=0.01, entropy=0.03, memory=memory, **short)
+    env = {"id": "masked_choices:Lock", "num_envs": 8}
+    limits: dict[str, Any] = {
+        "generations": 1,
+        "response": {"decisions": 6_000},
+        "meta_solver": "last",
+        "mode": "explore",
+        "seed": 0,
+    }
+    ludus.run(ludus.PSRO(env=env, oracle=learner, **limits), run_dir=tmp_path, report=False)
+    names = [f"0-{k}" for k in range(2)]
+    first, last = (ludus.evaluate_run(tmp_path, episodes=200, policies=[name]).matches[0].mean[0] for name in names)
+    assert first == pytest.approx(1.5, abs=0.3)
+    assert last >= 3.8
