@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.bots.base import Bot, StateBot
 from ludus.bots.registry import BotSpec, copy_of
+from ludus.envs.choices import Choices
 from ludus.errors import PolicyError
 from ludus.types import Array, EnvSpec
 
@@ -38,6 +39,7 @@ class Cast:
         self._at: dict[tuple[int, int, int], Bot | StateBot] = {}
         self.by_state = [isinstance(bot, StateBot) for bot in self._fresh]
         self._actions = [spec.agents_of(p)[0].action for p in range(spec.num_players)]
+        self._choices = [Choices.of(space) for space in self._actions]
 
     def _made(self, bot: int) -> Bot | StateBot:
         self._tell(bot)
@@ -68,7 +70,11 @@ class Cast:
         else:
             by_sight = found
             answer = self._ask(bot, player, lambda: by_sight.act(observation, mask))
-            legal = None if mask is None else np.flatnonzero(mask).tolist()
+            choices = self._choices[player]
+            values = None if mask is None or choices is None else choices.values(mask)
+            if values is not None and len(values) > 1:
+                return self._checked_vector(bot, player, answer, values)
+            legal = None if values is None else values[0]
         return self._checked(bot, player, answer, legal)
 
     def _ask(self, bot: int, player: int, question: Callable[[], Any]) -> Any:
@@ -81,6 +87,15 @@ class Cast:
             ) from error
         finally:
             self._tell(-1)
+
+    def _checked_vector(self, bot: int, player: int, answer: Any, values: list[list[int]]) -> Array:
+        """values: the legal ones of each number."""
+        action = self._checked(bot, player, answer, None)
+        if not all(number in legal for number, legal in zip(action.ravel().tolist(), values, strict=True)):
+            raise PolicyError(
+                f"bot {self._bots[bot].name!r} answered {answer!r} as player {player}; legal are {values}."
+            )
+        return action
 
     def _checked(self, bot: int, player: int, answer: Any, legal: list[int] | None) -> Array:
         space = self._actions[player]

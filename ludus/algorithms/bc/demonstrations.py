@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from ludus.algorithms.states import StateTable
 from ludus.data.parquet import Recorded
 from ludus.data.parquet_columns import select
 from ludus.data.trajectories import Trajectories
+from ludus.envs.choices import Choices
 from ludus.errors import ConfigError, DataError
 from ludus.types import Array, EnvSpec
 
@@ -104,7 +107,7 @@ def demonstrations(
     )
     if not len(found.logp):
         raise DataError(f"there are no decisions of players {list(seats)} to learn from; record some.")
-    _check_legal(found)
+    _check_legal(found, one_space(env, seats, algorithm="behaviour cloning")[1])
     return found, seats
 
 
@@ -122,18 +125,18 @@ def _check(pieces: Sequence[Trajectories], env: EnvSpec, seats: tuple[int, ...])
             raise DataError(f"the file has information states that {env.id} does not have; it was recorded in another.")
 
 
-def _check_legal(found: Demonstrations) -> None:
-    """Of single discrete actions, which a mask has a column for."""
-    mask = found.mask if found.states is None else found.states.mask
-    if mask is None or found.action.ndim > 1:
+def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
+    """space: of the actions, as the environment has them."""
+    mask, choices = found.mask if found.states is None else found.states.mask, Choices.of(space)
+    if mask is None or choices is None:
         return
     rows = np.arange(len(found.action)) if found.states is None else found.observation - found.states.base
-    inside = (found.action >= 0) & (found.action < mask.shape[1])
-    legal = inside.copy()
-    legal[inside] = mask[rows[inside], found.action[inside]]
+    action = found.action.reshape(len(found.action), -1)
+    inside = (action >= 0) & (action < choices.counts)
+    legal = inside & choices.legal(mask[rows], np.where(inside, action, 0))
     if not legal.all():
         raise DataError(
-            f"{int((~legal).sum())} of the actions are not legal where they were taken; the file was changed."
+            f"{int((~legal).any(axis=1).sum())} of the actions are not legal where they were taken; the file was changed."
         )
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.envs.base import VectorEnv
+from ludus.envs.choices import Choices
 from ludus.envs.wrappers.base import Wrapper, refuse_enumerated
 from ludus.errors import ConfigError, EnvError, nearest
 from ludus.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
@@ -106,9 +106,9 @@ class _Team:
         first = spec.agents_of(olds[0])[0]
         rows = num_envs * total
         space = first.observation
-        actions = int(first.action.n) if isinstance(first.action, Discrete) else 0
+        choices = Choices.of(first.action)
         self.observation = np.empty((rows, *(space.shape or ())), space.dtype)
-        self.mask = np.empty((rows, actions), np.bool_)
+        self.mask = np.empty((rows, 0 if choices is None else choices.width), np.bool_)
         self.reward = np.empty(rows, np.float32)
         self.first = np.empty(rows, np.bool_)
         self._everybody = self._sorted([np.arange(len(mine), dtype=np.int32) for mine in self.slots])
