@@ -9,7 +9,7 @@ from benchmarks.goofspiel13 import bar, cell, main
 from benchmarks.goofspiel13_run import CARDS, METHODS, STEPS, scenario
 from benchmarks.harness import Medians
 from ludus.config import to_yaml
-from ludus.scenario_files import parse_scenario
+from ludus.scenario_files import load_scenario, parse_scenario
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -19,6 +19,13 @@ def test_every_method_is_a_scenario_within_the_budget(method):
     assert episodes % chosen.oracle.batch == 0, "or a task plays more than it is to"
     assert 0.97 * STEPS < chosen.generations * episodes * CARDS <= STEPS
     assert chosen.seed == 3
+
+
+def test_the_preset_is_the_best_of_them():
+    measured = parse_scenario(to_yaml(scenario("self-play, magnetic mirror descent", 0, steps=STEPS)))
+    assert load_scenario("goofspiel-13", ["seed=0"]).model_dump(exclude={"name"}) == measured.model_dump(
+        exclude={"name"}
+    )
 
 
 def test_the_bar_takes_the_best_method_and_the_figure_of_the_budget():

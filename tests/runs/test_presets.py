@@ -23,6 +23,7 @@ SHORT = {
     "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
     "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
     "goofspiel": (),
+    "goofspiel-13": ("response.episodes=300", "evaluation.episodes=20", "env.num_envs=16"),
     "half-cheetah": MUJOCO,
     "half-cheetah-td3": MUJOCO,
     "hopper": MUJOCO,
@@ -60,19 +61,20 @@ SHORT = {
 }
 NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
-SELF_PLAY = {"connect-four-self-play", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play", "leduc-league", "leduc-sequential-league"}
+LEAGUES = {"leduc-league", "leduc-sequential-league"}
+SELF_PLAY = {"connect-four-self-play", "goofspiel-13", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play", *LEAGUES}
 ALONE = {
     name
     for name in SHORT
     if name.partition("-")[0] in "acrobot cartpole half hopper lunar memory pendulum pong speaker".split()
     or name.startswith("simple-spread")
 }
-PLAYED = {"connect-four", "connect-four-self-play", "simple-tag", *ALONE}
+PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
 LEARNERS = {"leduc-league": 4}
 """Of each population."""
-POPULATIONS = {"connect-four-self-play": 1, "leduc-mmd": 1, "leduc-rnad": 1}
+POPULATIONS = {"connect-four-self-play": 1, "goofspiel-13": 1, "leduc-mmd": 1, "leduc-rnad": 1}
 FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
 FAST |= {"speaker-listener"}
 
