@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
+from off_policy_tools import transitions_by_hand
 
 from ludus.algorithms.base import LearnerContext, priorities_of
 from ludus.algorithms.dqn.targets import rescale, unscale
@@ -104,6 +105,28 @@ def test_bootstraps_end_with_the_sequence(rollout):
         assert reward.tolist() == [[2.0, 4.0, 4.0], [8.0, 8.0, 0.0]]
         assert discount.tolist() == [[0.25, 0.25, 0.5], [last / 2, last, 0.0]]
         assert place.tolist() == [[2, 3, 3], [2, 2, 0]]
+
+
+def test_rewards_and_discounts_of_two_steps_in_scaled_rewards(tensors, rollout):
+    """Utilities go up to 2, so that a reward counts half. One sequence is a whole segment."""
+    algorithm = R2D2(**SMALL, length=40, period=40, burn_in=0, n_step=2, gamma=0.5)
+    ((_, items),) = algorithm.learner(LearnerContext(tensors, (0,), 0)).items(rollout)
+    used = np.arange(40) < items["count"][:, None]
+    reward, discount, _ = transitions_by_hand(rollout, gamma=0.5, steps=2, scale=0.5)
+    np.testing.assert_allclose(items["reward"][used], reward, atol=1e-6)
+    assert np.array_equal(items["discount"][used], discount)
+
+
+def test_nothing_follows_where_nobody_saw_what_did(enumerated):
+    """Truncations without an observation, of id -1, are not bootstrapped."""
+    learner = R2D2(**SMALL, length=40, period=40, n_step=1, gamma=0.5).learner(LearnerContext(enumerated, (0,), 0))
+    policy = build_policy(learner.spec, learner.weights())
+    seen = synthetic_rollout(enumerated, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
+    tail = np.full_like(seen.tail, Tail.TRUNCATED)
+    ((_, items),) = learner.items(replace(seen, tail=tail, tail_observation=np.full_like(seen.tail_observation, -1)))
+    last = np.isin(np.arange(seen.num_rows), seen.start[1:] - 1)
+    used = np.arange(40) < items["count"][:, None]
+    assert items["discount"][used].tolist() == np.where(last, 0.0, 0.5).tolist()
 
 
 # ------------------------------------------------------------------ memory
@@ -243,21 +266,26 @@ def test_target_literal(tensors, rollout):
             assert target[i, t].item() == pytest.approx(rescale(value).item(), rel=1e-4, abs=1e-6)
 
 
-def test_priorities_of_sequences(tensors, rollout):
-    learner = R2D2(**SMALL, priority_mix=1.0).learner(LearnerContext(tensors, (0,), 0))
+@pytest.mark.parametrize("mix", [1.0, 0.75])
+def test_priorities_of_sequences(mix, tensors, rollout):
+    algorithm = R2D2(**SMALL, priority_mix=mix, priority_exponent=0.5)
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0))
     columns, batch = batch_of(learner, rollout)
     rows = learner._batch(columns, len(batch.index), None)
     with torch.no_grad():
         q = learner._values(learner._module, rows)
         chosen = q[:, :-1].gather(2, rows.action[..., None])[..., 0]
-        largest = ((chosen - learner._targets(rows, q)).abs() * rows.present).amax(dim=1)
-    table = build_table(R2D2(**SMALL).tables()[0])
+        error = (chosen - learner._targets(rows, q)).abs() * rows.present
+        wanted = mix * error.amax(dim=1) + (1.0 - mix) * error.sum(dim=1) / rows.present.sum(dim=1)
+    table = build_table(algorithm.tables()[0])
     assert table.try_insert(columns)
     learner.update(batch)
     ((name, index, priority),) = priorities_of(learner)
     assert name == "replay"
-    np.testing.assert_allclose(priority, largest.numpy() + 1e-6, rtol=1e-4)
+    np.testing.assert_allclose(priority, wanted.numpy() + 1e-6, rtol=1e-4)
     table.update_priorities(index, priority)
+    drawn = table.try_sample(200, np.random.default_rng(0))
+    assert drawn.probability == pytest.approx((priority**0.5 / (priority**0.5).sum())[drawn.index])
     assert not list(priorities_of(R2D2(**SMALL).learner(LearnerContext(tensors, (0,), 0))))
 
 
