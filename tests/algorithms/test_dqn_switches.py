@@ -20,6 +20,7 @@ from ludus.algorithms.losses import huber
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.data.base import Sample
 from ludus.errors import ConfigError, PolicyError, ScenarioError
+from ludus.policies.q_head import QHead
 from ludus.policies.q_module import QModule, make_module, scaled_normals
 from ludus.policies.q_specs import Head, q_module_spec
 from ludus.policies.registry import build_policy
@@ -268,6 +269,46 @@ def test_losses_are_weighted_and_have_their_half_width(options, tensors):
     each = quantile_huber(now, midpoints(4), target, delta=0.5) if options else huber((now - target)[:, 0], delta=0.5)
     wanted = float((each * torch.from_numpy(weight)).mean())
     assert learner._gradient(columns, len(weight), weight).loss == pytest.approx(wanted, rel=1e-5)
+
+
+def test_values_of_distributions_are_their_means():
+    """Chances ⅛, ¼, ⅝ of -1, 0, 1 are worth ½, and ⅗, ⅕, ⅕ are worth -⅖; quantiles 1, 2, 6 are worth 3."""
+    head = QHead(4, 2, Head(distribution="c51", atoms=3, low=-1.0, high=1.0))
+    logits = torch.tensor([[[1.0, 2.0, 5.0], [3.0, 1.0, 1.0]]]).log() + 7.0
+    assert head.means(logits).tolist()[0] == pytest.approx([0.5, -0.4])
+    quantiles = QHead(4, 1, Head(distribution="quantile", atoms=3))
+    assert quantiles.means(torch.tensor([[[1.0, 2.0, 6.0]]])).tolist() == [[3.0]]
+
+
+def test_target_networks_follow(tensors):
+    """Every three updates they become the newest; or, by Polyak's way, go a quarter of the way each time."""
+    batch = sample_of(columns_of(tensors))
+    learner = learner_of(tensors, target_period=3)
+    before = learner.state_dict()["weights"]
+    for update in range(1, 8):
+        learner.update(batch)
+        state = learner.state_dict()
+        before = state["weights"] if update % 3 == 0 else before
+        assert np.array_equal(state["target"], before)
+        assert np.array_equal(state["target"], state["weights"]) == (update % 3 == 0)
+    learner = learner_of(tensors, polyak=0.25)
+    for _ in range(2):
+        before = learner.state_dict()["target"]
+        learner.update(batch)
+        state = learner.state_dict()
+        np.testing.assert_allclose(state["target"], 0.75 * before + 0.25 * state["weights"], atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"noisy": True}])
+def test_the_gradient_is_scaled_down_to_its_bound(options, tensors):
+    """Adam's first moment after a step is a tenth of the gradient."""
+    batch = sample_of(columns_of(tensors))
+    for bound in (0.0, 0.01):
+        learner = learner_of(tensors, max_gradient_norm=bound, **options)
+        norm = learner.update(batch)["gradient_norm"]
+        assert norm > 0.02
+        moment = np.linalg.norm(learner.state_dict()["adam"]["m"])
+        assert moment == pytest.approx(0.1 * (bound or norm), rel=1e-3)
 
 
 def test_termination_is_not_bootstrapped_in_any_kind(tensors):

@@ -205,10 +205,10 @@ def test_truncation_bootstraps_and_termination_does_not(name, tensors):
     assert len(np.unique(rollout.tail)) == 3
 
 
-def test_an_update_ends_at_the_kl_limit(tensors):
-    learner, sample, _ = learner_and_sample(
-        make("ppo", normalise_observations=True, epochs=20, target_kl=1e-3, learning_rate=0.03), tensors
-    )
+@pytest.mark.parametrize("normalise", [True, False])  # by autograd, and written out
+def test_an_update_ends_at_the_kl_limit(normalise, tensors):
+    options = {"normalise_observations": normalise, "epochs": 20, "learning_rate": 0.03}
+    learner, sample, _ = learner_and_sample(make("ppo", target_kl=1e-3, **options), tensors)
     metrics = learner.update(sample)
     assert 1 <= metrics["epochs"] < 20
     assert metrics["kl"] <= 1.5e-3

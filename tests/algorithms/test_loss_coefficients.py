@@ -58,3 +58,13 @@ def test_mirror_descents_step_size_follows_its_schedule(tensors):
     )
     assert all(np.array_equal(schedule[k], v) for k, v in end.items())
     assert any(np.abs(schedule[k] - v).max() > 1e-3 for k, v in start.items())
+
+
+@pytest.mark.parametrize("cls", [A2C, PPO, MMD])
+def test_the_gradient_is_scaled_down_to_its_bound(cls, tensors):
+    """Adam's first moment after a step is a tenth of the gradient."""
+    whole = np.linalg.norm(gradient(cls, tensors))
+    assert whole > 0.02
+    for bound, norm in ((0.0, whole), (0.01, 0.01)):
+        state = updated(cls, tensors, spent=False, max_gradient_norm=bound).state_dict()
+        assert np.linalg.norm(state["adam"]["m"]) == pytest.approx(0.1 * norm, rel=1e-3)

@@ -42,6 +42,15 @@ def test_priorities_are_the_absolute_errors_of_the_rows(tensors):
     assert metrics["loss"] == pytest.approx((0.5 * priority**2).mean(), rel=1e-3)  # equal chances weigh 1
 
 
+def test_rows_without_an_error_keep_a_chance(tensors):
+    learner, columns = learner_and_items(PRIORITISED, tensors)
+    learner._online.flat[:] = 0.0  # so that all values are 0
+    nothing = np.zeros_like(columns["reward"])
+    learner.update(sample_of({**columns, "reward": nothing, "discount": nothing}, np.ones(len(nothing))))
+    ((_, _, priority),) = priorities_of(learner)
+    assert priority.tolist() == [1e-6] * len(nothing)
+
+
 def test_rows_that_are_drawn_more_often_weigh_less(tensors):
     """With an importance of 1 a row of chance p weighs (least p) / p."""
     learner, columns = learner_and_items(PRIORITISED, tensors)
