@@ -168,14 +168,22 @@ def by_hand(learner, trajectories, algorithm, logp, value, after):
     return vtrace(t.start, reward, value, tail, logp - t.logp, gamma, lam, *bounds)
 
 
+def standardised(advantage, ratio):
+    """Weighted advantages, whose weighted mean is 0 and whose weighted variance is 1 before they are weighted."""
+    weight = np.minimum(BOUNDS["rho_bar"], ratio)
+    centred = advantage / weight - advantage.sum() / weight.sum()
+    return weight * centred / np.sqrt((weight * centred**2).sum() / weight.sum())
+
+
 class Spy(ActorCritic):
     def loss(self, networks, batch):
         Spy.seen = batch
         return super().loss(networks, batch)
 
 
-def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
-    algorithm = Spy(correction="vtrace", gae_lambda=0.8, normalise_advantages=False, epochs=1, **BOUNDS)
+@pytest.mark.parametrize("normalise", [False, True])
+def test_actor_critics_are_given_targets_against_the_weights_of_now(normalise, tensors):
+    algorithm = Spy(correction="vtrace", gae_lambda=0.8, normalise_advantages=normalise, epochs=1, **BOUNDS)
     learner, t = of_two_versions(tensors, algorithm)
     networks = networks_of(learner.spec, learner.weights())
     with torch.no_grad():
@@ -186,6 +194,7 @@ def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
             for x in (t.observation, t.tail_observation)
         )
     target, advantage = by_hand(learner, t, algorithm, logp, value, after)
+    advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     sample = sample_of(learner, t)
     assert sorted(set(sample.columns["version_lo"].tolist())) == [1, 2]
     learner.update(sample)
@@ -195,10 +204,11 @@ def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
     np.testing.assert_allclose(Spy.seen.logp.numpy(), logp, atol=1e-5)
 
 
+@pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_ppo_counts_ratios_from_the_weights_of_now(kind, request):
+def test_ppo_counts_ratios_from_the_weights_of_now(kind, normalise, request):
     env = request.getfixturevalue(kind)
-    algorithm = PPO(correction="vtrace", gae_lambda=0.8, normalise_advantages=False, hidden=(8,), **BOUNDS)
+    algorithm = PPO(correction="vtrace", gae_lambda=0.8, normalise_advantages=normalise, hidden=(8,), **BOUNDS)
     learner, t = of_two_versions(env, algorithm)
     batch = learner._batch(sample_of(learner, t).columns)
     policy = policy_of(learner)
@@ -216,6 +226,7 @@ def test_ppo_counts_ratios_from_the_weights_of_now(kind, request):
     target, advantage = by_hand(
         learner, t, algorithm, logp, learner._values(t.observation), learner._values(t.tail_observation)
     )
+    advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     np.testing.assert_allclose(batch.logp, logp, atol=1e-5)
     np.testing.assert_allclose(batch.target, target, atol=1e-5)
     np.testing.assert_allclose(batch.advantage, advantage, atol=1e-5)
