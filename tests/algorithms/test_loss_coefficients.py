@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from ludus.algorithms.ppo.learner import PPOLearner
 from ludus.data.base import Sample
 from ludus.policies.registry import build_policy
 from ludus.testing.synthetic import synthetic_rollout
+from ludus.types import Tail
 
 
 def updated(cls, env, *, spent, **options):
@@ -58,6 +62,26 @@ def test_mirror_descents_step_size_follows_its_schedule(tensors):
     )
     assert all(np.array_equal(schedule[k], v) for k, v in end.items())
     assert any(np.abs(schedule[k] - v).max() > 1e-3 for k, v in start.items())
+
+
+@pytest.mark.parametrize("cls", [A2C, PPO, MMD])
+def test_advantages_by_hand(cls, tensors):
+    """δ = ½ r + 0.9 V' - V, since utilities go up to 2; A = δ + 0.9 × 0.8 A'. What a tail is worth is asked as if it were a row."""
+    learner = cls(hidden=(8,), gamma=0.9, gae_lambda=0.8).learner(LearnerContext(tensors, (0,), 0))
+    policy, rng = build_policy(learner.spec, learner.weights()), np.random.default_rng(1)
+    rollout = synthetic_rollout(tensors, policy, seats=(0,), segments=30, rng=rng)
+    ((_, columns),) = learner.items(rollout)
+    tails = np.concatenate([rollout.tail_observation, rollout.observation[30:]])
+    ((_, of_tails),) = learner.items(replace(rollout, observation=tails))
+    value = columns["value"].astype(np.float64)
+    for s, (begin, end) in enumerate(pairwise(rollout.start.tolist())):
+        after = 0.0 if rollout.tail[s] == Tail.TERMINATED else float(of_tails["value"][s])
+        running = 0.0
+        for t in reversed(range(begin, end)):
+            running = 0.5 * rollout.reward[t] + 0.9 * after - value[t] + 0.72 * running
+            assert columns["advantage"][t] == pytest.approx(running, abs=1e-5)
+            assert columns["target"][t] == pytest.approx(running + value[t], abs=1e-5)
+            after = value[t]
 
 
 @pytest.mark.parametrize("cls", [A2C, PPO, MMD])
