@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -12,7 +11,6 @@ from ludus.algorithms.base import LearnerContext
 from ludus.data.base import Sample
 from ludus.policies.registry import build_policy
 from ludus.testing.synthetic import synthetic_rollout
-from ludus.types import Tail
 
 SMALL = {"rollout": 40, "start_decisions": 50, "hidden": (8,), "batch": 32, "updates_per_decision": 0.1}
 
@@ -42,16 +40,3 @@ def batch_of(learner, env, number=3, size=16):
 def learner_and_batch(cls, env, **changes):
     learner = learner_of(cls(**{**SMALL, **changes}), env)
     return learner, batch_of(learner, env)
-
-
-def transitions_by_hand(seen, *, gamma, steps, scale):
-    """(rewards, discounts, next observations) of the rows of trajectories, `steps` on or where the segment ends."""
-    reward, discount, after = [], [], []
-    for s, (begin, end) in enumerate(pairwise(seen.start.tolist())):
-        for t in range(begin, end):
-            stop = min(t + steps, end)
-            reward.append(sum(scale * seen.reward[k] * gamma ** (k - t) for k in range(t, stop)))
-            over = stop == end and seen.tail[s] == Tail.TERMINATED
-            discount.append(0.0 if over else gamma ** (stop - t))
-            after.append(seen.observation[stop] if stop < end else seen.tail_observation[s])
-    return np.array(reward), np.array(discount), np.array(after)

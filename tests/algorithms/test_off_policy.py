@@ -10,7 +10,7 @@ import off_policy_tools
 import pytest
 import torch
 from gymnasium.spaces import Box
-from off_policy_tools import SMALL, batch_of, experience, learner_of, transitions_by_hand
+from off_policy_tools import SMALL, batch_of, experience, learner_of
 from together import together
 
 from ludus.algorithms.base import LearnerContext
@@ -109,19 +109,6 @@ def test_transitions(cls, boxed, tensors):
         assert "mask" not in items
 
 
-@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
-def test_transitions_of_three_steps_in_scaled_rewards(cls, boxed, tensors):
-    """Utilities go up to 2, so that a reward counts half."""
-    env = tensors if cls is SACDiscrete else boxed
-    learner = learner_of(cls(**SMALL, gamma=0.5, n_step=3), env)
-    seen = experience(learner, env, 1)
-    ((_, items),) = learner.items(seen)
-    reward, discount, after = transitions_by_hand(seen, gamma=0.5, steps=3, scale=0.5)
-    np.testing.assert_allclose(items["reward"], reward, atol=1e-6)
-    assert np.array_equal(items["discount"], discount)
-    assert np.array_equal(items["next"], after)
-
-
 def test_updates_are_due_after_the_start_and_in_proportion(boxed):
     learner = learner_of(SAC(**{**SMALL, "start_decisions": 100, "updates_per_decision": 0.5}), boxed)
     inserted = 0
@@ -158,19 +145,6 @@ def test_next_observations_of_terminated_rows_do_not_matter(cls, boxed, tensors)
         learner = learner_of(cls(**SMALL), env)
         batch = batch_of(learner, env)
         columns = {**batch.columns, "next": batch.columns["next"] + np.float32(shift)}
-        columns["discount"] = np.full(16, discount, np.float32)
-        ends.append(learner.update(replace(batch, columns=columns))["critic_loss"])
-    assert ends[0] == ends[1]
-    assert ends[0] != ends[2]
-
-
-def test_nothing_follows_where_nobody_saw_what_did(enumerated):
-    """An id of -1: a discount does not matter then."""
-    ends = []
-    for next_, discount in ((-1, 0.9), (-1, 0.0), (0, 0.9)):
-        learner = learner_of(SACDiscrete(**SMALL), enumerated)
-        batch = batch_of(learner, enumerated)
-        columns = {**batch.columns, "next": np.full_like(batch.columns["next"], next_)}
         columns["discount"] = np.full(16, discount, np.float32)
         ends.append(learner.update(replace(batch, columns=columns))["critic_loss"])
     assert ends[0] == ends[1]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from off_policy_tools import transitions_by_hand
 
 from ludus.algorithms.base import LearnerContext, priorities_of
 from ludus.algorithms.dqn.targets import rescale, unscale
@@ -105,28 +104,6 @@ def test_bootstraps_end_with_the_sequence(rollout):
         assert reward.tolist() == [[2.0, 4.0, 4.0], [8.0, 8.0, 0.0]]
         assert discount.tolist() == [[0.25, 0.25, 0.5], [last / 2, last, 0.0]]
         assert place.tolist() == [[2, 3, 3], [2, 2, 0]]
-
-
-def test_rewards_and_discounts_of_two_steps_in_scaled_rewards(tensors, rollout):
-    """Utilities go up to 2, so that a reward counts half. One sequence is a whole segment."""
-    algorithm = R2D2(**SMALL, length=40, period=40, burn_in=0, n_step=2, gamma=0.5)
-    ((_, items),) = algorithm.learner(LearnerContext(tensors, (0,), 0)).items(rollout)
-    used = np.arange(40) < items["count"][:, None]
-    reward, discount, _ = transitions_by_hand(rollout, gamma=0.5, steps=2, scale=0.5)
-    np.testing.assert_allclose(items["reward"][used], reward, atol=1e-6)
-    assert np.array_equal(items["discount"][used], discount)
-
-
-def test_nothing_follows_where_nobody_saw_what_did(enumerated):
-    """Truncations without an observation, of id -1, are not bootstrapped."""
-    learner = R2D2(**SMALL, length=40, period=40, n_step=1, gamma=0.5).learner(LearnerContext(enumerated, (0,), 0))
-    policy = build_policy(learner.spec, learner.weights())
-    seen = synthetic_rollout(enumerated, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
-    tail = np.full_like(seen.tail, Tail.TRUNCATED)
-    ((_, items),) = learner.items(replace(seen, tail=tail, tail_observation=np.full_like(seen.tail_observation, -1)))
-    last = np.isin(np.arange(seen.num_rows), seen.start[1:] - 1)
-    used = np.arange(40) < items["count"][:, None]
-    assert items["discount"][used].tolist() == np.where(last, 0.0, 0.5).tolist()
 
 
 # ------------------------------------------------------------------ memory
