@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from off_policy_tools import experience
 from test_dqn_switches import columns_of, learner_of, modular, sample_of, targets_of
 
+from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.dqn import DQN
 from ludus.algorithms.dqn.targets import midpoints, quantile_huber
 from ludus.algorithms.losses import huber
@@ -103,3 +105,16 @@ def test_the_gradient_is_scaled_down_to_its_bound(options, tensors):
         assert norm > 0.02
         moment = np.linalg.norm(learner.state_dict()["adam"]["m"])
         assert moment == pytest.approx(0.1 * (bound or norm), rel=1e-3)
+
+
+def test_exploration_and_rate_follow_their_schedules(tensors):
+    """A budget of 10 episodes is over after the first rollout."""
+    schedules = {"epsilon": {"start": 0.75, "end": 0.25}, "learning_rate": {"start": 0.1, "end": 0.01}}
+    algorithm = DQN(hidden=(8,), **schedules)
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=10))
+    assert learner.weights()["epsilon"] == [0.75]
+    batch = sample_of(columns_of(tensors))
+    assert learner.update(batch)["learning_rate"] == 0.1
+    learner.items(experience(learner, tensors, 1, segments=40))
+    assert learner.weights()["epsilon"] == [0.25]
+    assert learner.update(batch)["learning_rate"] == pytest.approx(0.01)
