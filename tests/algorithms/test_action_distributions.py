@@ -102,6 +102,16 @@ def test_masked_choices_have_no_probability():
     assert torch.isneginf(given.log_prob(out, torch.tensor([[1, 0]] * 6), mask)).all()
     both = [given.log_prob(out, torch.tensor([[a, 0]] * 6), mask).exp() for a in (0, 2)]
     torch.testing.assert_close(both[0] + both[1], torch.ones(6).double())
+    legal = reference.Categorical(logits=out[:, [0, 2]])  # the second place has one choice
+    torch.testing.assert_close(given.entropy(out, mask), legal.entropy())
+    for greedy in (False, True):
+        noise = np.random.default_rng(0).random((6, 2), dtype=np.float32)
+        action, logp = head_of(MULTI).act(out.numpy().astype(np.float32), mask.numpy(), noise, greedy=greedy)
+        assert set(action[:, 0].tolist()) == {0, 2}
+        assert action[:, 1].tolist() == [0] * 6
+        if not greedy:
+            wanted = given.log_prob(out, torch.from_numpy(action), mask)
+            np.testing.assert_allclose(logp, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("config", [FREE, CLIPPED, SQUASHED, MULTI, {"kind": "categorical", "actions": 4}], ids=str)

@@ -210,6 +210,22 @@ def test_team_rewards_keep_sides_apart():
     assert team_rewards(replace(sides, seat=np.zeros(2, np.int8))).tolist() == [3, 3]
 
 
+@pytest.mark.parametrize("cls", [A2C, PPO])
+def test_who_wants_team_rewards_learns_from_them(cls):
+    """Also the learner whose passes are written out."""
+    env = team_env()
+    plain, team = (
+        cls(hidden=(8,), team_rewards=wanted).learner(LearnerContext(env, (0,), 0)) for wanted in (False, True)
+    )
+    rows = rollout_of(plain, env)
+    paid = replace(rows, reward=team_rewards(rows).astype(np.float32))
+    own, shared, wanted = (
+        learner.items(given_)[0][1]["target"] for learner, given_ in ((plain, rows), (team, rows), (plain, paid))
+    )
+    np.testing.assert_allclose(shared, wanted, atol=1e-5)
+    assert np.abs(own - shared).max() > 0.1
+
+
 # ------------------------------------------------------------------------------------------ what it changes
 
 

@@ -47,6 +47,17 @@ def test_targets_literal():
     assert weight * advantage == pytest.approx([1.0, 0.0, 0.5, 7.0])
 
 
+def test_rows_weigh_at_most_the_bound_of_weights_and_not_that_of_traces():
+    """Ratios 4, 4 and ½ with ρ̄ = 2 and c̄ = 1, as in `returns.vtrace`'s own test."""
+    value, start = np.array([1.0, 2.0, 4.0]), np.array([0, 3])
+    columns = {**trace_columns(start, np.array([1.0, 2.0, 3.0]), value, np.array([8.0])), "logp": BEHAVIOUR[:3]}
+    logp = BEHAVIOUR[:3] + np.log([4.0, 4.0, 0.5])
+    target, advantage, weight = corrected(columns, value=value, logp=logp, gamma=0.5, lam=1.0, rho_bar=2.0, c_bar=1.0)
+    assert target == pytest.approx([5.375, 6.75, 5.5])
+    assert weight == pytest.approx([2.0, 2.0, 0.5])
+    assert advantage == pytest.approx([3.375, 2.75, 3.0])
+
+
 def test_actions_that_are_all_but_impossible_now_weigh_nothing_and_break_nothing():
     logp = BEHAVIOUR + np.array([0.0, -np.inf, -1e4, 1e4])
     target, advantage, weight = corrected(rows(), value=VALUE, logp=logp, **OPTIONS)
@@ -146,11 +157,22 @@ def of_two_versions(env, algorithm):
     return learner, join(pieces)
 
 
+BOUNDS = {"gamma": 0.9, "rho_bar": 1.05, "c_bar": 0.9}
+
+
 def by_hand(learner, trajectories, algorithm, logp, value, after):
     t = trajectories
     tail = np.where(t.tail == Tail.TERMINATED, 0.0, after)
     reward = t.reward.astype(np.float64) * 0.5  # utilities up to 2
-    return vtrace(t.start, reward, value, tail, logp - t.logp, algorithm.gamma, algorithm.gae_lambda, 1.0, 1.0)
+    gamma, lam, bounds = algorithm.gamma, algorithm.gae_lambda, (algorithm.rho_bar, algorithm.c_bar)
+    return vtrace(t.start, reward, value, tail, logp - t.logp, gamma, lam, *bounds)
+
+
+def standardised(advantage, ratio):
+    """Weighted advantages, whose weighted mean is 0 and whose weighted variance is 1 before they are weighted."""
+    weight = np.minimum(BOUNDS["rho_bar"], ratio)
+    centred = advantage / weight - advantage.sum() / weight.sum()
+    return weight * centred / np.sqrt((weight * centred**2).sum() / weight.sum())
 
 
 class Spy(ActorCritic):
@@ -159,8 +181,9 @@ class Spy(ActorCritic):
         return super().loss(networks, batch)
 
 
-def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
-    algorithm = Spy(correction="vtrace", gamma=0.9, gae_lambda=0.8, normalise_advantages=False, epochs=1)
+@pytest.mark.parametrize("normalise", [False, True])
+def test_actor_critics_are_given_targets_against_the_weights_of_now(normalise, tensors):
+    algorithm = Spy(correction="vtrace", gae_lambda=0.8, normalise_advantages=normalise, epochs=1, **BOUNDS)
     learner, t = of_two_versions(tensors, algorithm)
     networks = networks_of(learner.spec, learner.weights())
     with torch.no_grad():
@@ -171,6 +194,7 @@ def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
             for x in (t.observation, t.tail_observation)
         )
     target, advantage = by_hand(learner, t, algorithm, logp, value, after)
+    advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     sample = sample_of(learner, t)
     assert sorted(set(sample.columns["version_lo"].tolist())) == [1, 2]
     learner.update(sample)
@@ -180,10 +204,11 @@ def test_actor_critics_are_given_targets_against_the_weights_of_now(tensors):
     np.testing.assert_allclose(Spy.seen.logp.numpy(), logp, atol=1e-5)
 
 
+@pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_ppo_counts_ratios_from_the_weights_of_now(kind, request):
+def test_ppo_counts_ratios_from_the_weights_of_now(kind, normalise, request):
     env = request.getfixturevalue(kind)
-    algorithm = PPO(correction="vtrace", gamma=0.9, gae_lambda=0.8, normalise_advantages=False, hidden=(8,))
+    algorithm = PPO(correction="vtrace", gae_lambda=0.8, normalise_advantages=normalise, hidden=(8,), **BOUNDS)
     learner, t = of_two_versions(env, algorithm)
     batch = learner._batch(sample_of(learner, t).columns)
     policy = policy_of(learner)
@@ -201,6 +226,7 @@ def test_ppo_counts_ratios_from_the_weights_of_now(kind, request):
     target, advantage = by_hand(
         learner, t, algorithm, logp, learner._values(t.observation), learner._values(t.tail_observation)
     )
+    advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     np.testing.assert_allclose(batch.logp, logp, atol=1e-5)
     np.testing.assert_allclose(batch.target, target, atol=1e-5)
     np.testing.assert_allclose(batch.advantage, advantage, atol=1e-5)

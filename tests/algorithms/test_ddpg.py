@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from off_policy_tools import boxed, learner_and_batch
+from off_policy_tools import SMALL, boxed, experience, learner_and_batch, learner_of
 
 from ludus.algorithms.ddpg import DDPG, TD3
 from ludus.algorithms.ddpg.terms import action_gradient, smoothed, td_target
@@ -52,9 +52,31 @@ def test_the_actor_waits_for_the_critics(tensors):
 
 
 @pytest.mark.parametrize("cls", [DDPG, TD3])
-def test_one_update_is_autograds(cls, tensors):
-    """The first update of the critics and of the actor, beside one written with autograd and torch's Adam."""
-    learner, batch = learner_and_batch(cls, boxed(tensors), target_noise=0.0, policy_delay=1)
+def test_exploration_follows_its_schedule_and_travels_with_the_weights(cls, tensors):
+    """From 0.4 to 0.2 over 1000 decisions."""
+    env, inserted = boxed(tensors), 0
+    learner = learner_of(cls(**SMALL, noise={"start": 0.4, "end": 0.2}), env)
+    while inserted < 1000:
+        assert learner.weights()["noise"] == pytest.approx([0.4 - 0.2 * inserted / 1000])
+        seen = experience(learner, env, inserted, segments=200)
+        learner.items(seen)
+        inserted += seen.num_rows
+    assert learner.weights()["noise"] == pytest.approx([0.2])
+
+
+@pytest.mark.parametrize(("cls", "noise"), [(DDPG, 0.0), (TD3, 0.0), (TD3, 0.4)])
+def test_one_update_is_autograds(cls, noise, tensors):
+    """The first update of the critics and of the actor, beside one written with autograd and torch's Adam, from the same deviates. The
+    actor's outputs are not small, so that tanh matters."""
+    learner, batch = learner_and_batch(cls, boxed(tensors), target_noise=noise, target_clip=0.3, policy_delay=1)
+    state = learner.state_dict()
+    start = np.random.default_rng(2).standard_normal(len(state["actor"]["weights"])).astype(np.float32)
+    state["actor"] |= {"weights": 0.7 * start, "target": 0.7 * start}
+    learner.load_state_dict(state)
+    drawn = torch.Generator()
+    drawn.set_state(torch.from_numpy(state["noise"]))
+    normal = torch.randn(len(batch.index), learner.box.size, generator=drawn)
+    assert ((noise * normal).abs() > 0.3).any() == (noise > 0.0)
     names = ["q0", "q1"][: 1 + learner.config.twin]
     leaves = {k: torch.tensor(v, requires_grad=True) for k, v in learner.critics.weights().items()}
     actor = {k: torch.tensor(v, requires_grad=True) for k, v in learner.actor.weights().items()}
@@ -68,7 +90,8 @@ def test_one_update_is_autograds(cls, tensors):
         return [net(leaves, name, torch.cat([x, a], dim=1))[:, 0] for name in names]
 
     with torch.no_grad():
-        after = q(c["next"], net(actor, "actor", c["next"]).tanh())
+        action = net(actor, "actor", c["next"]).tanh() + (noise * normal).clamp(-0.3, 0.3)
+        after = q(c["next"], action.clamp(-1.0, 1.0))
         target = c["reward"] + c["discount"] * torch.stack(after).min(dim=0).values
     optimizer = torch.optim.Adam([*leaves.values()], lr=1e-3)
     loss = sum(0.5 * (one - target).square().mean() for one in q(c["observation"], c["action"]))

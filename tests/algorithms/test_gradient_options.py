@@ -205,13 +205,20 @@ def test_truncation_bootstraps_and_termination_does_not(name, tensors):
     assert len(np.unique(rollout.tail)) == 3
 
 
-def test_an_update_ends_at_the_kl_limit(tensors):
-    learner, sample, _ = learner_and_sample(
-        make("ppo", normalise_observations=True, epochs=20, target_kl=1e-3, learning_rate=0.03), tensors
-    )
-    metrics = learner.update(sample)
-    assert 1 <= metrics["epochs"] < 20
-    assert metrics["kl"] <= 1.5e-3
+@pytest.mark.parametrize("normalise", [True, False])  # by autograd, and written out
+def test_an_update_ends_at_the_kl_limit(normalise, tensors):
+    """Which is 1.5 × target_kl: the step whose divergence is beyond it is not made."""
+
+    def metrics(**more):
+        options = {"normalise_observations": normalise, "learning_rate": 0.03, "epochs": 5}
+        learner, sample, _ = learner_and_sample(make("ppo", **{**options, **more}), tensors)
+        return learner.update(sample)
+
+    fourth, fifth = (metrics(epochs=epochs)["kl"] for epochs in (4, 5))
+    assert 0 < fourth < fifth
+    for share, epochs, last in ((1.01, 5, fifth), (0.99, 4, fourth)):
+        ended = metrics(target_kl=share * fifth / 1.5)
+        assert (ended["epochs"], ended["kl"]) == (epochs, pytest.approx(last))
 
 
 @pytest.mark.parametrize(

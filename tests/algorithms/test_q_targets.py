@@ -135,6 +135,16 @@ def test_munchausen_target_is_the_soft_value():
     assert values(Quantiles(1.0).target(t(1.0), t(0.5), after)) == [[pytest.approx(1.0 + 0.5 * np.log(3.0))]]
 
 
+def test_c51_target_of_two_candidates_with_penalties():
+    """Atoms -1, 0, 1. All chances of the first candidate, of weight ¼, are at 0, which a penalty of -½ moves to ½; those of the second are
+    at 1, which a penalty of ½ moves to ½ too; -½ more for r: 0."""
+    certain = 200.0
+    values_ = t([0.0, certain, 0.0], [0.0, 0.0, certain])[None]
+    after = Candidates(values_, t([0.25, 0.75]), t([-0.5, 0.5]))
+    target = Categorical(t(-1.0, 0.0, 1.0)).target(t(-0.5), t(1.0), after)
+    assert values(target)[0] == pytest.approx([0.0, 1.0, 0.0])
+
+
 def test_value_rescaling_and_its_inverse():
     """h(3) = √4 - 1 + 3 ε; h(-3) = -h(3)."""
     x = torch.tensor([3.0, -3.0, 0.0, 99.0], dtype=torch.float64)

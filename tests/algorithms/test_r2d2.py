@@ -227,7 +227,7 @@ def test_a_switch_changes_the_target_and_nothing_else(change, tensors, rollout):
 
 def test_target_literal(tensors, rollout):
     """Rewards that end the episode: h(R); else h(R + γ h⁻¹(v)) of the target's value of the online choice."""
-    learner = R2D2(**SMALL, n_step=1).learner(LearnerContext(tensors, (0,), 0))
+    learner = R2D2(**SMALL, n_step=1, rescale_epsilon=0.1).learner(LearnerContext(tensors, (0,), 0))
     columns, batch = batch_of(learner, rollout)
     rows = learner._batch(columns, len(batch.index), None)
     n, slots, actions = *rows.legal.shape[:2], 3
@@ -239,25 +239,47 @@ def test_target_literal(tensors, rollout):
         for t in range(int(columns["count"][i])):
             after = t + 1
             best = int(q[i, after].masked_fill(~rows.legal[i, after], -torch.inf).argmax())
-            value = rows.reward[i, t] + rows.discount[i, t] * unscale(judge[i, after, best])
-            assert target[i, t].item() == pytest.approx(rescale(value).item(), rel=1e-4, abs=1e-6)
+            value = rows.reward[i, t] + rows.discount[i, t] * unscale(judge[i, after, best], epsilon=0.1)
+            assert target[i, t].item() == pytest.approx(rescale(value, epsilon=0.1).item(), rel=1e-4, abs=1e-6)
 
 
-def test_priorities_of_sequences(tensors, rollout):
-    learner = R2D2(**SMALL, priority_mix=1.0).learner(LearnerContext(tensors, (0,), 0))
+def test_the_loss_is_a_weighted_mean_over_decisions(tensors, rollout):
+    """Huber's of half-width ½, of decisions that are there."""
+    learner = R2D2(**SMALL, huber_delta=0.5).learner(LearnerContext(tensors, (0,), 0))
+    columns, batch = batch_of(learner, rollout)
+    weight = np.random.default_rng(0).random(len(batch.index))
+    rows = learner._batch(columns, len(batch.index), weight)
+    with torch.no_grad():
+        q = learner._values(learner._module, rows)
+        error = q[:, :-1].gather(2, rows.action[..., None])[..., 0] - learner._targets(rows, q)
+    total, decisions = 0.0, int(columns["count"].sum())
+    for m, count in enumerate(columns["count"].tolist()):
+        for e in error[m, :count].abs().tolist():
+            total += weight[m] * (0.5 * e * e if e <= 0.5 else 0.5 * (e - 0.25))
+    assert (error.abs() > 0.5).any()
+    assert learner._gradient(columns, len(batch.index), weight).loss == pytest.approx(total / decisions, rel=1e-4)
+
+
+@pytest.mark.parametrize("mix", [1.0, 0.75])
+def test_priorities_of_sequences(mix, tensors, rollout):
+    algorithm = R2D2(**SMALL, priority_mix=mix, priority_exponent=0.5)
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0))
     columns, batch = batch_of(learner, rollout)
     rows = learner._batch(columns, len(batch.index), None)
     with torch.no_grad():
         q = learner._values(learner._module, rows)
         chosen = q[:, :-1].gather(2, rows.action[..., None])[..., 0]
-        largest = ((chosen - learner._targets(rows, q)).abs() * rows.present).amax(dim=1)
-    table = build_table(R2D2(**SMALL).tables()[0])
+        error = (chosen - learner._targets(rows, q)).abs() * rows.present
+        wanted = mix * error.amax(dim=1) + (1.0 - mix) * error.sum(dim=1) / rows.present.sum(dim=1)
+    table = build_table(algorithm.tables()[0])
     assert table.try_insert(columns)
     learner.update(batch)
     ((name, index, priority),) = priorities_of(learner)
     assert name == "replay"
-    np.testing.assert_allclose(priority, largest.numpy() + 1e-6, rtol=1e-4)
+    np.testing.assert_allclose(priority, wanted.numpy() + 1e-6, rtol=1e-4)
     table.update_priorities(index, priority)
+    drawn = table.try_sample(200, np.random.default_rng(0))
+    assert drawn.probability == pytest.approx((priority**0.5 / (priority**0.5).sum())[drawn.index])
     assert not list(priorities_of(R2D2(**SMALL).learner(LearnerContext(tensors, (0,), 0))))
 
 

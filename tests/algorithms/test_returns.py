@@ -58,6 +58,17 @@ def test_vtrace_literal():
     assert advantage.tolist() == [1.0, 0.0, 0.5, 7.0]
 
 
+def test_vtrace_with_two_bounds_literal():
+    """Ratios 4, 4 and ½ with ρ̄ = 2 and c̄ = 1, before a truncation that is worth 8."""
+    value, log_ratio = np.array([1.0, 2.0, 4.0]), np.log([4.0, 4.0, 0.5])
+    given_ = np.array([0, 3]), np.array([1.0, 2.0, 3.0]), value, np.array([8.0]), log_ratio
+    target, advantage = vtrace(*given_, 0.5, 1.0, 2.0, 1.0)
+    # 4 + ½ (3 + 4 - 4); 2 + 2 (2 + 2 - 2) + ½ (5.5 - 4); 1 + 2 (1 + 1 - 1) + ½ (6.75 - 2)
+    assert target == pytest.approx([5.375, 6.75, 5.5])
+    # 2 (1 + ½ 6.75 - 1); 2 (2 + ½ 5.5 - 2); ½ (3 + ½ 8 - 4)
+    assert advantage == pytest.approx([6.75, 5.5, 1.5])
+
+
 @pytest.mark.parametrize(("rho_bar", "c_bar"), [(1.0, 1.0), (3.0, 7.0)])
 def test_vtrace_without_lag_is_gae_literal(rho_bar, c_bar):
     tail_value = np.array([0.0, 10.0])

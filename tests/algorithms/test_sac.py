@@ -97,6 +97,14 @@ def test_temperature():
         temperature = Temperature(0.5, learned=True)
         temperature.move(entropy=entropy, target=1.0, rate=0.01)
         assert temperature.value == pytest.approx(wanted)
+    temperature, log = Temperature(0.5, learned=True), torch.tensor([math.log(0.5)], dtype=torch.float64)
+    optimizer = torch.optim.Adam([log.requires_grad_()], lr=0.1)
+    for entropy in (2.0, 1.5, -3.0):
+        optimizer.zero_grad()
+        (log * (entropy - 1.0)).sum().backward()
+        optimizer.step()
+        temperature.move(entropy=entropy, target=1.0, rate=0.1)
+        assert temperature.value == pytest.approx(math.exp(log.item()))
     fixed = Temperature(0.5, learned=False)
     fixed.move(entropy=2.0, target=1.0, rate=0.01)
     assert fixed.value == 0.5
@@ -143,6 +151,68 @@ def test_one_update_is_autograds(twin, tensors):
     sign = 1.0 if metrics["entropy"] < -size else -1.0
     moved = learner.update(batch)["temperature"]
     assert moved == pytest.approx(0.3 * math.exp(sign * 1e-3), rel=1e-6)
+
+
+@pytest.mark.parametrize("twin", [True, False])
+def test_one_update_of_discrete_actions_is_autograds(twin, tensors):
+    """As above, for a masked softmax, with target critics that are not the newest ones."""
+    options = {"twin": twin, "temperature": 0.3, "learning_rate": 1e-3, "target_entropy": 0.8}
+    learner, batch = learner_and_batch(SACDiscrete, tensors, **options)
+    state = learner.state_dict()
+    moved = np.random.default_rng(3).standard_normal(len(state["critics"]["target"])).astype(np.float32)
+    state["critics"]["target"] = state["critics"]["target"] + 0.3 * moved
+    learner.load_state_dict(state)
+    leaves = {k: torch.tensor(v, requires_grad=True) for k, v in learner.critics.weights().items()}
+    following = {k: torch.tensor(v) for k, v in learner.critics._target.weights().items()}
+    actor = {k: torch.tensor(v, requires_grad=True) for k, v in learner.actor.weights().items()}
+    c = {k: torch.from_numpy(np.array(v)) for k, v in batch.columns.items()}
+
+    def net(parameters, name, x):
+        hidden = torch.relu(x @ parameters[f"{name}.0.weight"] + parameters[f"{name}.0.bias"])
+        return hidden @ parameters[f"{name}.1.weight"] + parameters[f"{name}.1.bias"]
+
+    def q(parameters, x):
+        return torch.stack([net(parameters, f"q{k}", x) for k in range(1 + twin)])
+
+    def policy(x, mask):
+        logp = torch.log_softmax(net(actor, "policy", x).masked_fill(~mask, -torch.inf), dim=1)
+        return logp.exp(), logp.masked_fill(~mask, 0.0)
+
+    with torch.no_grad():
+        chance, logp = policy(c["next"], c["next_mask"])
+        value = (chance * (q(following, c["next"]).min(dim=0).values - 0.3 * logp)).sum(dim=1)
+        target = c["reward"] + c["discount"] * value
+    optimizer = torch.optim.Adam([*leaves.values()], lr=1e-3)
+    chosen = q(leaves, c["observation"])[:, torch.arange(len(target)), c["action"].long()]
+    loss = 0.5 * (chosen - target).square().mean(dim=1).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer = torch.optim.Adam([*actor.values()], lr=1e-3)
+    chance, logp = policy(c["observation"], c["mask"])
+    actor_loss = (chance * (0.3 * logp - q(leaves, c["observation"]).min(dim=0).values)).sum(dim=1).mean()
+    actor_loss.backward()
+    optimizer.step()
+    metrics = learner.update(batch)
+    assert metrics["critic_loss"] == pytest.approx(float(loss.detach()) / (1 + twin), rel=1e-4)
+    assert metrics["actor_loss"] == pytest.approx(float(actor_loss.detach()), rel=1e-3)
+    assert metrics["entropy"] == pytest.approx(-float((chance * logp).sum(dim=1).mean().detach()), rel=1e-3)
+    assert metrics["target_entropy"] == pytest.approx(0.8 * np.log(batch.columns["mask"].sum(axis=1)).mean(), rel=1e-5)
+    for parameters, mine in ((leaves, learner.critics.weights()), (actor, learner.actor.weights())):
+        for name, parameter in parameters.items():
+            np.testing.assert_allclose(mine[name], parameter.detach(), atol=3e-5)
+    assert metrics["entropy"] > metrics["target_entropy"]
+    assert learner.update(batch)["temperature"] == pytest.approx(0.3 * math.exp(-1e-3), rel=1e-6)
+
+
+def test_the_entropy_that_is_wanted_is_minus_one_for_each_entry(tensors):
+    """Actions have two entries here."""
+    ends = []
+    for wanted in (None, -2.0, -1.0):
+        learner, batch = learner_and_batch(SAC, boxed(tensors), target_entropy=wanted)
+        for _ in range(4):
+            learner.update(batch)
+        ends.append(float(learner.state_dict()["temperature"]["log"][0]))
+    assert ends[0] == ends[1] != ends[2]
 
 
 def test_masked_actions_are_never_played(tensors):

@@ -91,6 +91,8 @@ def test_of_episodes_that_never_go_on_the_oldest_are_forgotten(tensors, monkeypa
     assert (statistics.state_dict()["open"] >> 16).tolist() == [4, 3, 2]
     statistics.add(part_of(rollout, 4, Tail.TERMINATED), np.ones(1))
     assert (statistics.state_dict()["open"] >> 16).tolist() == [3, 2]
+    statistics.add(part_of(rollout, 3, Tail.TRUNCATED), np.ones(1))
+    assert (statistics.state_dict()["open"] >> 16).tolist() == [2]
 
 
 segments = st.lists(st.integers(1, 9), min_size=1, max_size=6)

@@ -160,6 +160,8 @@ def test_normalised_observations_are_clipped_and_statistics_travel():
     observation = np.array([[3.0, 5.0, 1.0, 1e6]], np.float32)
     (x,) = one.seen(observation)
     np.testing.assert_allclose(x, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
+    learned = one.network.normaliser(torch.from_numpy(observation))
+    np.testing.assert_allclose(learned, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
     assert np.array_equal(one.weights()["normaliser.mean"], weights["normaliser.mean"])
 
 
