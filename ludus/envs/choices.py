@@ -50,8 +50,8 @@ class Choices:
 
     def possible(self, mask: Array) -> NDArray[np.bool_]:
         """bool[n]: whether each row of a mask [n, width] has a legal value of every number."""
-        found: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1).all(axis=1)
-        return found
+        some: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1)
+        return np.asarray(some.all(axis=1))
 
     def legal(self, mask: NDArray[np.bool_], actions: Array) -> NDArray[np.bool_]:
         """Of actions [n, …], each number within its count: which numbers are legal, in the same shape."""

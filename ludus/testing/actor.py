@@ -35,7 +35,8 @@ class Actor:
             )
             noise = self._noise(player, due, int(np.prod(space.shape))).reshape(len(due.slot), *space.shape)
             low, high = np.maximum(space.low, -_WIDEST), np.minimum(space.high, _WIDEST)
-            return (low + noise * (high - low)).astype(space.dtype)
+            within: Array = (low + noise * (high - low)).astype(space.dtype)
+            return within
         noise = self._noise(player, due, len(choices.counts))
         chosen = [
             [options[int(u * len(options))] for u, options in zip(row, legal, strict=True)]
