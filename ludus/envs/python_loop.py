@@ -212,7 +212,9 @@ def check_actions(space: Space[Any], given: Array, *, mask: NDArray[np.bool_] | 
     if given.dtype.kind not in ("fiu" if count is None else "biu"):
         raise EnvError(f"{what} was given actions of dtype {given.dtype}; its action space is {space}.")
     inside = np.isfinite(given) if count is None else (given >= 0) & (given < count)
-    if mask is not None and (choices := Choices.of(space)) is not None:
+    if mask is not None and given.ndim == 1:  # the same as below, sooner
+        inside &= mask[np.arange(len(given)), np.where(inside, given, 0)]
+    elif mask is not None and (choices := Choices.of(space)) is not None:
         inside &= choices.legal(mask, np.where(inside, given, 0))
     if not inside.all():
         row = int(np.argmin(inside.reshape(len(given), -1).all(axis=1)))
