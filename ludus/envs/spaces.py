@@ -20,9 +20,10 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
     """The Box that a space's observations are given in, and what encodes one; None: they are such arrays already (floats become float32).
 
     Boxes keep their shape, and integers such as images their dtype; Discrete becomes one-hot, whatever else Gymnasium can flatten one
-    float32 vector. Raises EnvError for spaces without a fixed size. what: whose space it is, for the message.
+    float32 vector. Raises EnvError for spaces without a fixed size, or without a number. what: whose space it is, for the message.
     """
     if isinstance(space, spaces.Box):
+        _refuse_empty(space, "observations", what)
         if np.issubdtype(space.dtype, np.floating) and space.dtype != np.float32:
             with np.errstate(over="ignore"):
                 low, high = space.low.astype(np.float32), space.high.astype(np.float32)
@@ -37,9 +38,18 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
         )
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)
+    _refuse_empty(flat, "observations", what)
     with np.errstate(over="ignore"):
         box = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
     return box, partial(_encoded, space, list(_leaves(space)), box.shape)
+
+
+def _refuse_empty(space: spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary, whats: str, what: str) -> None:
+    if 0 in space.shape:
+        raise EnvError(
+            f"{whats} of {what} are in {space}, which holds no number; expected at least one. Wrap the environment so that there is one, "
+            "0 if it says nothing."
+        )
 
 
 Put = Callable[[Any, Array], None]
@@ -95,8 +105,11 @@ def _put_array(begin: int, width: int, flat: Space[Any] | None, value: Any, out:
 
 
 def action_space(space: Space[Any], *, what: str) -> Space[Any]:
-    """The space itself, if policies can answer in it. Raises EnvError for Dict, Tuple and others, naming whose it is."""
-    if isinstance(space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+    """The space itself, if policies can answer in it. Raises EnvError for Dict, Tuple, empty ones and others, naming whose it is."""
+    if isinstance(space, spaces.Discrete):
+        return space
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        _refuse_empty(space, "actions", what)
         return space
     raise EnvError(
         f"actions of {what} are in {space}; Ludus plays Discrete, Box, MultiDiscrete and MultiBinary. Wrap the environment so that it "

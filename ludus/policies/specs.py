@@ -155,8 +155,8 @@ def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
             )
         return {"kind": "tanh" if squash else "gaussian", "shape": list(space.shape), **_bounds(space)}
     raise PolicyError(
-        f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, MultiBinary, or a Box of "
-        "floats."
+        f"there is no head for the action space {space}; expected Discrete or MultiDiscrete, counted from 0, or MultiBinary, both "
+        "with one dimension, or a Box of floats."
     )
 
 
