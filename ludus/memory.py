@@ -12,9 +12,9 @@ _MIB = 1 << 20
 
 @cache
 def keep_freed_memory() -> bool:
-    """From now on, this process keeps up to 1 GiB that was freed, where glibc would return it to the system at once and take it back page
-    by page: learning from images frees and asks for the same tens of megabytes with every minibatch. Does nothing, and answers False,
-    without glibc."""
+    """From now on, this process keeps what was freed, up to 1 GiB at the end of its heap, where glibc would return it to the system at once
+    and take it back page by page: learning from images frees and asks for the same tens of megabytes with every minibatch. Does nothing,
+    and answers False, without glibc. Processes that only play have no need of it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.algorithms.base import Algorithm, ComputedOracle
+from ludus.algorithms.base import Algorithm, ComputedOracle, sizes_of
 from ludus.algorithms.registry import ALGORITHMS
-from ludus.errors import ConfigError, ScenarioError, SolverError, article
+from ludus.data.table import BoundedTable, build_table
+from ludus.errors import ConfigError, DataError, ScenarioError, SolverError, article
 from ludus.meta_solvers.base import MetaSolver
 from ludus.meta_solvers.registry import META_SOLVERS
 from ludus.parts import kind_of
@@ -46,6 +48,7 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     _check_responses(scenario, env)
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
+    _check_storage(scenario)
     _check_warm_up(scenario, env)
     _check_warm_start(scenario, env)
     _check_seats(scenario, env)
@@ -189,6 +192,21 @@ def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."
         )
+
+
+def _check_storage(scenario: Scenario) -> None:
+    """That what the oracle collects at once fits into its tables, as far as that is known before."""
+    oracle = scenario.oracle
+    if isinstance(oracle, ComputedOracle):
+        return
+    sizes = sizes_of(oracle)
+    for spec in oracle.tables():
+        try:
+            with closing(build_table(spec)) as table:
+                if (size := sizes.get(spec.name)) and isinstance(table, BoundedTable):
+                    table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
+        except DataError as error:
+            raise ScenarioError(f"the oracle {kind_of(oracle, ALGORITHMS)!r}, table {spec.name!r}: {error}") from error
 
 
 def _check_warm_up(scenario: Scenario, env: EnvSpec) -> None:

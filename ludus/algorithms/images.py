@@ -1,12 +1,16 @@
-"""What networks ask of observations."""
+"""What networks that see images ask: of observations, and of the process that they learn in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.errors import PolicyError, ScenarioError
+from ludus.memory import keep_freed_memory
 from ludus.policies.specs import body_config
+
+if TYPE_CHECKING:  # a scenario can be read without loading it
+    from torch import nn
 
 _LEAST = {"nature": 36, "impala": 1}  # height and width that leave something after the last convolution
 
@@ -49,3 +53,12 @@ def _ask(network: str | Mapping[str, Any], shape: tuple[int, ...], who: str) -> 
             OwnBody(body_config(network), shape)
     except PolicyError as error:
         raise ScenarioError(f"{who}: {error}") from error
+
+
+def prepare_learning(network: nn.Module) -> None:
+    """For whoever will learn this network, in this process: one with convolutions frees and asks for the same large buffers in every
+    update, which the process therefore keeps (`ludus.memory`)."""
+    from torch import nn
+
+    if any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in network.modules()):
+        keep_freed_memory()

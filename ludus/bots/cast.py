@@ -72,7 +72,7 @@ class Cast:
             answer = self._ask(bot, player, lambda: by_sight.act(observation, mask))
             choices = self._choices[player]
             values = None if mask is None or choices is None else choices.values(mask)
-            if values is not None and len(values) > 1:
+            if values is not None and not isinstance(self._actions[player], Discrete):
                 return self._checked_vector(bot, player, answer, values)
             legal = None if values is None else values[0]
         return self._checked(bot, player, answer, legal)

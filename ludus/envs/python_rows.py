@@ -140,11 +140,12 @@ class RowWriter:
         choices = self._choices[agent]
         if mask is None or choices is None:
             return self._all_legal[agent]
-        array: Array = mask if mask.__class__ is np.ndarray else choices.flat(mask)
-        if array.shape != (choices.width,):
-            counts = choices.counts.tolist()
-            has = f"{counts[0]} actions" if len(counts) == 1 else f"numbers with {counts} values, side by side"
-            raise self._flaw(agent, f"a mask of shape {array.shape}; it has {has}")
+        array: Array = mask
+        if mask.__class__ is not np.ndarray or mask.shape != self._all_legal[agent].shape:
+            try:
+                array = choices.flat(mask)
+            except ValueError as error:
+                raise self._flaw(agent, str(error)) from None
         return array if array.dtype.char in _COMPILED else array.astype(np.bool_)
 
     def _checked_mask(self, agent: int, mask: Any) -> Array:

@@ -36,9 +36,10 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
             f"observations of {what} are in {space}, which has no fixed size; expected a space that Gymnasium can flatten. Wrap the "
             "environment so that it gives arrays."
         )
+    if spaces.flatdim(space) == 0:
+        raise _empty(space, "observations", what)
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)
-    _refuse_empty(flat, "observations", what)
     with np.errstate(over="ignore"):
         box = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
     return box, partial(_encoded, space, list(_leaves(space)), box.shape)
@@ -46,10 +47,14 @@ def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Enco
 
 def _refuse_empty(space: spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary, whats: str, what: str) -> None:
     if 0 in space.shape:
-        raise EnvError(
-            f"{whats} of {what} are in {space}, which holds no number; expected at least one. Wrap the environment so that there is one, "
-            "0 if it says nothing."
-        )
+        raise _empty(space, whats, what)
+
+
+def _empty(space: Space[Any], whats: str, what: str) -> EnvError:
+    return EnvError(
+        f"{whats} of {what} are in {space}, which holds no number; expected at least one. Wrap the environment so that there is one, "
+        "0 if it says nothing."
+    )
 
 
 Put = Callable[[Any, Array], None]

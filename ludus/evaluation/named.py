@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ludus.envs.choices import Choices
 from ludus.errors import ConfigError, LudusError, PolicyError, ScenarioError, article, nearest
 from ludus.evaluation.stored import META, StoredRun
 from ludus.observe.schema import FILE
@@ -173,7 +174,7 @@ def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
 def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
     """Why a policy cannot play for a player: it is asked once. Empty if it can."""
     agent = spec.agents_of(player)[0]
-    actions = getattr(agent.action, "n", None)
+    choices = Choices.of(agent.action)
     try:
         if spec.enumeration is not None and policy.tabulate(spec.enumeration, player, mode=mode) is not None:
             return ""
@@ -182,7 +183,7 @@ def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
         observation = np.zeros((1, *(agent.observation.shape or ())), agent.observation.dtype)
         if spec.enumeration is not None:
             observation = spec.enumeration.observation[:1]
-        mask = None if actions is None else np.ones((1, int(actions)), np.bool_)
+        mask = None if choices is None else np.ones((1, choices.width), np.bool_)
         memory = None if policy.memory_shape is None else np.zeros((1, *policy.memory_shape), np.float32)
         act = policy.act(observation, mask, memory, np.zeros((1, policy.noise_width), np.float32), mode=mode)
         if act.action.shape[1:] != (agent.action.shape or ()):

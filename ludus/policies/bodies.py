@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from ludus.errors import PolicyError
-from ludus.memory import keep_freed_memory
 from ludus.policies.own_body import OwnBody
 from ludus.policies.specs import IMAGES, body_config
 
@@ -47,7 +46,6 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
         raise PolicyError(
             f"the body {kind!r} sees images of shape (channels, height, width); observations have shape {shape}. Use 'mlp'."
         )
-    keep_freed_memory()
     convolutions = ChannelsLast(*(nature_layers(shape[0]) if kind == "nature" else impala_layers(shape[0])))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -55,9 +55,12 @@ class RandomPolicy(CategoricalPolicy):
         if self._box is not None:
             return self._box.draw(noise.astype(np.float64))
         assert self._choices is not None
-        return Act(
-            *self._choices.act(np.zeros((len(noise), self._choices.outputs), np.float32), mask, noise, greedy=False)
-        )
+        if mask is None:
+            counts = np.array(self._choices.choices)
+            logp = np.full(len(noise), -np.log(counts).sum(), np.float32)
+            return Act((noise.astype(np.float64) * counts).astype(np.int32), logp)
+        level = np.zeros((len(noise), self._choices.outputs), np.float32)
+        return Act(*self._choices.act(level, mask, noise, greedy=False))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `CategoricalPolicy.tabulate`; None for vectors of actions."""

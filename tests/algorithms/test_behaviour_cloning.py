@@ -75,7 +75,12 @@ def game(observation: Space[Any], action: Space[Any], name: str = "tests/made_up
 
 
 def made_up(
-    observation: NDArray[Any], action: NDArray[Any], *, length: int = 1, mask: NDArray[np.bool_] | None = None
+    observation: NDArray[Any],
+    action: NDArray[Any],
+    *,
+    length: int = 1,
+    mask: NDArray[np.bool_] | None = None,
+    space: Space[Any] = Discrete(3),  # noqa: B008
 ) -> Recorded:
     """Episodes of `length` decisions each."""
     n = len(action)
@@ -98,7 +103,7 @@ def made_up(
         version_hi=np.zeros(episodes, np.int32),
         policy="expert",
     )
-    return Recorded(Origin("tests/made_up", 1, (0,), Box(-1, 1, (2,)), Discrete(3)), (whole,))
+    return Recorded(Origin("tests/made_up", 1, (0,), Box(-1, 1, (2,)), space), (whole,))
 
 
 THREE = game(Box(-1, 1, (2,), np.float32), Discrete(3))
@@ -148,7 +153,9 @@ def test_vectors_of_choices_are_recovered() -> None:
     x = rng.uniform(-1, 1, (1500, 2)).astype(np.float32)
     action = np.stack([x[:, 0] > 0, 1 + (x[:, 1] > 0)], axis=1).astype(np.int32)
     env = game(Box(-1, 1, (2,), np.float32), MultiDiscrete([2, 3]))
-    found = clone(made_up(x, action), env, PPO(hidden=(16,)).policy, Cloning(learning_rate=1e-2))
+    found = clone(
+        made_up(x, action, space=env.agents[0].action), env, PPO(hidden=(16,)).policy, Cloning(learning_rate=1e-2)
+    )
     assert found.best.accuracy > 0.95
     assert (acted(found, x, None, mode="greedy") == action).all(axis=1).mean() > 0.95
 
@@ -159,7 +166,8 @@ def test_means_and_spreads_of_continuous_actions_are_recovered() -> None:
     x = rng.uniform(-1, 1, (3000, 2)).astype(np.float32)
     action = (2 * x[:, :1] + 0.1 * rng.standard_normal((3000, 1))).astype(np.float32)
     env = game(Box(-1, 1, (2,), np.float32), Box(-np.inf, np.inf, (1,), np.float32))
-    found = clone(made_up(x, action), env, PPO(hidden=(32,)).policy, Cloning(learning_rate=1e-2, epochs=80, batch=128))
+    settings = Cloning(learning_rate=1e-2, epochs=80, batch=128)
+    found = clone(made_up(x, action, space=env.agents[0].action), env, PPO(hidden=(32,)).policy, settings)
     assert found.best.held == pytest.approx(0.5 * math.log(2 * math.pi * math.e) + math.log(0.1), abs=0.1)
     assert math.isnan(found.best.accuracy)
     assert np.abs(acted(found, x, None, mode="greedy") - 2 * x[:, :1]).mean() < 0.05
@@ -289,6 +297,17 @@ def test_what_does_not_fit_is_refused() -> None:
         clone(recorded, THREE, PPO().policy)
     with pytest.raises(ConfigError, match="held_out"):
         Cloning(held_out=1.0)
+
+
+@pytest.mark.parametrize("counts", [[4, 2], [3, 4], [2, 3]])
+def test_actions_of_other_counts_are_refused(counts: list[int]) -> None:
+    """Their masks would be sliced elsewhere, wherever they are as wide."""
+    x, action, mask = np.zeros((9, 2), np.float32), np.zeros((9, 2), np.int32), np.ones((9, 5), np.bool_)
+    recorded = made_up(x, action, mask=mask, space=MultiDiscrete([3, 2]))
+    with pytest.raises(
+        DataError, match=r"file has actions of MultiDiscrete\(\[3 2\]\); in the scenario's tests/made_up"
+    ):
+        clone(recorded, game(Box(-1, 1, (2,), np.float32), MultiDiscrete(counts)), PPO().policy)
 
 
 def test_numbers_that_are_not_finite_stop_it() -> None:

@@ -105,7 +105,7 @@ class Locks(VectorEnv[Any, Any, Any]):
 
 
 class Pair(ParallelEnv):
-    """Two agents with a lock each, whose masks are beside what they see."""
+    """Two agents with a lock each, whose masks are beside what they see, and leave the second number nothing at the end."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "pair_v0"}
     possible_agents: ClassVar[list[str]] = ["left", "right"]
@@ -120,7 +120,9 @@ class Pair(ParallelEnv):
         return dict.fromkeys(self.possible_agents, value)
 
     def _seen(self) -> dict[str, Any]:
-        return self._all({"observation": SHOWN[self.t], "action_mask": flat(self.t)})
+        return self._all(
+            {"observation": SHOWN[self.t], "action_mask": flat(self.t) * (self.t < LENGTH or [1, 1, 1, 0, 0])}
+        )
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
         self.agents, self.t = list(self.possible_agents), 0
@@ -134,3 +136,24 @@ class Pair(ParallelEnv):
         over = self.t == LENGTH
         self.agents = [] if over else self.agents
         return self._seen(), self._all(1.0), self._all(False), self._all(over), self._all({})
+
+
+class Told(Pair):
+    """The same, whose masks are in `info`, one for each number; the last are empty."""
+
+    def observation_space(self, agent: str) -> Any:
+        return Lock.observation_space
+
+    def _seen(self) -> dict[str, Any]:
+        return self._all(SHOWN[self.t])
+
+    def _masks(self) -> dict[str, Any]:
+        parts = tuple(np.array(part, np.int8) for part in legal(self.t))
+        return self._all({"action_mask": parts if self.t < LENGTH else ()})
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        seen, _ = super().reset(seed, options)
+        return seen, self._masks()
+
+    def step(self, actions: Any) -> Any:
+        return *super().step(actions)[:4], self._masks()

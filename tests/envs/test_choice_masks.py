@@ -9,19 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from masked_choices import Bits, Lock, Locks, Pair, legal
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from masked_choices import Bits, Lock, Locks, Pair, Told, legal
 
 import ludus
+from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.ppo import PPO
+from ludus.bots.cast import Cast, Named
+from ludus.bots.registry import parse_bot
 from ludus.envs import wrappers as w
 from ludus.envs.adapters.native import native_env
-from ludus.envs.adapters.single import single_env
+from ludus.envs.adapters.single import one_agent, single_env
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.choices import Choices
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError
+from ludus.errors import ConfigError, EnvError, PolicyError
+from ludus.evaluation.named import misfit
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.seeding import keys
@@ -53,6 +58,46 @@ def test_the_numbers_of_an_action_lie_side_by_side() -> None:
 
 
 @pytest.mark.parametrize(
+    "mask",
+    [
+        np.array([1, 0, 1, 0, 1]),
+        [1, 0, 1, 0, 1],
+        (np.array([1, 0, 1]), np.array([0, 1])),
+        [[1, 0, 1], [0, 1]],
+    ],
+)
+def test_a_mask_may_come_in_parts(mask: Any) -> None:
+    choices = Choices.of(MultiDiscrete([3, 2]))
+    assert choices is not None
+    assert choices.flat(mask).tolist() == [1, 0, 1, 0, 1]
+    assert not choices.says_nothing(mask)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (([0, 1], [1, 0, 1]), r"^a mask \(\[0, 1\], \[1, 0, 1\]\); it has numbers with \[3, 2\] values, side by side$"),
+        (([1, 0, 1], None), "^a mask .*None.*; it has numbers"),
+        (np.ones((2, 3)), r"^a mask of shape \(2, 3\); it has numbers"),
+        (1, "^a mask 1; it has numbers"),
+    ],
+)
+def test_parts_of_other_lengths_are_no_mask(mask: Any, message: str) -> None:
+    choices = Choices.of(MultiDiscrete([3, 2]))
+    assert choices is not None
+    with pytest.raises(ValueError, match=message):
+        choices.flat(mask)
+    assert not choices.says_nothing(mask)  # it says something that is wrong
+
+
+@pytest.mark.parametrize("mask", [[], (), np.zeros(5), [1, 1, 1, 0, 0], ([0, 0, 0], [1, 1])])
+def test_what_leaves_nothing_to_do(mask: Any) -> None:
+    choices = Choices.of(MultiDiscrete([3, 2]))
+    assert choices is not None
+    assert choices.says_nothing(mask)
+
+
+@pytest.mark.parametrize(
     ("space", "counts"),
     [(Discrete(4), [4]), (MultiBinary(3), [2, 2, 2]), (MultiDiscrete([[2, 3], [4, 5]]), [2, 3, 4, 5])],
 )
@@ -74,6 +119,7 @@ VECTORS: dict[str, Callable[[int], VectorEnv]] = {
     "bits": lambda n: single_env(Bits, n, id="bits"),
     "restarts": lambda n: locks(n, restarts=1),
     "pettingzoo": lambda n: zoo_vector(Pair, n, id="pair", sides=Sides()),
+    "pettingzoo, parts": lambda n: zoo_vector(Told, n, id="told", sides=Sides()),
     "wrapped": lambda n: w.mask_actions(locks(n), "test_choice_masks:second_is_1"),
 }
 
@@ -132,6 +178,21 @@ def test_native_vectors_take_legal_actions_for_those_that_rest() -> None:
         timestep = env.step((choices.first(due.mask),))
 
 
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_native_vectors_take_masks_in_parts(mode: AutoresetMode) -> None:
+    made = [lambda: Lock("parts")] * 2
+    env = native_env(SyncVectorEnv(made, autoreset_mode=mode), id="locks")
+    timestep = env.reset(SEEDS)
+    for t in range(4):
+        mask = timestep.due[0].mask
+        assert mask is not None
+        assert mask.tolist() == [[bool(a) for part in legal(t) for a in part]] * 2
+        timestep = env.step((np.array([[(t + 1) % 3, 1]] * 2),))
+    final = timestep.ended[0].mask
+    assert final is not None
+    assert final.tolist() == [[True, False, True, True, True]] * 2
+
+
 def play_one(env: VectorEnv) -> None:
     env.reset(SEEDS[:1])
     env.step((np.array([[1, 1]]),))
@@ -166,6 +227,35 @@ def test_random_play_is_uniform_over_what_is_legal() -> None:
     act = policy.act(np.zeros((4, 1), np.float32), mask, None, noise)
     assert act.action.tolist() == [[1, 1], [1, 1], [2, 1], [2, 1]]
     np.testing.assert_allclose(act.logp, [np.log(0.5)] * 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("space", [MultiDiscrete([3, 2]), MultiBinary(3), Discrete(4), Box(-1, 1, (2,))], ids=str)
+def test_policies_of_all_actions_fit(space: Any) -> None:
+    """They are asked once with a mask as wide as the action's choices."""
+    spec = one_agent("made up", Box(0, 1, (3,), np.float32), space)
+    for made in (random_spec(space), PPO().policy(spec, (0,))):
+        weights = {} if made.kind == "random" else PPO().learner(LearnerContext(spec, (0,), 0)).weights()
+        assert misfit(build_policy(made, weights), spec, 0, "explore") == ""
+
+
+class Stubborn:
+    """Answers 3, whatever is legal."""
+
+    def restart(self, player: int, seed: int) -> None:
+        pass
+
+    def act(self, observation: Any, mask: Any) -> Any:
+        return np.array([3])
+
+
+def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
+    spec = one_agent("made up", Box(0, 1, (3,), np.float32), MultiDiscrete([5]))
+    cast = Cast(spec, [Named("stubborn", parse_bot("test_choice_masks:Stubborn"))])
+    cast.restart(0, 0, 0, 1)
+    seen, mask = np.zeros(3, np.float32), np.array([1, 0, 0, 1, 0], np.bool_)
+    assert cast.act(0, 0, 0, observation=seen, mask=mask).tolist() == [3]
+    with pytest.raises(PolicyError, match=r"'stubborn' answered .*3.* as player 0; legal are \[\[0\]\]"):
+        cast.act(0, 0, 0, observation=seen, mask=mask & (np.arange(5) < 3))
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])

@@ -165,6 +165,7 @@ def test_a_mixture_is_drawn_as_often_as_it_says(runs: Path, tmp_path: Path) -> N
 # ---------------------------------------------------------------------------------------------- going on
 
 
+@pytest.mark.slow
 def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
     """More entrants later, more episodes later, another number of environments: the same episodes."""
     memory = tmp_path / "memory.safetensors"

@@ -38,17 +38,18 @@ def test_it_plays_the_network_that_its_weights_describe(kind, shape):
     policy = make(kind, shape)
     network = make_network(policy.spec)
     load_arrays(network, policy.weights())
+    network.double()  # the rounding of one side only: how much that is depends on the processor
     for n in (9, 3):  # fewer rows after more: the buffer is larger than what is asked
         seen = images(n, shape)
         with torch.no_grad():
-            expected, value, _ = network(torch.from_numpy(seen).to(torch.float32))
+            expected, value, _ = network(torch.from_numpy(seen).to(torch.float64))
         scale = float(value.abs().max())
         for given in (seen, seen.astype(np.float32)):
             answer = policy.evaluate(given)
-            np.testing.assert_allclose(answer.out[:, :5], expected.numpy(), atol=1e-5 * scale)
-            np.testing.assert_allclose(answer.value, value.numpy(), atol=1e-5 * scale)
+            np.testing.assert_allclose(answer.out[:, :5], expected.numpy(), atol=3e-5 * scale)
+            np.testing.assert_allclose(answer.value, value.numpy(), atol=3e-5 * scale)
         act = policy.act(seen, None, None, np.full((n, 1), 0.5, np.float32))
-        np.testing.assert_allclose(act.extras["value"], value.numpy(), atol=1e-5 * scale)
+        np.testing.assert_allclose(act.extras["value"], value.numpy(), atol=3e-5 * scale)
 
 
 @pytest.mark.parametrize("core", ["gru", "lstm"])

@@ -53,6 +53,16 @@ def test_bits_are_uniform():
     assert answer.logp.tolist() == pytest.approx([-np.log(4)] * 2)
 
 
+@pytest.mark.parametrize("space", [MultiDiscrete([2, 5, 3]), MultiBinary(4)])
+def test_a_mask_that_forbids_nothing_changes_nothing(space):
+    policy = build_policy(random_spec(space), {})
+    noise = np.random.default_rng(0).random((50, policy.noise_width), np.float32)
+    seen, mask = np.zeros((50, 3), np.float32), np.ones((50, 10 if isinstance(space, MultiDiscrete) else 8), np.bool_)
+    free, masked = policy.act(seen, None, None, noise), policy.act(seen, mask, None, noise)
+    assert free.action.tolist() == masked.action.tolist()
+    np.testing.assert_allclose(free.logp, masked.logp, rtol=1e-6)
+
+
 @pytest.mark.parametrize("space", SPACES[:4])
 def test_what_has_a_head_has_a_random_policy_as_wide(space):
     """A population begins with a random policy, and is then trained."""

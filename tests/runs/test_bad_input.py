@@ -174,6 +174,10 @@ COORDINATION = "env=openspiel/coop_to_1p"
             ],
             "response: 200 decisions in each of 2 tasks are fewer than the oracle 'nfsp' collects",
         ),
+        (
+            [*PPO, "oracle.batch_unit=decisions", "oracle.batch=1000", "oracle.capacity=500", "env.num_envs=4"],
+            "an insert of 1000 items never fits into a table of 500. Raise the capacity or insert less at once.",
+        ),
         ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
     ],
     ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",

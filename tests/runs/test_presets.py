@@ -62,11 +62,20 @@ SHORT = {
 NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
 LEAGUES = {"leduc-league", "leduc-sequential-league"}
-SELF_PLAY = {"connect-four-self-play", "goofspiel-13", "leduc-mmd", "leduc-nfsp", "leduc-rnad", "leduc-self-play", *LEAGUES}
+SELF_PLAY = {
+    "connect-four-self-play",
+    "goofspiel-13",
+    "leduc-mmd",
+    "leduc-nfsp",
+    "leduc-rnad",
+    "leduc-self-play",
+    *LEAGUES,
+}
 ALONE = {
     name
     for name in SHORT
-    if name.partition("-")[0] in "acrobot cartpole half hopper lunar memory pendulum pong speaker".split()
+    if name.partition("-")[0]
+    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "pendulum", "pong", "speaker"]
     or name.startswith("simple-spread")
 }
 PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}

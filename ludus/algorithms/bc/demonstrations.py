@@ -16,7 +16,7 @@ from ludus import seeding
 from ludus.algorithms.bc.models import Model
 from ludus.algorithms.spaces import one_space
 from ludus.algorithms.states import StateTable
-from ludus.data.parquet import Recorded
+from ludus.data.parquet import Origin, Recorded
 from ludus.data.parquet_columns import select
 from ludus.data.trajectories import Trajectories
 from ludus.envs.choices import Choices
@@ -90,7 +90,7 @@ def demonstrations(
         for piece in recorded.trajectories
         if not policies or piece.policy in policies
     ]
-    _check(pieces, env, seats)
+    _check(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
     shift = np.cumsum([0, *(piece.num_rows for piece in pieces)])
     starts = [piece.start[:-1] + at for piece, at in zip(pieces, shift, strict=False)]
@@ -111,8 +111,14 @@ def demonstrations(
     return found, seats
 
 
-def _check(pieces: Sequence[Trajectories], env: EnvSpec, seats: tuple[int, ...]) -> None:
+def _check(pieces: Sequence[Trajectories], origin: Origin, env: EnvSpec, seats: tuple[int, ...]) -> None:
     observation, action = one_space(env, seats, algorithm="behaviour cloning")
+    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (origin.action, action))]
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"the file has actions of {origin.action}; in the scenario's {env.id} they are of {action}. Use the wrappers and options that "
+            "they were recorded with."
+        )
     wanted = () if env.enumeration is not None else observation.shape
     for piece in pieces:
         if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
@@ -133,7 +139,7 @@ def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
     rows = np.arange(len(found.action)) if found.states is None else found.observation - found.states.base
     action = found.action.reshape(len(found.action), -1)
     inside = (action >= 0) & (action < choices.counts)
-    legal = inside & choices.legal(mask[rows], np.where(inside, action, 0))
+    legal = inside & choices.legal(mask, np.where(inside, action, 0), rows)
     if not legal.all():
         raise DataError(
             f"{int((~legal).any(axis=1).sum())} of the actions are not legal where they were taken; the file was changed."

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.distributions import Categorical, Distribution, distribution_of
+from ludus.algorithms.images import prepare_learning
 from ludus.algorithms.statistics import Moments
 from ludus.errors import PolicyError
 from ludus.policies import network as mlp
@@ -89,6 +90,7 @@ class _ActorCritic:
 
     def __init__(self, spec: PolicySpec, seed: int, start: Weights | None) -> None:
         network = make_network(spec, seed=seed)
+        prepare_learning(network)
         if start is not None:
             load_arrays(network, fitted(spec, start, shapes_of(network)))
         self.module: nn.Module = network

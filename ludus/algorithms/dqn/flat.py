@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from ludus.algorithms.images import prepare_learning
+
 
 class FlatModule:
     """The parameters of `module` become views of one vector, `flat`, and what autograd adds up for them views of another, `gradient`: one
@@ -14,6 +16,7 @@ class FlatModule:
     """
 
     def __init__(self, module: nn.Module, *, sums: int = 0) -> None:
+        prepare_learning(module)
         parameters = list(module.parameters())
         size = sum(p.numel() for p in parameters)
         flat, gradient = torch.empty(size), torch.zeros(size + sums)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ludus import seeding
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.distributions import distribution_of
+from ludus.algorithms.images import prepare_learning
 from ludus.algorithms.losses import approximate_kl, value_loss
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.family import PolicyGradient
@@ -47,6 +48,7 @@ class FamilyModel:
         seed = seeding.key(context.seed, "on-policy", "weights") % 2**63
         make = Team if self.spec.kind == "actor_critic_team" else make_network
         self.module: ActorCritic | Team = make(self.spec, seed=seed, initial_std=config.initial_std)
+        prepare_learning(self.module)
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
         self._networks = self.module.networks if isinstance(self.module, Team) else [self.module]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.envs.adapters.answers import check_ends, check_rewards
-from ludus.envs.adapters.seats import Seats
+from ludus.envs.adapters.seats import Seat, Seats
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened
 from ludus.errors import EnvError
@@ -167,11 +167,11 @@ class CycleEnv(AecEnv):
             self._list(agent, happened)
 
 
-def close(happened: Happened, seat: Any, shown: Any, info: Any, how: int) -> None:
+def close(happened: Happened, seat: Seat, shown: Any, info: Any, how: int) -> None:
     """Tell the end of one agent. Masks of those whose turn it was not are empty, and say nothing."""
     seen, mask = seat.see(shown, info)
     happened.gone.append((seat.index, seen, how))
-    if mask is None or not np.asarray(mask).any():
+    if mask is None or seat.says_nothing(mask):
         mask = seat.legal
     if mask is not None:
         happened.final_mask.append((seat.index, mask))

@@ -166,5 +166,6 @@ class NativeVectorEnv(NativeBase):
             self._copy(finals, pub.final[0])
         legal = pub.final_mask[0]
         if legal is not None:
-            given = info.get("final_info", {}).get(MASK)
-            legal[...] = True if given is None else given
+            told = info.get("final_info", {})
+            given = told.get(MASK)
+            legal[...] = True if given is None else self._laid(given, told.get(f"_{MASK}"))

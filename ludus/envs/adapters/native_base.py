@@ -163,11 +163,27 @@ class NativeBase:
         """present: bool[E], whose masks these are; after a partial reset only of those that were reset."""
         legal = self._pub.mask[0]
         assert legal is not None
-        given = np.asarray(given)
+        given = self._laid(given, present)
         if given.shape != legal.shape:
-            raise self._broken(f"gave masks of shape {given.shape}; expected {legal.shape}")
+            raise self._broken(
+                f"gave masks of shape {given.shape}; expected {legal.shape}, an entry for each value of each number, side by side"
+            )
         np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
         self._idle_actions(legal)
+
+    def _laid(self, given: Any, present: Array | None) -> Array:
+        """Masks as an array; of environments that give one mask for each number, those of each environment side by side."""
+        array: Array = np.asarray(given)
+        if array.dtype != object or array.shape != (self.num_envs,):
+            return array
+        assert self._choices is not None
+        rows = np.ones((len(array), self._choices.width), np.bool_)
+        try:
+            for e in range(len(array)) if present is None else np.flatnonzero(present):
+                rows[e] = self._choices.flat(array[e])
+        except ValueError as error:
+            raise self._broken(f"gave {error}") from None
+        return rows
 
     def _idle_actions(self, legal: NDArray[np.bool_]) -> None:
         """Legal ones, for those that nobody decides for."""

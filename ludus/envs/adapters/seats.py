@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from ludus.envs.choices import Choices
 from ludus.envs.python_loop import Flaw
 from ludus.envs.spaces import Encode
 from ludus.types import Array
@@ -21,7 +22,7 @@ class Seat:
     keyed: what it is shown is a mapping with "action_mask"; key: the one other entry, None if there are several. masked: masks are
     expected. start: added to actions, if they do not count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its
     player's observations, 0 if they are its own. legal: bool[n] over its player's actions, False where it has none such; None: has all.
-    index: among the spec's agents.
+    index: among the spec's agents. choices: of its actions, None of a Box.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Seat:
     pad_to: int = 0
     legal: NDArray[np.bool_] | None = None
     index: int = -1
+    choices: Choices | None = None
 
     def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
         """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
@@ -59,6 +61,12 @@ class Seat:
         if self.legal is not None:
             mask = self._widened(mask)
         return shown, mask
+
+    def says_nothing(self, mask: Any) -> bool:
+        """Whether a mask that `see` gave leaves nothing to do, as that of an agent who is done may."""
+        if self.legal is not None:
+            return not mask.any()
+        return self.choices is None or self.choices.says_nothing(mask)
 
     def act(self, action: Any) -> Any:
         """The action as the environment takes it."""

@@ -115,7 +115,7 @@ class Single:
         seen, reward, how, mask = self.advance(actions[0])
         if how:
             mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
-            final_mask = [(0, mask)] if mask is not None and self._leaves_some(mask) else []
+            final_mask = [(0, mask)] if mask is not None and not self._says_nothing(mask) else []
             return Happened(reward=[(0, reward)], gone=[(0, seen, how)], final_mask=final_mask, over=how)
         return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
 
@@ -136,12 +136,8 @@ class Single:
         how = TERMINATED if terminated else TRUNCATED if truncated else GOES_ON
         return seen if self._encode is None else self._encode(seen), reward, how, mask
 
-    def _leaves_some(self, mask: Any) -> bool:
-        """Whether a final mask has a legal action, or is to be refused for its shape."""
-        if self._choices is None:
-            return False
-        flat = self._choices.flat(mask)
-        return flat.shape != (self._choices.width,) or bool(self._choices.possible(flat[None]).all())
+    def _says_nothing(self, mask: Any) -> bool:
+        return self._choices is None or self._choices.says_nothing(mask)
 
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""

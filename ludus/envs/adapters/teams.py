@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from ludus.envs.adapters.seats import Seat
+from ludus.envs.choices import Choices
 from ludus.envs.spaces import action_space, action_start, from_zero, observation_space
 from ludus.errors import ConfigError, EnvError, nearest
 from ludus.types import AgentSpec, Determinism, EnvSpec
@@ -163,6 +164,7 @@ def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, mask
         masked=keyed or (masked and not isinstance(action, spaces.Box)),
         start=start if np.any(start) else None,
         bounds=(action.low, action.high) if clip and isinstance(action, spaces.Box) else None,
+        choices=Choices.of(action),
     )
 
 
