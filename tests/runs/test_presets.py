@@ -124,7 +124,7 @@ def test_three_generations(name: str, tmp_path: Path) -> None:
         ("kuhn", 1e-6, 40),
         ("goofspiel", 1e-6, 40),
         pytest.param("leduc-exact", 0.01, 400, marks=pytest.mark.slow),
-        pytest.param("tic-tac-toe", 1e-6, 60, marks=pytest.mark.slow),
+        pytest.param("tic-tac-toe", 1e-6, 40, marks=pytest.mark.slow),
     ],
 )
 def test_to_the_end(name: str, most: float, generations: int, tmp_path: Path) -> None:
