@@ -63,15 +63,21 @@ def settings(run: Run) -> dict[str, Any]:
 
 
 def stored(run: Run, folder: Path) -> Repetition | None:
-    """What was measured of a run; None if nothing was, or with other settings, which is said."""
+    """What was measured of a run; None if nothing was, or with other settings, which is said. Exits with a sentence for a damaged file."""
     path = folder / run.path
     if not path.exists():
         return None
-    document = json.loads(path.read_text(encoding="utf-8"))
-    if document["settings"] != json.loads(json.dumps(settings(run))):
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        with_settings, repetition = document["settings"], Repetition(**document["repetition"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(
+            f"{path} is no result of a run ({type(error).__name__}: {error}). Restore it from git, or delete it to measure anew."
+        ) from error
+    if with_settings != json.loads(json.dumps(settings(run))):
         print(f"{run.contestant}, seed {run.seed}: measured with other settings, which do not count", file=sys.stderr)
         return None
-    return Repetition(**document["repetition"])
+    return repetition
 
 
 def write(run: Run, repetition: Repetition, folder: Path) -> None:

@@ -147,6 +147,16 @@ def test_results_of_other_settings_do_not_count(
     assert "hopper-sac, SB3, seed 0: measured with other settings" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": {}, "repetition": {"speed": 1}}'])
+def test_a_damaged_result_is_named(text: str, tmp_path: Path) -> None:
+    run = Run("cartpole-ppo", 0)
+    path = tmp_path / run.path
+    path.parent.mkdir()
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"0\.json is no result of a run .*Restore it from git, or delete it"):
+        stored(run, tmp_path)
+
+
 def test_quick_writes_nothing(played: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert learning.main(["cartpole-ppo", "leduc-mmd", "--quick", "--results", str(tmp_path)]) == 0
     assert played == [Run("cartpole-ppo", 0), Run("leduc-mmd", 0)]
