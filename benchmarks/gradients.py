@@ -36,7 +36,7 @@ from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.on_policy.learner import OnPolicyLearner, _assign, _flat
 from ludus.algorithms.schedule import Schedule
 from ludus.data.base import Sample
-from ludus.execution.threads import single_threaded
+from ludus.execution.threads import thread_limits
 from ludus.policies.registry import build_policy
 from ludus.seeding import generator
 
@@ -183,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[4])
     args = parser.parse_args(argv)
     measured: dict[str, list[Repetition]] = {}
-    with single_threaded(torch_too=True):
+    with thread_limits(torch_threads=1):
         for parts in args.workers:
             for seed in range(2 if args.quick else args.seeds):
                 for name, figures in contest(parts, seed=seed, rounds=ROUNDS // (8 if args.quick else 1)).items():

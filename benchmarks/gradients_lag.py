@@ -27,7 +27,7 @@ from benchmarks.results import result_path, write
 from ludus.algorithms.base import Algorithm
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.schedule import Schedule
-from ludus.execution.threads import single_threaded
+from ludus.execution.threads import thread_limits
 from ludus.policies.registry import build_policy
 
 LAGS, CORRECTIONS = (0, 2, 4, 8), ("none", "vtrace")
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     seeds = range(2 if args.quick else args.seeds)
     measured: dict[str, list[Repetition]] = {}
-    with single_threaded(torch_too=True):
+    with thread_limits(torch_threads=1):
         for setting in SETTINGS:
             if args.only and setting.name not in args.only:
                 continue

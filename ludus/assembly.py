@@ -115,6 +115,7 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Profile) -> tuple[E
         resources=choice.trainer_resources,
         shards=shards,
         prefetch=choice.prefetch,
+        threads=choice.threads,
     )
     return EpisodeServer(scenario.seed), trainers
 

@@ -26,7 +26,7 @@ from ludus.execution.driver import Driver
 from ludus.execution.given import Given, read_given
 from ludus.execution.interrupt import StopRequest
 from ludus.execution.stored_run import SCENARIO, StoredRun, read_run
-from ludus.execution.threads import single_threaded
+from ludus.execution.threads import thread_limits
 from ludus.files import replace_file
 from ludus.observe.base import Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.observe.callbacks import Callbacks
@@ -133,15 +133,15 @@ def resume(
 
 @contextmanager
 def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
-    """One thread, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run in
-    one line; what was committed stays."""
+    """Limited threads, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run
+    in one line; what was committed stays."""
     require_writable(folder)
-    torch_too = not isinstance(scenario.oracle, ComputedOracle)
+    threads = None if isinstance(scenario.oracle, ComputedOracle) else scenario.runtime.threads
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
         observer.message(f"starting {scenario.runtime.kind}")
     try:
         with (
-            single_threaded(torch_too=torch_too),
+            thread_limits(torch_threads=threads),
             closing(TensorBoardWriter(folder)) as tensorboard,
             closing(scenario.runtime.build()) as runtime,
         ):

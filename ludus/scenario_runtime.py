@@ -50,7 +50,8 @@ class RuntimeChoice(Config):
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
-    batches that are sampled ahead.
+    batches that are sampled ahead. threads: of torch where there is learning, in the driver or in each trainer: learning from images takes
+    about as much less time; small networks take more.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
@@ -77,6 +78,7 @@ class RuntimeChoice(Config):
     trainer_gpus: float = Field(0.0, ge=0)
     table_shards: int = Field(0, ge=0)
     prefetch: int = Field(0, ge=0)
+    threads: int = Field(1, ge=1)
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)

@@ -32,14 +32,15 @@ LOCAL = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """One rank of how many. seed: of the run. shards: that its tables are spread over. prefetch: as of `Trainer`. timeout: seconds that one
-    rank may wait for another that is there in an update; one that died is noticed at once."""
+    """One rank of how many. seed: of the run. shards: that its tables are spread over. prefetch: as of `Trainer`. threads: of torch.
+    timeout: seconds that one rank may wait for another that is there in an update; one that died is noticed at once."""
 
     rank: int
     size: int
     seed: int
     shards: tuple[Peer, ...] = ()
     prefetch: int = 0
+    threads: int = 1
     timeout: float = 300.0
 
 
@@ -51,6 +52,10 @@ class TrainerHost:
         self._ranks: Ranks = ALONE
         self._meeting: Any = None
         self._trainer: Trainer | None = None
+        if spec.threads > 1:
+            import torch  # a part's process has one thread until it asks for more
+
+            torch.set_num_threads(spec.threads)
 
     def meet(self, local: bool) -> str:
         """Where the ranks find each other. Of rank 0. local: all are on one machine."""
@@ -173,10 +178,11 @@ class Trainers:
         resources: Mapping[str, float] | None = None,
         shards: Sequence[Peer] = (),
         prefetch: int = 0,
+        threads: int = 1,
     ) -> None:
-        """resources: of each rank. shards, prefetch: as of `RankSpec`."""
+        """resources: of each rank. shards, prefetch, threads: as of `RankSpec`."""
         self._runtime, self._resources, self._profile = runtime, resources, profile
-        self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch) for k in range(size)]
+        self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch, threads) for k in range(size)]
         self._lanes: dict[int, list[Handle]] = {}
 
     def begin(self, spec: TrainerSpec, *, lane: int) -> RemoteTrainer:

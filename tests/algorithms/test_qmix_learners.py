@@ -172,6 +172,24 @@ def test_ranks_learn_what_one_learner_does(options, rows):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, GRU], ids=["steps", "gru"])
+def test_each_item_counts_by_its_weight(options):
+    """Loss and gradient are sums over the items, each times its importance weight."""
+    env = team_env()
+    learner = learner_of(QMIX(**{**SMALL, **options, "priority_exponent": 0.6}), env)
+    columns = batch_of(learner, env, size=12).columns
+
+    def found(weight):
+        loss = learner._gradient(columns, 12, weight).loss
+        return np.append(learner._online.gradient, loss)
+
+    weight = np.linspace(0.1, 1.0, 12)
+    each = np.array([found(one) for one in np.eye(12)])
+    assert (np.abs(each).max(axis=1) > 0).all()
+    np.testing.assert_allclose(found(weight), weight @ each, atol=1e-6)
+    assert not np.allclose(found(weight), found(np.ones(12)))
+
+
 def test_a_warm_start_takes_the_agents_and_a_new_mixer():
     env = team_env()
     learner = learner_of(QMIX(**SMALL), env)

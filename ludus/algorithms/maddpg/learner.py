@@ -106,7 +106,7 @@ class MADDPGLearner(OffPolicyLearner):
         out = actor.forward(x)[0]
         answer = self._answer(out, gumbel, columns.get("mask"))
         wide = np.repeat(given[:, None], n, axis=1)
-        own = answer.action.reshape(m, n, width) * present[..., None]
+        own = answer.action.reshape(m, n, width)  # of those who are absent, too, whose rows count for nothing
         wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
         q = self.critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
         self.critics.gradients[0][:] = 1.0
