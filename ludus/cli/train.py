@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides
 from ludus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.scenario import Scenario
 
 _ASYNC_HERE = (
     "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
@@ -31,11 +36,12 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.scenario_files import load_scenario
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
+    from ludus.envs.adapters.pools import cores
     from ludus.runner import run
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
-        if scenario.runtime.kind == "inprocess" and scenario.runtime.mode == "async":
-            observer.message(_ASYNC_HERE)
+        for hint in hints(scenario, cores=cores()):
+            observer.message(hint)
         result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
     show_result(result)
     if options.profile:
@@ -43,6 +49,21 @@ def _execute(options: argparse.Namespace) -> int:
     if stop.requested:
         show_how_to_go_on(result)
     return stop.status
+
+
+def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
+    """What a user of one process, which may run on so many cores, would want to know before it starts."""
+    from ludus.policies.specs import IMAGES
+
+    runtime, oracle = scenario.runtime, scenario.oracle
+    if runtime.kind != "inprocess":
+        return
+    if runtime.mode == "async":
+        yield _ASYNC_HERE
+    if runtime.threads == 1 < cores and not {getattr(oracle, key, None) for key in ("network", "body")}.isdisjoint(
+        IMAGES
+    ):
+        yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and gives other digits."
 
 
 def _check_name(name: str | None, run_dir: Path | None) -> None:

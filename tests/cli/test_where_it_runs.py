@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import main
+from ludus.cli.train import hints
+from ludus.scenario_files import load_scenario
 
 
 def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +29,27 @@ def test_asynchronous_without_workers_is_told(tmp_path: Path, capsys: pytest.Cap
 def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "kuhn", "generations=0", "--run-dir", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().err.startswith("run run: kuhn")
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "cores", "told"),
+    [
+        (
+            "pong",
+            [],
+            4,
+            ["learning from images, on one of 4 cores: runtime.threads=4 uses all of them, and gives other digits."],
+        ),
+        ("pong", ["runtime.threads=2"], 4, []),
+        ("pong", ["runtime.kind=ray"], 4, []),  # whose driver may be anywhere
+        ("pong", ["oracle.network=mlp"], 4, []),
+        ("pong", [], 1, []),
+        ("cartpole", [], 4, []),
+        ("cartpole-dqn", [], 4, []),
+        ("cartpole-dqn", ["oracle.body=impala"], 2, ["learning from images, on one of 2 cores: runtime.threads=2"]),
+    ],
+)
+def test_cores_that_are_idle_are_told(preset: str, changes: list[str], cores: int, told: list[str]) -> None:
+    found = list(hints(load_scenario(preset, changes), cores=cores))
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))

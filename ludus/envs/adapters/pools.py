@@ -61,5 +61,9 @@ def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads
         raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return batch, min(threads or cores, num_envs)
+    return batch, min(threads or cores(), num_envs)
+
+
+def cores() -> int:
+    """On how many this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
