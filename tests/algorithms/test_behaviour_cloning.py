@@ -253,6 +253,20 @@ def test_the_best_epoch_is_kept_and_it_stops_early() -> None:
         assert same(clone(noise, THREE, PPO().policy, short), found)
 
 
+def test_gradients_are_scaled_down_to_their_bound() -> None:
+    """Far below Adam's epsilon they move nothing."""
+    weights = [
+        clone(
+            sides(64), THREE, PPO().policy, Cloning(epochs=1, held_out=0, learning_rate=0.1, max_gradient_norm=bound)
+        ).weights
+        for bound in (1e-14, 1.0)
+    ]
+    start = clone(sides(64), THREE, PPO().policy, Cloning(epochs=1, held_out=0, learning_rate=1e-12)).weights
+    still, moved = (max(np.abs(each[name] - start[name]).max() for name in start) for each in weights)
+    assert still < 1e-6
+    assert moved == pytest.approx(0.1, rel=0.05)
+
+
 def test_it_goes_on_from_weights() -> None:
     first = clone(sides(), THREE, PPO().policy, Cloning(epochs=4, learning_rate=1e-2))
     second = clone(sides(), THREE, PPO().policy, Cloning(epochs=1), start=first.weights)
