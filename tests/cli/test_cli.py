@@ -56,7 +56,9 @@ class Called:
             raise ConfigError("unknown preset 'ledcu';\ndid you mean 'leduc'?")
         self.given |= {"name": name, "overrides": overrides, "seed": seed}
         return SimpleNamespace(
-            to_yaml=lambda: f"scenario: psro\nseed: {seed}\n", runtime=SimpleNamespace(kind="inprocess", mode="sync")
+            to_yaml=lambda: f"scenario: psro\nseed: {seed}\n",
+            runtime=SimpleNamespace(kind="inprocess", mode="sync", threads=1),
+            oracle=None,
         )
 
     def run(self, scenario: object, *, run_dir: Path | None, name: str | None, observer: object, stop: StopRequest):
