@@ -60,9 +60,8 @@ def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
         return
     if runtime.mode == "async":
         yield _ASYNC_HERE
-    if runtime.threads == 1 < cores and not {getattr(oracle, key, None) for key in ("network", "body")}.isdisjoint(
-        IMAGES
-    ):
+    images = any(getattr(oracle, key, None) in IMAGES for key in ("network", "body"))
+    if images and runtime.threads == 1 < cores:
         yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and gives other digits."
 
 
