@@ -50,8 +50,8 @@ class RuntimeChoice(Config):
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
-    batches that are sampled ahead. threads: of torch where there is learning, in the driver or in each trainer: learning from images takes
-    about as much less time; small networks take more.
+    batches that are sampled ahead. threads: of torch where there is learning, in the driver or in each trainer: more are for learning
+    from images; handing out the products of small networks costs more than it saves.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many

@@ -36,7 +36,7 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.scenario_files import load_scenario
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
-    from ludus.envs.adapters.pools import cores
+    from ludus.cores import cores
     from ludus.runner import run
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
@@ -62,7 +62,7 @@ def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
         yield _ASYNC_HERE
     images = any(getattr(oracle, key, None) in IMAGES for key in ("network", "body"))
     if images and runtime.threads == 1 < cores:
-        yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and gives other digits."
+        yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and rounds differently."
 
 
 def _check_name(name: str | None, run_dir: Path | None) -> None:

@@ -38,7 +38,7 @@ def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             "pong",
             [],
             4,
-            ["learning from images, on one of 4 cores: runtime.threads=4 uses all of them, and gives other digits."],
+            ["learning from images, on one of 4 cores: runtime.threads=4 uses all of them, and rounds differently."],
         ),
         ("pong", ["runtime.threads=2"], 4, []),
         ("pong", ["runtime.kind=ray"], 4, []),  # whose driver may be anywhere

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from ludus.assembly import _learning
 from ludus.errors import ConfigError
 from ludus.observe.base import Silent
-from ludus.runner import run
+from ludus.profile import Profile
+from ludus.runner import resume, run
+from ludus.runtime.inprocess import InProcess
 from ludus.scenario_files import load_scenario
 from ludus.types import Metrics
 
@@ -86,6 +89,21 @@ def test_a_run_learns_with_its_threads(threads: int, tmp_path: Path) -> None:
     run(load_scenario("cartpole", changes), run_dir=tmp_path, observer=count, report=False)
     assert count.threads == {threads}
     assert torch.get_num_threads() == before
+
+
+def test_a_run_goes_on_with_other_threads(tmp_path: Path) -> None:
+    changes = ["response.decisions=1024", "evaluation.episodes=2"]
+    run(load_scenario("cartpole", changes), run_dir=tmp_path, report=False)
+    count = Count()
+    result = resume(tmp_path, ["runtime.threads=2", "generations=2"], observer=count, report=False)
+    assert (count.threads, len(result.generations)) == ({2}, 3)
+
+
+def test_every_trainer_is_told_its_threads() -> None:
+    changes = ["runtime.kind=ray", "runtime.trainers=2", "runtime.threads=3"]
+    _, trainers = _learning(load_scenario("cartpole", changes), InProcess(), Profile())
+    assert trainers is not None
+    assert [rank.threads for rank in trainers._ranks] == [3, 3]
 
 
 def test_no_threads_are_refused() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
+from ludus.cores import cores
 from ludus.errors import ConfigError, nearest
 
 OPTIONS = ("threads", "batch_size")  # of Ludus, besides those of the environment
@@ -62,8 +62,3 @@ def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads
     if threads is not None and threads < 1:
         raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
     return batch, min(threads or cores(), num_envs)
-
-
-def cores() -> int:
-    """On how many this process may run."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
