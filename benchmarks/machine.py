@@ -56,10 +56,11 @@ def _cpu() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, with `+changes` when tracked files differ from it; `unknown` without git."""
+    """The commit that was measured, with `+changes` when tracked files other than results differ from it; `unknown` without git."""
     try:
         revision = _git("rev-parse", "HEAD")
-        return revision + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        return revision + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

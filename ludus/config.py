@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, get_args
 
@@ -76,9 +76,18 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
     return list(model.model_fields)
 
 
-def override(base: Mapping[str, Any], assignments: list[str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+Filled = Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+
+
+def override(
+    base: Mapping[str, Any],
+    assignments: list[str],
+    names: Mapping[str, str] | None = None,
+    filled: Filled = lambda _data, _path: {},
+) -> dict[str, Any]:
     """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`oracle: ppo`) keeps it when one of
-    its options is set: as its `kind`, or what `names` says for it. Raises ConfigError if an assignment has no `=`."""
+    its options is set: as its `kind`, or what `names` says for it. filled(data, path): what stands for a part that `data` gives as
+    something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`."""
     result: dict[str, Any] = _copy(base)
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
@@ -88,10 +97,11 @@ def override(base: Mapping[str, Any], assignments: list[str], names: Mapping[str
             )
         target = result
         *parents, last = path.split(".")
-        for part in parents:
-            if not isinstance(target.get(part), dict):
-                name = (names or {}).get(part, "kind")
-                target[part] = {name: target[part]} if isinstance(target.get(part), str) else {}
+        for depth, part in enumerate(parents):
+            if isinstance(target.get(part), str):
+                target[part] = {(names or {}).get(part, "kind"): target[part]}
+            elif not isinstance(target.get(part), dict):
+                target[part] = _copy(filled(result, parents[: depth + 1]))
             target = target[part]
         target[last] = from_yaml(text, what=repr(text))
     return result

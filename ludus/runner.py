@@ -41,6 +41,7 @@ from ludus.report import write_report
 from ludus.result import Result, read_result
 from ludus.runtime.base import Runtime
 from ludus.scenario import Scenario
+from ludus.scenario_check import check_first_observations
 from ludus.types import PolicySpec
 
 RUNS = Path("runs")
@@ -59,6 +60,7 @@ def run(
     not fit together."""
     scenario, env = scenario.with_shards(), first_shard(scenario)
     scenario.check(env.spec)
+    check_first_observations(scenario, env)
     given = read_given(scenario, env.spec)
     folder = _folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
@@ -95,6 +97,7 @@ def resume(
     scenario, files = stored.scenario, stored.files
     env = first_shard(scenario)
     scenario.check(env.spec)
+    check_first_observations(scenario, env)
     given = None if stored.state is not None else read_given(scenario, env.spec)
     info = _info(scenario, env, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow

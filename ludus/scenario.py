@@ -274,6 +274,11 @@ class Scenario(Config):
             return (0,) * env.num_players
         return populations_of(env, share=self.share == "auto")
 
+    def seats(self, env: EnvSpec) -> list[tuple[int, ...]]:
+        """The players of each population."""
+        population = self.population(env)
+        return [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together."""
         from ludus.scenario_check import check  # a scenario can be read without loading what it runs on

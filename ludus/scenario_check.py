@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ludus.algorithms.base import Algorithm, ComputedOracle, sizes_of
+from ludus.algorithms.on_policy.teams import check_ids
 from ludus.algorithms.registry import ALGORITHMS
 from ludus.data.table import BoundedTable, build_table
 from ludus.errors import ConfigError, DataError, ScenarioError, SolverError, article
@@ -19,7 +19,7 @@ from ludus.parts import kind_of
 from ludus.policies.file import load_policy
 from ludus.policies.tabulates import tabulates
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.chunked import Chunked
+from ludus.scenario_warm_up import check_warm_up
 from ludus.schedulers.diversity import check_diversity
 from ludus.schedulers.registry import RESPONSES
 from ludus.schedulers.responses import ResponseRule
@@ -27,10 +27,8 @@ from ludus.stopping.reach import COUNTERS, RESPONSE, RUN, out_of_reach
 from ludus.types import EnvSpec, PolicySpec
 
 if TYPE_CHECKING:
+    from ludus.envs.base import VectorEnv
     from ludus.scenario import Scenario
-
-WARM_UPS = ("start_decisions", "min_size")
-"""Options of oracles: decisions before the first update."""
 
 _SOLVERS = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_play."
 
@@ -49,9 +47,20 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
     _check_evaluation(scenario, env)
     _check_stoppers(scenario, env)
     _check_storage(scenario)
-    _check_warm_up(scenario, env)
+    check_warm_up(scenario, env)
     _check_warm_start(scenario, env)
     _check_seats(scenario, env)
+
+
+def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
+    """What no spec of an environment says: that agents with a network each show who they are. Resets it. Raises ScenarioError."""
+    from ludus.algorithms.dqn.base import QLearning
+    from ludus.algorithms.on_policy.family import PolicyGradient
+
+    oracle = getattr(scenario.oracle, "best_response", scenario.oracle)
+    if isinstance(oracle, QLearning | PolicyGradient) and not oracle.share_weights:
+        first = env.reset(np.arange(env.num_envs, dtype=np.uint64))
+        check_ids(env.spec, first.due, algorithm=type(oracle).__name__)
 
 
 def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
@@ -169,9 +178,7 @@ def _check_tables(scenario: Scenario, env: EnvSpec) -> None:
 
 def _policies(scenario: Scenario, env: EnvSpec) -> list[PolicySpec]:
     """What the oracle trains for each population."""
-    population = scenario.population(env)
-    seats = [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
-    return [scenario.oracle.policy(env, of) for of in seats]
+    return [scenario.oracle.policy(env, seats) for seats in scenario.seats(env)]
 
 
 def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
@@ -209,28 +216,6 @@ def _check_storage(scenario: Scenario) -> None:
             raise ScenarioError(f"the oracle {kind_of(oracle, ALGORITHMS)!r}, table {spec.name!r}: {error}") from error
 
 
-def _check_warm_up(scenario: Scenario, env: EnvSpec) -> None:
-    """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
-    oracle, runtime = scenario.oracle, scenario.runtime
-    limit = None if scenario.response is None else scenario.response.limit("decisions")
-    option = next((name for name in WARM_UPS if isinstance(getattr(oracle, name, None), int)), None)
-    if isinstance(oracle, ComputedOracle) or limit is None or option is None or runtime.pace is not None:
-        return
-    collect, scheduler = oracle.collect(), scenario.scheduler(scenario.population(env))
-    if collect.unit != "decisions":
-        return
-    tasks = scheduler.chunks if isinstance(scheduler, Chunked) else 1  # whose learners go on
-    over = collect.amount + 2 * scenario.env.num_envs * len(env.agents)  # the last rollout's, with what is open then
-    needed = getattr(oracle, option) + math.ceil(1.0 / getattr(oracle, "updates_per_decision", 1.0))
-    if tasks * (limit + over) < needed:
-        most = f"{limit} decisions" if tasks == 1 else f"{limit} decisions in each of {tasks} tasks"
-        raise ScenarioError(
-            f"response: {most} are fewer than the oracle {kind_of(oracle, ALGORITHMS)!r} collects before its first update "
-            f"({option}={getattr(oracle, option)}), so that its policies would stay as they begin. Give more decisions, or a smaller "
-            f"oracle.{option}."
-        )
-
-
 def _check_warm_start(scenario: Scenario, env: EnvSpec) -> None:
     for rule in getattr(scenario, "warm_start", ()):
         if rule.path is not None:
@@ -239,15 +224,37 @@ def _check_warm_start(scenario: Scenario, env: EnvSpec) -> None:
 
 def _check_file(key: str, path: str, scenario: Scenario, env: EnvSpec) -> None:
     """That a file holds a policy which learners of every population can start from."""
-    found, population = load_policy(path).spec, scenario.population(env)
-    for which in sorted(set(population)):
-        seats = tuple(p for p, other in enumerate(population) if other == which)
+    found = load_policy(path).spec
+    for seats in scenario.seats(env):
         wanted = scenario.oracle.policy(env, seats)
-        if (found.kind, dict(found.config)) != (wanted.kind, dict(wanted.config)):
+        if differing := _differences(found, wanted):
             raise ScenarioError(
-                f"{key}: {path!r} holds a policy of kind {found.kind!r} with {dict(found.config)}; the oracle trains "
-                f"{wanted.kind!r} with {dict(wanted.config)} for seats {seats}."
+                f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the oracle trains for players "
+                f"{', '.join(map(str, seats))}: {differing}. Give the oracle the same, or a policy that was trained or cloned for these "
+                "players."
             )
+
+
+def _differences(found: PolicySpec, wanted: PolicySpec) -> str:
+    """What differs, with both values; "" if nothing does."""
+    if found.kind != wanted.kind:
+        return f"kind {found.kind!r} in the file, {wanted.kind!r} here"
+    theirs, ours = _entries(found), _entries(wanted)
+    names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name, ...) != theirs.get(name, ...)]
+    return "; ".join(f"{name} {_shown(theirs, name)} in the file, {_shown(ours, name)} here" for name in names)
+
+
+def _shown(entries: Mapping[str, Any], name: str) -> str:
+    return repr(entries[name]) if name in entries else "none"
+
+
+def _entries(spec: PolicySpec) -> dict[str, Any]:
+    """The entries of a policy's config; those of mappings in it are named as `body.hidden`."""
+    out: dict[str, Any] = {}
+    for key, value in spec.config.items():
+        nested = isinstance(value, Mapping) and value
+        out.update({f"{key}.{name}": inner for name, inner in value.items()} if nested else {key: value})
+    return out
 
 
 def _check_seats(scenario: Scenario, env: EnvSpec) -> None:

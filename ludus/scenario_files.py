@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ludus.config import from_yaml, override
-from ludus.errors import ConfigError, UnknownName
+from pydantic.fields import FieldInfo
+
+from ludus.algorithms.registry import ALGORITHMS
+from ludus.algorithms.schedule import Schedule
+from ludus.config import Config, from_yaml, override
+from ludus.errors import ConfigError, LudusError, UnknownName
 from ludus.registry import load
 from ludus.scenario import Scenario
 from ludus.scenario_registry import SCENARIOS
@@ -40,7 +46,7 @@ def parse_scenario(
     if str(data.get("scenario", "psro")) != before:
         theirs = _kind(before).model_fields.keys() - kind.model_fields.keys()
         data = {key: value for key, value in data.items() if key not in theirs}
-    data = override({**_parts(kind), **data}, changes, names={"env": "id"})
+    data = override({**_parts(kind), **data}, changes, names={"env": "id"}, filled=_settings)
     data.pop("scenario", None)
     return kind(**data)
 
@@ -60,6 +66,36 @@ def _parts(scenario: type[Scenario]) -> dict[str, Any]:
     return {
         name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past", "rules") if name in fields
     }
+
+
+def _settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """What an override of one setting of an oracle's part leaves as it is: the rest of what the oracle has by default (a schedule, NFSP's
+    best response), or the start of a schedule that was given as a number."""
+    what, *parts = path
+    if what != "oracle" or not parts or not isinstance(data[what].get("kind"), str):
+        return {}
+    given: Any = data
+    try:
+        model = load(what, data[what]["kind"], ALGORITHMS)
+    except LudusError:
+        return {}  # another one may be given later; else it is refused when it is made
+    default: Any = None
+    for before, part in pairwise(path):
+        given, field = given[before], _field(model, part)
+        default = getattr(default, part, None) if isinstance(default, Config) else _default(field)
+        model = field.annotation
+    if model is Schedule and isinstance(given.get(path[-1]), int | float):
+        return {"start": given[path[-1]]}
+    return default.model_dump(mode="json") if isinstance(default, Config) and path[-1] not in given else {}
+
+
+def _field(model: Any, name: str) -> FieldInfo:
+    fields: Mapping[str, FieldInfo] = getattr(model, "model_fields", {})
+    return fields.get(name, FieldInfo())
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
 
 
 def list_presets() -> dict[str, str]:

@@ -49,6 +49,13 @@ def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[
     return agents[0].observation, agents[0].action
 
 
+def byte_scale(env: EnvSpec, observation: Space[Any]) -> float:
+    """What networks that scale bytes multiply observations by: 1/255 for uint8 of more than 0 and 1, else 1."""
+    if env.enumeration is not None or not isinstance(observation, Box) or observation.dtype != np.uint8:
+        return 1.0
+    return 1.0 / 255.0 if int(observation.high.max(initial=0)) > 1 else 1.0
+
+
 def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
     """(entries of an observation, actions) of the agents in `seats`. Raises ScenarioError if they differ, are not discrete, or have several
     roles, which want a network each."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.returns import follow, lambda_returns, n_step
 from ludus.algorithms.statistics import Moments
-from ludus.algorithms.team_states import check_state, seen
+from ludus.algorithms.team_states import seen
 from ludus.data.joint import Joint, joint
 from ludus.data.trajectories import Trajectories
 from ludus.errors import ScenarioError
@@ -193,16 +193,13 @@ def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
     return out
 
 
-def check_team(env: EnvSpec, *, algorithm: str, state: bool) -> None:
-    """Raises ScenarioError for a compiled game, where no player has several agents; and, if it wants a `state`, where there is none, or one
-    that is no Box."""
+def check_team(env: EnvSpec, *, algorithm: str) -> None:
+    """Raises ScenarioError for a compiled game, where no player has several agents."""
     if env.enumeration is not None:
         raise ScenarioError(
             f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
             "agents. Use dqn there, or sac_discrete."
         )
-    if state:
-        check_state(env, algorithm=algorithm, instead="vdn")
 
 
 def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:

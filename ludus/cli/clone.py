@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from ludus.errors import ConfigError, ScenarioError
 if TYPE_CHECKING:  # these imports take a second, which only a clone should pay
     from ludus.algorithms.bc import Clone, Cloning, Scores
     from ludus.data.parquet import Recorded
+    from ludus.envs.registry import TreeChoice
     from ludus.scenario import Scenario
+    from ludus.types import EnvSpec, PolicySpec
 
 _QUIET = 2.0  # seconds before progress is worth a line
 _EVERY = 1.0
@@ -63,19 +66,21 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
     from ludus.algorithms.base import Algorithm
-    from ludus.algorithms.bc import clone
+    from ludus.algorithms.bc import check_environment, clone
 
     if not isinstance(scenario.oracle, Algorithm):
         raise ScenarioError(
             "the scenario's oracle computes its policies, and trains no network to clone into; name one that learns, such as oracle=ppo."
         )
-    env = scenario.env.make(num_envs=1)
+    played = scenario.env.played
+    check_environment(recorded.origin, played.model_dump(mode="json"))
+    env = played.model_copy(update={"tree": _tree(recorded, scenario)}).make(num_envs=1)
     try:
         scenario.oracle.check(env.spec)
         return clone(
             recorded,
             env.spec,
-            scenario.oracle.policy,
+            partial(_policy, scenario),
             config,
             players=options.players,
             policies=options.policies,
@@ -84,6 +89,27 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
         )
     finally:
         env.close()
+
+
+def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
+    """Whether to compile the game: as it was where decisions were recorded. An observation is then the number of an information state."""
+    if not scenario.env.id.startswith("openspiel/"):
+        return scenario.env.tree
+    compiled = recorded.trajectories[0].observation.shape[1:] != recorded.origin.observation.shape
+    return "on" if compiled else "off"
+
+
+def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+    """What the oracle trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
+    groups = [group for group in scenario.seats(env) if set(group) & set(seats)]
+    specs: list[PolicySpec] = [scenario.oracle.policy(env, group) for group in groups]
+    if any((spec.kind, dict(spec.config)) != (specs[0].kind, dict(specs[0].config)) for spec in specs):
+        names = " and ".join(", ".join(map(str, group)) for group in groups)
+        raise ConfigError(
+            f"players {', '.join(map(str, seats))} are of {len(groups)} populations, whose networks differ: {names}. Choose those of one "
+            "with --players, and clone the others into files of their own."
+        )
+    return specs[0]
 
 
 def _check_target(options: argparse.Namespace) -> None:

@@ -31,6 +31,7 @@ _FIXED = (
     "env.id",
     "env.tree",
     "env.options",
+    "env.wrappers",
     "runtime.shards",
     "runtime.table_shards",
     "share",

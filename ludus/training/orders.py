@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from ludus import seeding
 from ludus.algorithms.base import Collect
@@ -46,12 +47,12 @@ class Orders:
         refs = mixture_refs(start_of(task.opponents))
         self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
         self._live = live_refs(task.opponents)
-        self._learners: Mapping[tuple[int, str], Newest] = {}
+        self._learners: WeakValueDictionary[tuple[int, str], Newest] = WeakValueDictionary()
         self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
 
     def meet(self, learners: Mapping[tuple[int, str], Newest]) -> None:
-        """The trainings in progress together, by (population, policy): whose newest weights live opponents are."""
-        self._learners = learners
+        """The trainings in progress together, by (population, policy), which the caller keeps: whose newest weights live opponents are."""
+        self._learners = WeakValueDictionary(learners)  # a task meets itself, too
 
     @property
     def met(self) -> bool:

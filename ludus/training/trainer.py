@@ -54,7 +54,7 @@ class Trainer:
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Profile()
         self._learner = spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
-        self._prefetcher = Prefetcher(self._draw, unchanged, depth=prefetch)
+        self._prefetcher = Prefetcher(partial(_draw, episodes, spec.task), unchanged, depth=prefetch)
         self.weights = read_only(self._learner.weights())
         episodes.create(spec.task, spec.algorithm.tables(), sizes_of(spec.algorithm))
 
@@ -104,10 +104,6 @@ class Trainer:
                 updates += 1
         return Learned(samples, updates, metrics)
 
-    def _draw(self, request: tuple[str, int], unwanted: Event) -> Sample | None:
-        """None: the limiter wants more items first."""
-        return self._episodes.try_sample(self._task, *request)
-
     def _keep(self, weights: Weights) -> None:
         for name, array in weights.items():
             if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
@@ -130,6 +126,11 @@ class Trainer:
         self._episodes.load_state_dict(self._task, state["tables"])
         self.weights = read_only(self._learner.weights())
         self._policy = None
+
+
+def _draw(episodes: EpisodeServer, task: str, request: tuple[str, int], _unwanted: Event) -> Sample | None:
+    """None: the limiter wants more items first."""
+    return episodes.try_sample(task, *request)
 
 
 def _lag(batch: Sample, version: int) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ Collector (RolloutWorkers) --trajectories--> Trainer (Learner, tables)
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -104,16 +105,22 @@ class Training:
     def _collecting(self, lane: int, pace: Pace | None) -> Collector:
         carries_on = self._collect.unit == "decisions"
         rollouts = self._parts.rollouts
+        # In a circle with its collector, a task's networks would outlive it by a while.
+        this: Training = weakref.proxy(self)
+
+        def order(*, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
+            return this._order(carry_on=carry_on, host=host)
+
         if pace is None:
-            return Together(rollouts, self._order, lane=lane, carries_on=carries_on)
+            return Together(rollouts, order, lane=lane, carries_on=carries_on)
         return Apart(
             rollouts,
-            self._order,
+            order,
             lane=lane,
             carries_on=carries_on,
             pace=pace,
-            version=lambda: self._version,
-            wants=self._wants,
+            version=lambda: this._version,
+            wants=lambda orders: this._wants(orders),
             hosts=rollouts.playing(self._collect.unit, self._collect.amount),
         )
 

@@ -40,3 +40,8 @@ def batch_of(learner, env, number=3, size=16):
 def learner_and_batch(cls, env, **changes):
     learner = learner_of(cls(**{**SMALL, **changes}), env)
     return learner, batch_of(learner, env)
+
+
+def gradient_norm(parameters):
+    """Of what autograd left in torch parameters by name."""
+    return float(sum(parameter.grad.square().sum() for parameter in parameters.values()).sqrt())

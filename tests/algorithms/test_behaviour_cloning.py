@@ -29,7 +29,7 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.recording import record_trajectories
-from ludus.types import AgentSpec, EnvSpec, Mixture, PolicyRef
+from ludus.types import AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec
 
 # ------------------------------------------------------------------------------------------ losses, by hand
 
@@ -301,6 +301,11 @@ def test_what_does_not_fit_is_refused() -> None:
         PolicyError, match="policies of kind 'q_network' cannot be cloned into; actor_critic, mlp, torch can"
     ):
         clone(recorded, THREE, DQN().policy)
+    team = PolicySpec("actor_critic_team", {})
+    with pytest.raises(
+        PolicyError, match=r"a network for each agent of a team.* Give share_weights=true to the oracle"
+    ):
+        clone(recorded, THREE, lambda env, seats: team)
     with pytest.raises(ConfigError, match="1 episode is there, and 1 would be held out"):
         clone(sides(1), THREE, PPO().policy)
     nothing = select(recorded.trajectories[0], np.empty(0, np.int64))

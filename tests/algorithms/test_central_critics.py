@@ -313,6 +313,11 @@ def test_refusals(enumerated):
         match=r"MAPPO's critic sees .* made up has none\. Ask for it \(option state=true\), or .*joint_state",
     ):
         MAPPO().check(team_env(state=None))
+    with pytest.raises(ScenarioError, match="or use ppo, which needs none"):
+        MAPPO().check(team_env(state=None))
+    for algorithm in (PPO(value_network="central"), A2C(value_network="central")):
+        with pytest.raises(ScenarioError, match="or use value_network=shared or separate, which need none"):
+            algorithm.check(team_env(state=None))
     with pytest.raises(ScenarioError, match="compiled games have neither"):
         A2C(value_network="central").check(enumerated)
     with pytest.raises(ScenarioError, match=r"states that are a Box of numbers; that of made up is Discrete\(3\)"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from off_policy_tools import SMALL, boxed, experience, learner_and_batch, learner_of
+from off_policy_tools import SMALL, boxed, experience, gradient_norm, learner_and_batch, learner_of
 
 from ludus.algorithms.ddpg import DDPG, TD3
 from ludus.algorithms.ddpg.terms import action_gradient, smoothed, td_target
@@ -96,15 +96,19 @@ def test_one_update_is_autograds(cls, noise, tensors):
     optimizer = torch.optim.Adam([*leaves.values()], lr=1e-3)
     loss = sum(0.5 * (one - target).square().mean() for one in q(c["observation"], c["action"]))
     loss.backward()
+    norms = [gradient_norm(leaves)]
     optimizer.step()
     optimizer = torch.optim.Adam([*actor.values()], lr=1e-3)
     actor_loss = -q(c["observation"], net(actor, "actor", c["observation"]).tanh())[0].mean()
     optimizer.zero_grad()
     actor_loss.backward()
+    norms.append(gradient_norm(actor))
     optimizer.step()
     metrics = learner.update(batch)
     assert metrics["critic_loss"] == pytest.approx(float(loss.detach()) / len(names), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx(float(actor_loss.detach()), rel=1e-3, abs=1e-5)
+    found = [metrics["critic_gradient_norm"], metrics["actor_gradient_norm"]]
+    assert found == pytest.approx(norms, rel=1e-3)  # Adam's first step tells signs, not sizes
     for parameters, mine in ((leaves, learner.critics.weights()), (actor, learner.actor.weights())):
         for name, parameter in parameters.items():
             np.testing.assert_allclose(mine[name], parameter.detach(), atol=3e-5)

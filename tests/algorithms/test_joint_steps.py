@@ -10,7 +10,7 @@ from gymnasium.spaces import Discrete
 from team_games import in_two, learner_of, team_env, team_rollout
 
 from ludus.algorithms.qmix import QMIX
-from ludus.algorithms.team_states import state_width
+from ludus.algorithms.team_states import check_state, state_width
 from ludus.algorithms.teams import (
     RewardStatistics,
     check_team,
@@ -230,12 +230,12 @@ def test_normalised_rewards_by_hand():
 
 def test_refusals(enumerated):
     with pytest.raises(ScenarioError, match="made up is a compiled game of single agents"):
-        check_team(enumerated, algorithm="X", state=False)
+        check_team(enumerated, algorithm="X")
     with pytest.raises(ScenarioError, match=r"made up teams has none. Ask for it \(option state=true\), or put"):
-        check_team(team_env(state=0), algorithm="X", state=True)
-    check_team(team_env(state=0), algorithm="X", state=False)
+        check_state(team_env(state=0), algorithm="X", instead="Y")
+    check_team(team_env(state=0), algorithm="X")
     with pytest.raises(ScenarioError, match=r"a Box of numbers; that of made up teams is Discrete\(3\)"):
-        check_team(replace(team_env(), state=Discrete(3)), algorithm="X", state=True)
+        check_state(replace(team_env(), state=Discrete(3)), algorithm="X", instead="Y")
     uneven = team_env()
     uneven = replace(uneven, agents=uneven.agents[:-1])
     with pytest.raises(ScenarioError, match=r"the seats \(0, 1\) of made up teams have \[2, 3\] agents"):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, MultiDiscrete
+from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+from off_policy_tools import gradient_norm
 from team_games import batch_of, learner_of, rollouts, team_env, team_rollout, train
 from together import together
 
@@ -148,6 +149,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     optimizer = torch.optim.Adam(critics.values(), lr=1e-3)
     loss = sum(0.5 * (one - target).square().mean() for one in q(critics, "observation", "state", "present", given))
     loss.backward()
+    norms = [gradient_norm(critics)]
     optimizer.step()
     optimizer = torch.optim.Adam(actor.values(), lr=1e-3)
     own, out = acts(actor, "observation", "mask", 1), net(actor, name, c["observation"])
@@ -160,11 +162,14 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
         total = total + ((penalty - value) * c["present"][:, agent]).sum() / (20 * 3)
     optimizer.zero_grad()
     total.backward()
+    norms.append(gradient_norm(actor))
     optimizer.step()
     metrics = learner.update(batch)
     assert learner.acting.width == width
     assert metrics["critic_loss"] == pytest.approx(float(loss.detach()) / (1 + twin), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx(float(total.detach()), rel=1e-3, abs=1e-5)
+    found = [metrics["critic_gradient_norm"], metrics["actor_gradient_norm"]]
+    assert found == pytest.approx(norms, rel=1e-3)  # Adam's first step tells signs, not sizes
     for parameters, mine in ((critics, learner.critics.weights()), (actor, learner.actor.weights())):
         for key, parameter in parameters.items():
             np.testing.assert_allclose(mine[key], parameter.detach(), atol=5e-5)
@@ -253,13 +258,19 @@ def test_not_a_number_is_met_before_the_step():
 
 
 def test_refusals(enumerated):
-    with pytest.raises(ScenarioError, match="MADDPG sees the environment's state, and made up teams has none"):
+    with pytest.raises(
+        ScenarioError, match=r"MADDPG sees .* and made up teams has none\..* or use critic=observations, which"
+    ):
         MADDPG(critic="state").check(team_env(state=0))
     MADDPG().check(team_env(state=0))
     with pytest.raises(ScenarioError, match="MADDPG learns how the agents of a team act together"):
         MADDPG().check(enumerated)
-    with pytest.raises(ScenarioError, match="MADDPG needs"):
-        MADDPG().check(team_env(action=MultiDiscrete([2, 3])))
+    for action in (MultiDiscrete([2, 3]), MultiBinary(3), Box(0, 9, (2,), np.int32)):
+        for critic in ("observations", "state"):  # which there is not: what can help is said first
+            with pytest.raises(
+                ScenarioError, match=r"MADDPG needs discrete actions, or continuous ones \(a Box of floats\); made"
+            ):
+                MADDPG(critic=critic).check(team_env(action=action, state=0))
     uneven = team_env()
     with pytest.raises(ScenarioError, match="MADDPG learns for teams of one size"):
         MADDPG().policy(replace(uneven, agents=uneven.agents[:-1]), (0, 1))

@@ -79,6 +79,15 @@ def test_adam_clips_the_norm():
     assert one == pytest.approx(other, rel=1e-6)
 
 
+def test_adam_leaves_gradients_within_the_bound_as_they_are():
+    """They are not scaled up to it: with an epsilon of 1 a step of (3, 4) × 10⁻¹ goes 0.3 / 1.3 and 0.4 / 1.4 far."""
+    for bound in (0.0, 5.0):
+        moved = np.zeros(2)
+        norm = Adam(2, dtype=np.float64, epsilon=1.0).step(moved, np.array([0.3, 0.4]), rate=1.0, max_norm=bound)
+        assert norm == pytest.approx(0.5)
+        assert moved == pytest.approx([-0.3 / 1.3, -0.4 / 1.4], rel=1e-6)
+
+
 def test_adam_refuses_a_gradient_that_is_not_finite():
     parameters, adam = np.ones(3, np.float32), Adam(3)
     for bad in (np.nan, np.inf):

@@ -38,6 +38,10 @@ class ActorCritic(OnPolicy):
         return (actor + value_loss(value, batch.target) - 0.01 * entropy(logits, batch.mask)).mean()
 
 
+class NoLoss(OnPolicy):
+    networks = ActorCritic.networks
+
+
 class NoCritic(ActorCritic):
     def networks(self, inputs, actions):
         return {"policy": nn.Linear(inputs, actions)}
@@ -236,6 +240,13 @@ def test_losses_that_are_wrong_are_refused(loss, message, tensors, monkeypatch):
 def test_networks_that_are_wrong_are_refused_before_anything_starts(algorithm, message, enumerated):
     with pytest.raises(ScenarioError, match=f"{algorithm.__name__} cannot play made up: .*{message}"):
         algorithm().check(enumerated)
+
+
+def test_without_a_loss_nothing_starts(tensors):
+    with pytest.raises(
+        ScenarioError, match=r"NoLoss has no loss: derive loss\(self, networks, batch\), which answers the scalar"
+    ):
+        NoLoss().check(tensors)
 
 
 def test_networks_that_are_wrong_are_refused(enumerated):

@@ -14,11 +14,12 @@ from test_ranks import compare
 from ludus.algorithms.a2c import A2C
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.impala import IMPALA
-from ludus.algorithms.on_policy import Batch
+from ludus.algorithms.on_policy import Batch, PolicyGradient
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.ppo.learner import PPOLearner
 from ludus.algorithms.reinforce import Reinforce
 from ludus.data.base import Sample
+from ludus.errors import ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.synthetic import synthetic_rollout
@@ -182,6 +183,27 @@ def test_surrogates():
     assert PPO().terms(now, batch)["clip_fraction"].tolist() == [1.0] * 4
     for algorithm in (Reinforce(), A2C(), IMPALA()):
         np.testing.assert_allclose(algorithm.surrogate(now, batch), [0.6931472, -2.0794415, -0.6931472, 2.0794415])
+
+
+class NoSurrogate(PolicyGradient):
+    pass
+
+
+def test_without_a_surrogate_nothing_starts(tensors):
+    with pytest.raises(
+        ScenarioError,
+        match=r"NoSurrogate has no loss: derive surrogate\(self, logp, batch\), which answers the policy's",
+    ):
+        NoSurrogate().check(tensors)
+
+
+class OwnLearner(PolicyGradient):
+    def learner(self, context, start=None):
+        return A2C().learner(context, start)
+
+
+def test_who_has_a_learner_of_its_own_needs_no_surrogate(tensors):
+    OwnLearner().check(tensors)
 
 
 def test_reinforce_without_a_value_learns_from_returns(tensors):

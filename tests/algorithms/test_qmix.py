@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, MultiDiscrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -17,6 +17,7 @@ from ludus.algorithms.qmix import QMIX, VDN
 from ludus.algorithms.qmix.learner import make_mixer
 from ludus.algorithms.qmix.mixers import monotonic, team_values
 from ludus.algorithms.registry import ALGORITHMS
+from ludus.errors import ScenarioError
 from ludus.policies.q_network import QPolicy, initial_weights
 from ludus.policies.q_perceptron import make_perceptron
 from ludus.registry import load
@@ -49,6 +50,23 @@ def test_a_player_of_one_agent_will_do(tensors):
     one = team_env(agents=1)
     check_algorithm(QMIX(**SMALL), one, rollouts=rollouts(one))
     QMIX().check(env)
+
+
+@pytest.mark.parametrize("action", [Box(-1.0, 1.0, (2,), np.float32), MultiDiscrete([3, 2])], ids=str)
+@pytest.mark.parametrize("options", [{}, {"core": "gru"}, {"share_weights": False}], ids=str)
+def test_actions_that_it_cannot_serve_are_refused_before_a_state_is_asked_for(action, options):
+    for state in (0, 5):
+        with pytest.raises(ScenarioError, match="QMIX needs discrete actions; made up teams has"):
+            QMIX(**options).check(team_env(action=action, state=state))
+
+
+def test_without_a_state_another_mixer_is_advised():
+    for cls in (QMIX, VDN):
+        with pytest.raises(
+            ScenarioError, match=rf"{cls.__name__} sees .*; or use mixer=sum \(vdn\), which needs none\."
+        ):
+            cls(mixer="monotonic").check(team_env(state=0))
+        cls(mixer="sum").check(team_env(state=0))
 
 
 def test_names():

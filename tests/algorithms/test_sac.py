@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from off_policy_tools import boxed, learner_and_batch
+from off_policy_tools import boxed, gradient_norm, learner_and_batch
 from torch.distributions import Categorical, Normal, TanhTransform
 
 from ludus.algorithms.sac import SAC, SACDiscrete
@@ -135,15 +135,19 @@ def test_one_update_is_autograds(twin, tensors):
     optimizer = torch.optim.Adam([*leaves.values()], lr=1e-3)
     loss = 0.5 * (q(c["observation"], c["action"]) - target).square().mean(dim=1).sum()
     loss.backward()
+    norms = [gradient_norm(leaves)]
     optimizer.step()
     optimizer = torch.optim.Adam([*actor.values()], lr=1e-3)
     action, logp = sampled(net(actor, "actor", c["observation"]), normal[1])
     actor_loss = (0.3 * logp - q(c["observation"], action).min(dim=0).values).mean()
     actor_loss.backward()
+    norms.append(gradient_norm(actor))
     optimizer.step()
     metrics = learner.update(batch)
     assert metrics["critic_loss"] == pytest.approx(float(loss.detach()) / (1 + twin), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx(float(actor_loss.detach()), rel=1e-3)
+    found = [metrics["critic_gradient_norm"], metrics["actor_gradient_norm"]]
+    assert found == pytest.approx(norms, rel=1e-3)  # Adam's first step tells signs, not sizes
     assert metrics["entropy"] == pytest.approx(-float(logp.detach().mean()), rel=1e-3)
     for parameters, mine in ((leaves, learner.critics.weights()), (actor, learner.actor.weights())):
         for name, parameter in parameters.items():
@@ -186,15 +190,19 @@ def test_one_update_of_discrete_actions_is_autograds(twin, tensors):
     chosen = q(leaves, c["observation"])[:, torch.arange(len(target)), c["action"].long()]
     loss = 0.5 * (chosen - target).square().mean(dim=1).sum()
     loss.backward()
+    norms = [gradient_norm(leaves)]
     optimizer.step()
     optimizer = torch.optim.Adam([*actor.values()], lr=1e-3)
     chance, logp = policy(c["observation"], c["mask"])
     actor_loss = (chance * (0.3 * logp - q(leaves, c["observation"]).min(dim=0).values)).sum(dim=1).mean()
     actor_loss.backward()
+    norms.append(gradient_norm(actor))
     optimizer.step()
     metrics = learner.update(batch)
     assert metrics["critic_loss"] == pytest.approx(float(loss.detach()) / (1 + twin), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx(float(actor_loss.detach()), rel=1e-3)
+    found = [metrics["critic_gradient_norm"], metrics["actor_gradient_norm"]]
+    assert found == pytest.approx(norms, rel=1e-3)  # Adam's first step tells signs, not sizes
     assert metrics["entropy"] == pytest.approx(-float((chance * logp).sum(dim=1).mean().detach()), rel=1e-3)
     assert metrics["target_entropy"] == pytest.approx(0.8 * np.log(batch.columns["mask"].sum(axis=1)).mean(), rel=1e-5)
     for parameters, mine in ((leaves, learner.critics.weights()), (actor, learner.actor.weights())):

@@ -10,17 +10,21 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from made_up_teams import SIZE, identify, learner_and_sample, rollout_of, team_env
 
+import ludus
 from ludus.algorithms.a2c import A2C
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.mappo import MAPPO
+from ludus.algorithms.on_policy.teams import check_ids
 from ludus.algorithms.ppo import PPO
 from ludus.algorithms.ppo.learner import PPOLearner
 from ludus.errors import PolicyError, ScenarioError
 from ludus.policies.actor_critic_team import ActorCriticTeam, agents_of, member_spec
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
+from ludus.scenario_check import check_first_observations
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.policy import check_policy
+from ludus.types import Due
 
 SMALL = {"batch": 40, "batch_unit": "episodes", "epochs": 2, "hidden": (8,), "memory_size": 5, "sequence": 3}
 BOX = Box(-1.0, 2.0, (2,), np.float32)
@@ -143,6 +147,68 @@ def test_observations_must_say_who_sees_them():
     learner = make().learner(LearnerContext(team_env(), (0,), 0))
     with pytest.raises(PolicyError, match="Put the wrapper agent_ids"), torch.no_grad():
         learner.model.values(torch.zeros(3, SIZE + 2), None, None, None)
+
+
+def due(slot, ids):
+    n = len(slot)
+    seen = np.concatenate([np.full((n, SIZE), 0.5, np.float32), np.array(ids, np.float32)], axis=1)
+    return Due(np.array(slot, np.int32), seen, None, np.zeros(n, np.float32), np.ones(n, np.bool_))
+
+
+@pytest.mark.parametrize(
+    ("slot", "ids"),
+    [
+        ([0, 1, 2, 3], [[1, 0], [0, 1]] * 2),
+        ([0, 1, 2, 3], [[1, 0], [0, 1], [0, 1], [1, 0]]),  # roles that change from episode to episode
+        ([1, 2], [[0, 1], [1, 0]]),  # one agent at a time
+        ([], np.empty((0, 2))),
+    ],
+)
+def test_ids_that_are_shown(slot, ids):
+    check_ids(team_env(), (due(slot, ids),), algorithm="X")
+
+
+@pytest.mark.parametrize(
+    ("slot", "ids", "shown"),
+    [
+        ([0, 1], [[1, 0], [0.3, 0.7]], r"agent 0_1 .* ends in \[0\.3.*, 0\.69.*\]"),
+        ([0, 1, 3], [[1, 0], [0, 1], [0, 0]], r"agent 0_1 .* ends in \[0\.0, 0\.0\]"),
+        ([0, 1], [[0, 1], [0, 1]], r"agent 0_1 .* ends in \[0\.0, 1\.0\], as another agent's does"),
+    ],
+    ids=["numbers", "nobody", "twice"],
+)
+def test_ids_that_are_not_shown(slot, ids, shown):
+    with pytest.raises(
+        ScenarioError, match=rf"X with share_weights=false .* {shown}.* Put the wrapper agent_ids around it"
+    ):
+        check_ids(team_env(), (due(slot, ids),), algorithm="X")
+
+
+ONE, TWO = {"teams": "one"}, {"teams": {"a": ["a_0", "a_1"], "b": ["b_0", "b_1"]}}
+
+
+@pytest.mark.parametrize(
+    ("oracle", "env", "options"),
+    [
+        ("ppo", "made_up_teams:HiddenBit", ONE),
+        ("dqn", "made_up_teams:Coins", TWO),
+        ("vdn", "made_up_teams:HiddenBit", ONE),
+    ],
+)
+def test_bounds_of_0_and_1_are_no_ids(oracle, env, options, tmp_path):
+    """Two agents observe a coin, one-hot."""
+    scenario = ludus.PSRO(
+        env={"id": env, "num_envs": 8, "options": options},
+        oracle={"kind": oracle, "share_weights": False},
+        meta_solver="last",
+        generations=1,
+        response={"episodes": 10},
+    )
+    with pytest.raises(ScenarioError, match=r"in the first observations of .* Put the wrapper agent_ids around it"):
+        ludus.run(scenario, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    wrapped = scenario.env.model_copy(update={"wrappers": ({"kind": "agent_ids"},)})
+    check_first_observations(scenario, wrapped.make())
 
 
 def test_refusals(tensors):

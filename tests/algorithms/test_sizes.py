@@ -21,7 +21,9 @@ DECISIONS = {"batch": 40, "batch_unit": "decisions"}
     ("algorithm", "expected"),
     [
         (PPO(**DECISIONS), {"rollouts": Sizes(40, 0)}),
-        (PPO(batch=40), {}),
+        (PPO(batch=40), {"rollouts": Sizes(40, 0)}),  # at least: an episode has a decision
+        (PPO(batch=40, memory="gru"), {"rollouts": Sizes(40, 0)}),
+        (PPO(memory="gru", sequence=9, **DECISIONS), {"rollouts": Sizes(5, 0)}),
         (ActorCritic(**DECISIONS), {"rollouts": Sizes(40, 0)}),
         (TabularQ(**DECISIONS), {"transitions": Sizes(40, 0)}),
         (DQN(rollout=30, rollout_unit="decisions", batch=64), {"replay": Sizes(30, 64)}),
@@ -38,10 +40,12 @@ def test_sizes(algorithm, expected):
     ("algorithm", "message"),
     [
         (PPO(capacity=39, **DECISIONS), "table 'rollouts' .* an insert of 40 items never fits into a table of 39"),
+        (PPO(batch=4, capacity=3), "table 'rollouts' .* an insert of 4 items never fits into a table of 3"),
+        (PPO(memory="gru", sequence=9, capacity=4, **DECISIONS), "table 'rollouts' .* an insert of 5 items never fits"),
         (TabularQ(capacity=39, **DECISIONS), "table 'transitions' .* an insert of 40 items never fits"),
         (DQN(rollout=80, rollout_unit="decisions", min_size=50, capacity=60), "an insert of 80 items never fits"),
     ],
-    ids=["ppo", "tabular-q", "dqn"],
+    ids=["ppo", "episodes", "sequences", "tabular-q", "dqn"],
 )
 def test_what_must_deadlock_is_refused_before_anything_is_collected(algorithm, message):
     with pytest.raises(Deadlock, match=message):

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from ludus.cli import clone as command
 from ludus.cli.main import main
+from ludus.errors import ConfigError
+from ludus.types import AgentSpec, EnvSpec
 
 pytest.importorskip("pyarrow")
 
@@ -83,6 +86,89 @@ def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.
     assert "learned, -log p" in out
 
 
+def test_what_players_do_not_see_makes_no_difference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Information states were recorded, so the game is compiled."""
+    line = ["clone", "games.parquet", "my.yaml", "--epochs", "1", "--out"]
+    assert main([*line, "one.safetensors"]) == 0
+    other = [
+        "env.tree=off",
+        "env.num_envs=3",
+        "env.wrappers=[{kind: scale_reward, factor: 0.5}]",
+        "env.options.openings=2",
+    ]
+    assert main([*line, "other.safetensors", *other]) == 0
+    assert (runs / "one.safetensors").read_bytes() == (runs / "other.safetensors").read_bytes()
+
+
+@pytest.fixture
+def tensors(runs: Path) -> Path:
+    """Trajectories of a game that was not compiled, from a program that said nothing of its settings."""
+    from ludus.envs.registry import make_env
+    from ludus.policies.registry import build_policy
+    from ludus.recording import record_trajectories
+    from ludus.types import Mixture, PolicyRef, PolicySpec
+
+    anyone = build_policy(PolicySpec("random", {"actions": 2}), {})
+    both = Mixture.product({player: ([PolicyRef(player, "anyone")], [1.0]) for player in (0, 1)})
+    env = make_env("openspiel/kuhn_poker", num_envs=4, tree="off")
+    record_trajectories(runs / "tensors.parquet", env, both, lambda ref: anyone, episodes=20)
+    return runs / "tensors.parquet"
+
+
+def test_tensors_of_a_game_that_the_scenario_compiles_are_cloned(
+    tensors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clone", tensors.name, "my.yaml", "--epochs", "1", "--overwrite", "--out", "t.safetensors"]) == 0
+    assert main(["train", "my.yaml", "warm_start=[{source: file, path: t.safetensors}]", "--name", "compiled"]) == 0
+    line = [
+        "train",
+        "my.yaml",
+        "warm_start=[{source: file, path: t.safetensors}]",
+        "oracle.hidden=[8, 16]",
+        "--name",
+        "no",
+    ]
+    capsys.readouterr()
+    assert main(line) == 2
+    err = capsys.readouterr().err
+    assert "holds a policy of kind 'mlp', with another network than the oracle trains for players 0: hidden" in err
+    assert "hidden [16] in the file, [8, 16] here. Give the oracle the same" in err
+
+
+def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tensors: Path) -> None:
+    """The critic of each sees the state, and no seats beside it. Nothing was said of a state when decisions were recorded."""
+    scenario = ["env.tree=off", "env.wrappers=[joint_state]", "oracle={kind: mappo, batch: 10, hidden: [4]}"]
+    scenario = [
+        "my.yaml",
+        *scenario,
+        "response={episodes: 10}",
+        "evaluation={episodes: 2, payoffs: simulate}",
+        "env.num_envs=2",
+    ]
+    assert main(["clone", tensors.name, *scenario, "--epochs", "1", "--out", "central.safetensors", "--overwrite"]) == 0
+    assert (
+        main(["train", *scenario, "warm_start=[{source: file, path: central.safetensors}]", "--name", "central"]) == 0
+    )
+
+
+def test_the_network_is_that_of_the_population() -> None:
+    """Players 0 and 1 share one, and their critic sees which of them it judges."""
+    from ludus.algorithms.mappo.config import MAPPO
+    from ludus.scenarios.psro import PSRO
+
+    seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)
+    agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))
+    env = EnvSpec("tests/three", agents, ((-1, 1),) * 3, ((0, 1), (2,)), state=state)
+    scenario = PSRO(env="openspiel/kuhn_poker", oracle=MAPPO(), meta_solver="uniform", response={"episodes": 1})
+    assert command._policy(scenario, env, (0,)).config["state"] == 7
+    assert command._policy(scenario, env, (1, 0)).config["state"] == 7
+    assert command._policy(scenario, env, (2,)).config["state"] == 5
+    with pytest.raises(
+        ConfigError, match=r"players 0, 2 are of 2 populations, whose networks differ: 0, 1 and 2\. Choose"
+    ):
+        command._policy(scenario, env, (0, 2))
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -92,7 +178,8 @@ def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.
         (["games.parquet", "my.yaml"], "--out"),
         (["my.yaml", "my.yaml", "--out", "x.safetensors"], "holds no trajectories that can be read"),
         (["games.parquet", "kuhn", "--out", "x.safetensors"], "oracle computes its policies"),
-        (["games.parquet", "leduc", "--out", "x.safetensors"], "the scenario plays"),
+        (["games.parquet", "leduc", "--out", "x.safetensors"], 'the scenario has "openspiel/leduc_poker"'),
+        (["games.parquet", "my.yaml", "env.wrappers=[agent_ids]", "--out", "x.safetensors"], "with env.wrappers=[];"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
         (["games.parquet", "my.yaml", "oracle=dqn", "--out", "x.safetensors"], "cannot be cloned into"),

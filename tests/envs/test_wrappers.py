@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from python_games import Turns, spec
 from wrapped_games import SEEDS, Screen, Wrap, acts, goofspiel, poker, screens, teams, three, turns
 
@@ -18,6 +18,7 @@ from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.errors import ConfigError, EnvError
 from ludus.testing.env import check_env
+from ludus.types import AgentSpec, EnvSpec
 
 # ------------------------------------------------------------------------------------------ the contract
 
@@ -43,6 +44,7 @@ def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
     [
         (screens, lambda env: w.frame_stack(w.resize(w.grayscale(env), 2, 3), 4)),
         (screens, lambda env: w.flatten_observation(w.resize(env, 2, 2))),
+        (screens, lambda env: w.frame_stack(w.scale_observation(env), 2)),
         (screens, lambda env: w.time_limit(env, 2)),
         (turns, lambda env: w.frame_stack(w.time_limit(env, 3), 2)),
         (teams, lambda env: w.time_limit(env, 3)),
@@ -295,3 +297,32 @@ def test_equal_teams_are_interchangeable() -> None:
     four = PythonVectorEnv(Turns, 1, spec=replace(spec([0, 1, 2, 3]), symmetry=((0, 1, 2, 3),)), masked=(False,) * 4)
     assert w.group_players(four, {"agent_[02]": 0, "*": 1}).spec.symmetry == ((0, 1),)
     assert w.group_players(four, {"agent_0": 0, "*": 1}).spec.symmetry == ((0,), (1,))
+
+
+def test_scaled_observations_lie_between_0_and_1() -> None:
+    env = w.scale_observation(screens(2))
+    (agent,) = env.spec.agents
+    assert agent.observation == Box(0.0, 1.0, (4, 6, 3), np.float32)
+    first = env.reset(SEEDS)
+    np.testing.assert_allclose(first.due[0].observation[1, 0, 0], [10 / 255, 20 / 255, 40 / 255], rtol=1e-6)
+    second = acts(env, first)
+    np.testing.assert_allclose(second.due[0].observation[0, 3, 3], [80 / 255, 0, 0], rtol=1e-6)
+
+
+def still(low: Any, high: Any, seen: Sequence[float]) -> VectorEnv:
+    """One player who sees the same in every step."""
+
+    class Still(Screen):
+        def seen(self) -> Any:
+            return np.array(seen, np.float32)
+
+    agent = AgentSpec("eye", 0, Box(low, high, (3,), np.float32), Discrete(2))
+    return PythonVectorEnv(Still, 1, spec=EnvSpec("tests/seen", (agent,), ((0, 6),), ((0,),)), masked=(False,))
+
+
+def test_bounds_of_each_entry_count() -> None:
+    low, high = np.array([-2, 0, 5], np.float32), np.array([2, 10, 5], np.float32)
+    scaled = w.scale_observation(still(low, high, [1.0, 2.5, 5.0]))
+    assert scaled.reset(SEEDS[:1]).due[0].observation.tolist() == [[0.75, 0.25, 0.0]]
+    with pytest.raises(ConfigError, match="scale_observation needs finite bounds; player 0 of tests/seen sees Box"):
+        w.scale_observation(still(low, np.full(3, np.inf, np.float32), [0.0, 0.0, 0.0]))

@@ -89,6 +89,7 @@ def test_players_are_not_torn_apart_and_need_equal_spaces() -> None:
     [
         lambda env: w.frame_stack(env, 2),
         w.flatten_observation,
+        w.scale_observation,
         lambda env: w.mask_actions(env, [0]),
         lambda env: w.group_players(env, {"*": 0}),
     ],

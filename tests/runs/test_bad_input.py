@@ -151,7 +151,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ),
         (
             ["train", "pendulum", "oracle={kind: sac, start_decisions: 1000}", "response={decisions: 300}"],
-            "response: 300 decisions are fewer than the oracle 'sac' collects before its first update (start_decisions=1000)",
+            "response: 300 decisions are fewer than the oracle 'sac' collects before the first update (1001: start_decisions=1000, and",
         ),
         (
             [
@@ -161,7 +161,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
                 "env.num_envs=4",
                 "response={decisions: 500, seconds: 60}",
             ],
-            "(min_size=1000), so that its policies would stay as they begin. Give more decisions, or a smaller oracle.min_size.",
+            "would stay as they begin. Up to 4 are still open at the end and count for nothing: give decisions: 1054 or more or oracle",
         ),
         (
             [

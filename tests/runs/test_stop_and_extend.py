@@ -102,6 +102,11 @@ def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
         ("env=openspiel/leduc_poker", ScenarioError, "the run has 'openspiel/kuhn_poker', which a run cannot change"),
         ("seed=5", ScenarioError, "seed=5 was given; the run has 0"),
         ("share=never", ScenarioError, "share='never' was given"),
+        (
+            "env.wrappers=[flatten_observation]",
+            ScenarioError,
+            "env.wrappers=.*; the run has .*, which a run cannot change",
+        ),
         ("env.tree=off", ScenarioError, "env.tree='off' was given; the run has 'auto'"),
         ("generation=5", ConfigError, "did you mean 'generations'"),
         ("meta_solver=nahs", ConfigError, "unknown meta-solver"),

@@ -107,7 +107,7 @@ def clone(
 def _look(found: Demonstrations, segments: Index, model: Model) -> None:
     rows = found.rows(segments)
     for at in range(0, len(rows), _ROWS):
-        model.see(found.seen(rows[at : at + _ROWS], model))
+        model.see(found.seen(rows[at : at + _ROWS]))
 
 
 class _Training:

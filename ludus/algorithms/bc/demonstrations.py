@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus import seeding
+from ludus.algorithms.bc.checks import check_decisions
 from ludus.algorithms.bc.models import Model
 from ludus.algorithms.spaces import one_space
 from ludus.algorithms.states import StateTable
-from ludus.data.parquet import Origin, Recorded
+from ludus.data.parquet import Recorded
 from ludus.data.parquet_columns import select
-from ludus.data.trajectories import Trajectories
 from ludus.envs.choices import Choices
 from ludus.errors import ConfigError, DataError
 from ludus.types import Array, EnvSpec
@@ -45,14 +45,12 @@ class Demonstrations:
         before = np.cumsum(length) - length
         return np.repeat(self.start[segments] - before, length) + np.arange(int(length.sum()))
 
-    def seen(self, rows: Index, model: Model) -> Array:
-        """Observations [n, *model.shape], float32 or uint8."""
-        shape = (len(rows), *model.shape)
+    def seen(self, rows: Index) -> Array:
+        """Observations [n, …] as policies are shown them."""
         if self.states is not None:
-            x: Array = self.states.x.numpy()[self.observation[rows] - self.states.base].reshape(shape)
+            x: Array = self.states.x.numpy()[self.observation[rows] - self.states.base]
             return x
-        found = self.observation[rows].reshape(shape)
-        return found if found.dtype == np.uint8 else found.astype(np.float32)
+        return self.observation[rows]
 
     def tensors(self, rows: Index, model: Model) -> tuple[Tensor, Tensor, Tensor | None]:
         """(x, action, mask) of rows."""
@@ -63,7 +61,7 @@ class Demonstrations:
         elif self.mask is not None:
             mask = self.mask[rows]
         return (
-            torch.from_numpy(self.seen(rows, model)),
+            model.rows(self.seen(rows)),
             torch.from_numpy(action.astype(np.int64) if model.choices else action),
             None if mask is None else torch.from_numpy(mask),
         )
@@ -90,7 +88,7 @@ def demonstrations(
         for piece in recorded.trajectories
         if not policies or piece.policy in policies
     ]
-    _check(pieces, origin, env, seats)
+    check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
     shift = np.cumsum([0, *(piece.num_rows for piece in pieces)])
     starts = [piece.start[:-1] + at for piece, at in zip(pieces, shift, strict=False)]
@@ -109,26 +107,6 @@ def demonstrations(
         raise DataError(f"there are no decisions of players {list(seats)} to learn from; record some.")
     _check_legal(found, one_space(env, seats, algorithm="behaviour cloning")[1])
     return found, seats
-
-
-def _check(pieces: Sequence[Trajectories], origin: Origin, env: EnvSpec, seats: tuple[int, ...]) -> None:
-    observation, action = one_space(env, seats, algorithm="behaviour cloning")
-    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (origin.action, action))]
-    if counts[0] != counts[1]:
-        raise DataError(
-            f"the file has actions of {origin.action}; in the scenario's {env.id} they are of {action}. Use the wrappers and options that "
-            "they were recorded with."
-        )
-    wanted = () if env.enumeration is not None else observation.shape
-    for piece in pieces:
-        if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
-            raise DataError(
-                f"the file has observations of shape {piece.observation.shape[1:]} and actions of {piece.action.shape[1:]}; in the "
-                f"scenario's {env.id} they are of {wanted} and {action.shape}. Use the wrappers and options that they were recorded with."
-            )
-        ids = piece.observation if env.enumeration is not None else np.empty(0, np.int32)
-        if env.enumeration is not None and len(ids) and not 0 <= ids.min() <= ids.max() < len(env.enumeration.mask):
-            raise DataError(f"the file has information states that {env.id} does not have; it was recorded in another.")
 
 
 def _check_legal(found: Demonstrations, space: Space[Any]) -> None:

@@ -18,26 +18,31 @@ from ludus.policies import network as mlp
 from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_network, shapes_of
 from ludus.policies.checks import fitted, integer
 from ludus.policies.heads import MultiCategorical
+from ludus.policies.mlp import as_rows
+from ludus.policies.perceptron import float_rows
 from ludus.policies.torch_module import make_networks, networks_of, weights_of
 from ludus.types import Array, PolicySpec, Weights
 
 
 class Model(Protocol):
-    """shape: of an observation. module: what is trained. memory: floats that it remembers, 0: none. choices: actions of each entry of an
-    action, () for continuous ones."""
+    """module: what is trained. memory: floats that it remembers, 0: none. choices: actions of each entry of an action, () for continuous
+    ones."""
 
-    shape: tuple[int, ...]
     module: nn.Module
     memory: int
     choices: tuple[int, ...]
     distribution: Distribution
 
-    def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
-        """float[n, outputs] of rows x; with a memory, which is zero where each segment starts."""
+    def rows(self, observation: Array) -> Tensor:
+        """Observations [n, …] of any type, as its policy takes them when it acts."""
         ...
 
-    def see(self, rows: Array) -> None:
-        """All rows [n, *shape] that it will be trained on, a part at a time, for statistics of observations."""
+    def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
+        """float[n, outputs] of `rows`; with a memory, which is zero where each segment starts."""
+        ...
+
+    def see(self, observation: Array) -> None:
+        """All observations that it will be trained on, a part at a time, for statistics of them."""
         ...
 
     def weights(self) -> Weights: ...
@@ -45,6 +50,11 @@ class Model(Protocol):
 
 def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> Model:
     """The network of a policy, fresh from `seed` or from `start`. Raises PolicyError for a kind without probabilities of actions."""
+    if spec.kind == "actor_critic_team":
+        raise PolicyError(
+            f"policies of kind {spec.kind!r}, with a network for each agent of a team, cannot be cloned into. Give share_weights=true to "
+            "the oracle, here and in the runs that start from the clone."
+        )
     if spec.kind not in _MODELS:
         raise PolicyError(
             f"policies of kind {spec.kind!r} cannot be cloned into; {', '.join(sorted(_MODELS))} can. Name a scenario whose oracle trains "
@@ -65,9 +75,12 @@ class _Perceptron:
         self._layout = mlp.layouts(spec)["policy"]
         self._names = list(self._layout.shapes("policy"))
         self.module: nn.Module = nn.ParameterList(torch.from_numpy(self._weights[name].copy()) for name in self._names)
-        self.shape: tuple[int, ...] = (integer(spec, "inputs"),)
+        self._inputs = integer(spec, "inputs")
         self.choices: tuple[int, ...] = (integer(spec, "actions"),)
         self.distribution: Distribution = Categorical()
+
+    def rows(self, observation: Array) -> Tensor:
+        return torch.from_numpy(float_rows(observation, self._inputs))
 
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         parts = list(self.module.parameters())
@@ -77,7 +90,7 @@ class _Perceptron:
                 x = x.tanh() if self._layout.activation == "tanh" else x.relu()
         return x[:, : self.choices[0]]
 
-    def see(self, rows: Array) -> None:
+    def see(self, observation: Array) -> None:
         """It normalises nothing."""
 
     def weights(self) -> Weights:
@@ -95,7 +108,7 @@ class _ActorCritic:
             load_arrays(network, fitted(spec, start, shapes_of(network)))
         self.module: nn.Module = network
         self._network = network
-        self.shape, self.memory = network.shape, network.memory
+        self.memory = network.memory
         action, head = spec.config["action"], network.head_of
         self.distribution: Distribution = distribution_of(action)
         self.choices: tuple[int, ...] = ()
@@ -105,16 +118,24 @@ class _ActorCritic:
             self.choices = (head.outputs,)
         self._seen = None if network.normaliser is None or start is not None else Moments(network.shape)
 
+    def rows(self, observation: Array) -> Tensor:
+        return torch.from_numpy(self._shaped(observation))
+
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         if not self.memory:
             return self._network(x.float())[0]  # type: ignore[no-any-return]
         memory = torch.zeros(len(start) - 1, self.memory)
         return self._network(x.float(), memory, Packing.of(start))[0]  # type: ignore[no-any-return]
 
-    def see(self, rows: Array) -> None:
+    def _shaped(self, observation: Array) -> Array:
+        """[n, *shape], float32, or bytes as they are."""
+        found = observation.reshape(len(observation), *self._network.shape)
+        return found if found.dtype == np.uint8 else found.astype(np.float32)
+
+    def see(self, observation: Array) -> None:
         if self._seen is None or self._network.normaliser is None:
             return
-        self._seen.add(rows)
+        self._seen.add(self._shaped(observation))
         normaliser = self._network.normaliser
         normaliser.mean.copy_(torch.from_numpy(self._seen.mean))
         normaliser.var.copy_(torch.from_numpy(self._seen.var))
@@ -132,15 +153,18 @@ class _Own:
     def __init__(self, spec: PolicySpec, seed: int, start: Weights | None) -> None:
         self._networks = make_networks(spec, seed=seed) if start is None else networks_of(spec, start)
         self.module: nn.Module = self._networks["policy"]
-        self.shape: tuple[int, ...] = (integer(spec, "inputs"),)
+        self._inputs = integer(spec, "inputs")
         self.choices: tuple[int, ...] = (integer(spec, "actions"),)
         self.distribution: Distribution = Categorical()
+
+    def rows(self, observation: Array) -> Tensor:
+        return as_rows(observation, self._inputs)
 
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         out: Tensor = self.module(x)
         return out
 
-    def see(self, rows: Array) -> None:
+    def see(self, observation: Array) -> None:
         """It normalises nothing that is known here."""
 
     def weights(self) -> Weights:

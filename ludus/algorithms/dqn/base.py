@@ -11,7 +11,7 @@ from ludus.algorithms.base import Collect
 from ludus.algorithms.images import needs_images
 from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete, one_space
+from ludus.algorithms.spaces import byte_scale, discrete, one_space
 from ludus.config import Config
 from ludus.policies.specs import Body, body_config
 from ludus.types import EnvSpec
@@ -91,6 +91,5 @@ class QLearning(Config):
         if env.enumeration is not None:
             shape = env.enumeration.observation.shape[1:]
         body = body_config(self.body, self.hidden, self.activation)
-        image = env.enumeration is None and str(observation.dtype) == "uint8"
         needs_images(shape, network=self.body, algorithm=name, option="body", env_id=env.id)
-        return {"shape": shape, "actions": actions, "body": body, "image": image}
+        return {"shape": shape, "actions": actions, "body": body, "image": byte_scale(env, observation) != 1.0}

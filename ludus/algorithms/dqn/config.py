@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ludus.algorithms.base import About, Learner, LearnerContext
 from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete, reward_scale
+from ludus.algorithms.spaces import byte_scale, discrete, one_space, reward_scale
 from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.errors import ScenarioError
 from ludus.policies.q_specs import Distribution, Head, q_module_spec
@@ -65,9 +65,13 @@ class DQN(QLearning):
 
     @property
     def compiled(self) -> bool:
-        """Whether it is a perceptron of means, for which forward and backward pass are written out."""
+        """Whether it is a perceptron of means, for which forward and backward pass are written out, unless it sees bytes."""
         plain = self.share_weights and not (self.noisy or self.munchausen)
         return self.body == "mlp" and self.distribution == "none" and plain
+
+    def _written_out(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
+        observation, _ = one_space(env, seats, algorithm=type(self).__name__)
+        return self.compiled and byte_scale(env, observation) == 1.0
 
     def check(self, env: EnvSpec) -> None:
         """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
@@ -86,7 +90,7 @@ class DQN(QLearning):
         return {TABLE: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        if not self.compiled:
+        if not self._written_out(env, seats):
             agents = self._networks(env, seats)
             return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
         inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
@@ -98,7 +102,8 @@ class DQN(QLearning):
         from ludus.algorithms.dqn.compiled import CompiledLearner  # a scenario can be read without loading torch
         from ludus.algorithms.dqn.module import ModuleLearner
 
-        return (CompiledLearner if self.compiled else ModuleLearner)(self, context, start)
+        written_out = self._written_out(context.env, context.seats)
+        return (CompiledLearner if written_out else ModuleLearner)(self, context, start)
 
     def _head(self, env: EnvSpec, seats: tuple[int, ...]) -> Head:
         noise_scale = self.noise_scale if self.noisy else 0.0

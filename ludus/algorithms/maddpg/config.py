@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.off_policy.config import TABLE, OffPolicy
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import box, discrete, one_space
+from ludus.algorithms.spaces import box, discrete, one_space, serving
+from ludus.algorithms.team_states import check_state
 from ludus.algorithms.teams import Normalise, check_team, team_size
 from ludus.data.base import ItemUnit, Sizes, TableSpec
+from ludus.errors import ScenarioError
 from ludus.policies.actor_specs import actor_spec
 from ludus.policies.specs import mlp_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
@@ -52,9 +54,12 @@ class MADDPG(OffPolicy):
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds, if the game is compiled, and if
         the critic wants a state that there is not."""
-        check_team(env, algorithm=type(self).__name__, state=self.critic == "state")
+        name = type(self).__name__
+        check_team(env, algorithm=name)
         for player in range(env.num_players):
             self.policy(env, (player,))
+        if self.critic == "state":
+            check_state(env, algorithm=name, instead="critic=observations, which needs none")
 
     def collect(self) -> Collect:
         return Collect(self.rollout_unit, self.rollout, state=self.critic == "state")
@@ -69,10 +74,16 @@ class MADDPG(OffPolicy):
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         name = type(self).__name__
         team_size(env, seats, algorithm=name)
-        if isinstance(one_space(env, seats, algorithm=name)[1], Discrete):
+        observation, action = one_space(env, seats, algorithm=name)
+        if isinstance(action, Discrete):
             inputs, actions = discrete(env, seats, algorithm=name)
             return mlp_spec(
                 inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none"
+            )
+        if not isinstance(action, Box) or action.dtype.kind != "f":
+            raise ScenarioError(
+                f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}. "
+                + serving(env)
             )
         space = box(env, seats, algorithm=name)
         return actor_spec(

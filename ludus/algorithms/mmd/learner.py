@@ -48,7 +48,7 @@ class MMDLearner:
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(spec.config["inputs"]), int(spec.config["actions"])
-        self._steps = Steps(config, self._network, actions=self._actions, fail=self._error)
+        self._steps = Steps(config, self._network, actions=self._actions)
         self._data = Data(config, context)
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
@@ -173,12 +173,13 @@ class MMDLearner:
         step = Step.nothing()
         for epoch in range(config.epochs):
             if whole is not None:
-                step = self._steps.take(whole, **weights, where=f"epoch {epoch + 1}")
+                step = self._steps.take(whole, **weights, where=f"epoch {epoch + 1}", fail=self._error)
                 continue
             for k, index in enumerate(np.array_split(rng.permutation(len(batch.state)), config.minibatches)):
                 if len(index):
                     part = self._steps.part(batch, before, magnet, index)
-                    step = self._steps.take(part, **weights, where=f"epoch {epoch + 1}, minibatch {k + 1}")
+                    where = f"epoch {epoch + 1}, minibatch {k + 1}"
+                    step = self._steps.take(part, **weights, where=where, fail=self._error)
         return step
 
     def _error(self, what: str, where: str) -> TrainingError:

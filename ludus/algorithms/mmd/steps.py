@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +15,8 @@ from ludus.algorithms.network import Network, Passes
 from ludus.algorithms.optimizer import Adam
 from ludus.algorithms.ppo.batch import Batch
 from ludus.algorithms.ppo.cells import Cells, cells_of, value_terms
+from ludus.algorithms.ppo.steps import Fail
 from ludus.algorithms.states import compact
-from ludus.errors import TrainingError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +45,11 @@ class Step:
 
 
 class Steps:
-    """Moves `network`. fail: makes the error for what is not finite, and where."""
+    """Moves `network`."""
 
-    def __init__(
-        self, config: MMD, network: Network, *, actions: int, fail: Callable[[str, str], TrainingError]
-    ) -> None:
+    def __init__(self, config: MMD, network: Network, *, actions: int) -> None:
         self.adam = Adam(len(network.flat))
-        self._config, self._network, self._actions, self._fail = config, network, actions, fail
+        self._config, self._network, self._actions = config, network, actions
         self._value_part = "value" if config.value_network == "separate" else "policy"
 
     def part(self, batch: Batch, before: Floats, magnet: Floats, index: NDArray[np.int64]) -> Part:
@@ -76,8 +73,8 @@ class Steps:
         )
         return Part(batch.mask, cells, before, magnet, Passes(self._network, batch.x))
 
-    def take(self, part: Part, *, rate: float, alpha: float, beta: float, where: str) -> Step:
-        """One gradient step. Raises what `fail` makes."""
+    def take(self, part: Part, *, rate: float, alpha: float, beta: float, where: str, fail: Fail) -> Step:
+        """One gradient step. Raises what `fail` makes of what is not finite, and where."""
         config, passes = self._config, part.passes
         passes.forward()
         terms = policy_terms(
@@ -95,9 +92,9 @@ class Steps:
         value = value_terms(out, part.cells, scale=config.value_coefficient, gradient=gradient)
         for name, loss in (("policy loss", terms.surrogate), ("divergence", terms.moved), ("value loss", value)):
             if not math.isfinite(loss):
-                raise self._fail(f"the {name}", f"in {where}")
+                raise fail(f"the {name}", f"in {where}")
         passes.backward()
         norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not math.isfinite(norm):
-            raise self._fail("the gradient", f"in {where}")
+            raise fail("the gradient", f"in {where}")
         return Step(terms, value, norm)

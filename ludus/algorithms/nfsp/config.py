@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.config import DQN
@@ -35,7 +35,7 @@ class NFSP(Config):
     """Neural fictitious self-play (Heinrich and Silver 2016): a best response to the others' average play, by Q-learning, and the average
     of what it ever was, by imitation. See the README beside this file.
 
-    best_response: settings of `DQN`, which also say how much is collected and replayed."""
+    best_response: settings of `DQN`, which also say how much is collected and replayed; those that are left out stay as they are here."""
 
     about: ClassVar[About] = About(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Heinrich and Silver 2016"
@@ -54,6 +54,12 @@ class NFSP(Config):
     updates_per_decision: float = Field(default=0.02, gt=0)
     learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
     max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+
+    @field_validator("best_response", mode="before")
+    @classmethod
+    def _filled(cls, value: Any) -> Any:
+        """DQN's own settings are for learning alone: its epsilon begins at 1, and would fill the reservoir with random play."""
+        return {**_best_response().model_dump(), **value} if isinstance(value, Mapping) else value
 
     @model_validator(mode="after")
     def _check_sizes(self) -> NFSP:

@@ -55,13 +55,17 @@ class Gradient(Config):
     def collect(self) -> Collect:
         return Collect(self.batch_unit, self.batch)
 
+    def _require_loss(self, base: type, method: str, says: str) -> None:
+        """Raises ScenarioError for a class that has the learner of `base`, and has not written `method`. says: what that is."""
+        if all(getattr(type(self), name) is getattr(base, name) for name in (method, "learner")):
+            raise ScenarioError(f"{type(self).__name__} has no loss: derive {method}{says}.")
+
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """Known where decisions are collected; how many an episode has is not."""
-        known = self.batch_unit == "decisions" and self.item == "decision"
-        return {TABLE: Sizes(insert=self.batch, batch=0)} if known else {}
+        """Of decisions as many as are collected; how many an episode has is not known, but it has one at least."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)}
 
 
 class OnPolicy(Gradient):
@@ -85,9 +89,10 @@ class OnPolicy(Gradient):
         raise NotImplementedError("say what is to be made small by deriving loss(self, networks, batch)")
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if some player's actions are not discrete, or the networks are not as `networks` says."""
+        """Raises ScenarioError if some player's actions are not discrete, the networks are not as `networks` says, or there is no loss."""
         from ludus.algorithms.on_policy.models import check_modules
 
+        self._require_loss(OnPolicy, "loss", "(self, networks, batch), which answers the scalar to be made small")
         for player in range(env.num_players):
             spec = self.policy(env, (player,))
             try:

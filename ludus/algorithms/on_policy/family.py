@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.images import needs_images
-from ludus.algorithms.on_policy.config import Gradient
+from ludus.algorithms.on_policy.config import TABLE, Gradient
 from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import one_space
+from ludus.algorithms.spaces import byte_scale, one_space
 from ludus.algorithms.team_states import check_state, state_width
-from ludus.data.base import ItemUnit
+from ludus.data.base import ItemUnit, Sizes
 from ludus.errors import PolicyError, ScenarioError
 from ludus.policies.specs import Body, Core, Value, action_config, actor_critic_spec, body_config
 from ludus.types import EnvSpec, PolicySpec, Weights
@@ -74,7 +74,7 @@ class PolicyGradient(Gradient):
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         """The policy's loss of each row [n], from its log-probabilities now."""
-        raise NotImplementedError
+        raise NotImplementedError("say what the policy loses by deriving surrogate(self, logp, batch)")
 
     def terms(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         """More metrics, per row [n]."""
@@ -84,11 +84,19 @@ class PolicyGradient(Gradient):
     def item(self) -> ItemUnit:
         return "decision" if self.memory == "none" else "segment"
 
+    def sizes(self) -> Mapping[str, Sizes]:
+        """As `Gradient.sizes`; decisions become so many sequences at least."""
+        if self.item == "decision" or self.batch_unit == "episodes":
+            return super().sizes()
+        return {TABLE: Sizes(insert=-(-self.batch // self.sequence), batch=0)}
+
     def collect(self) -> Collect:
         return replace(super().collect(), state=self.value_network == "central")
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if it cannot play some player's actions, or see its observations."""
+        """Raises ScenarioError if it cannot play some player's actions, or see its observations, or if there is no `surrogate`."""
+        says = "(self, logp, batch), which answers the policy's loss of each row, such as -logp * batch.advantage"
+        self._require_loss(PolicyGradient, "surrogate", says)
         for player in range(env.num_players):
             self.policy(env, (player,))
 
@@ -110,9 +118,10 @@ class PolicyGradient(Gradient):
         needs_images(shape, network=self.network, algorithm=name, option="network", env_id=env.id)
         central = self.value_network == "central"
         if central:
-            check_state(env, algorithm=f"{name}'s critic", instead="ppo")
+            only = type(self).model_fields["value_network"].default == "central"  # as MAPPO, which has no other
+            instead = "ppo, which needs none" if only else "value_network=shared or separate, which need none"
+            check_state(env, algorithm=f"{name}'s critic", instead=instead)
         judging = self.hidden if self.critic_hidden is None else self.critic_hidden
-        bytes_ = observation.dtype == "uint8" and env.enumeration is None
         kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
         return actor_critic_spec(
             shape=shape,
@@ -121,7 +130,7 @@ class PolicyGradient(Gradient):
             core=self.memory,
             width=self.memory_size,
             value=self.value_network,
-            scale=1.0 / 255.0 if bytes_ and not self.normalise_observations else 1.0,
+            scale=1.0 if self.normalise_observations else byte_scale(env, observation),
             normalise=[key for key, wanted in kept.items() if wanted],
             state=state_width(env, seats) if central else 0,
             critic=body_config(hidden=judging, activation=self.activation) if central else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from gymnasium.spaces import Box
 from numba import njit
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.algorithms.team_states import seen
 from ludus.data.trajectories import Trajectories
 from ludus.errors import PolicyError, ScenarioError
-from ludus.types import EnvSpec
+from ludus.types import Due, EnvSpec
 
 # ------------------------------------------------------------------------------------------------ states
 
@@ -88,3 +90,28 @@ def separate_networks(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -
             f"{env.id} ({seen}) do not end in an agent's id. Put the wrapper agent_ids around it, as the last that changes observations."
         )
     return agents
+
+
+def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str) -> None:
+    """Raises ScenarioError where first observations, of players of several agents, do not end in ids: one-hot, and another for each agent
+    of an environment. Bounds of 0 and 1, which `separate_networks` looks at, are no proof."""
+    for player, first in enumerate(due):
+        team = env.agents_of(player)
+        if len(team) == 1 or not len(first.slot):
+            continue
+        ids, environment = first.observation[:, -len(team) :], first.slot // len(team)
+        index = ids.argmax(axis=1)
+        wrong = (ids != (np.arange(len(team)) == index[:, None])).any(axis=1)
+        again = np.ones(len(ids), np.bool_)
+        again[np.unique(environment * len(team) + index, return_index=True)[1]] = False
+        if (wrong | again).any():
+            row = int((wrong if wrong.any() else again).argmax())
+            agent, as_another = (
+                team[first.slot[row] % len(team)].name,
+                "" if wrong[row] else ", as another agent's does",
+            )
+            raise ScenarioError(
+                f"{algorithm} with share_weights=false has a network for each of the {len(team)} agents of a player, and in the first "
+                f"observations of {env.id} what agent {agent} sees ends in {ids[row].tolist()}{as_another}: this is no agent's id. "
+                "Put the wrapper agent_ids around it, as the last that changes observations."
+            )

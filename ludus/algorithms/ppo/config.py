@@ -14,7 +14,7 @@ from ludus.algorithms.on_policy.config import TABLE
 from ludus.algorithms.on_policy.family import PolicyGradient
 from ludus.algorithms.on_policy.teams import separate_networks
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete, one_space
+from ludus.algorithms.spaces import byte_scale, discrete, one_space
 from ludus.policies.specs import mlp_spec
 from ludus.types import EnvSpec, PolicySpec, Weights
 
@@ -83,4 +83,5 @@ class PPO(PolicyGradient):
         plain = self.network == "mlp" and self.memory == "none" and self.value_network != "central"
         plain = plain and (self.share_weights or separate_networks(env, seats, algorithm="PPO") == 1)
         plain = plain and not (self.normalise_observations or self.normalise_returns)
-        return plain and isinstance(one_space(env, seats, algorithm="PPO")[1], Discrete)
+        observation, action = one_space(env, seats, algorithm="PPO")
+        return plain and byte_scale(env, observation) == 1.0 and isinstance(action, Discrete)

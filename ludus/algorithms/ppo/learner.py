@@ -45,7 +45,7 @@ class PPOLearner:
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
-        self._steps = Steps(config, self._network, actions=self._actions, ranks=self._ranks, fail=self._error)
+        self._steps = Steps(config, self._network, actions=self._actions, ranks=self._ranks)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._others = Divergence(context.others, context.env, context.seats) if context.others is not None else None
         self._seed = context.seed
@@ -181,7 +181,8 @@ class PPOLearner:
         last: Step | None = None
         for epoch in range(config.epochs):
             for k, part in enumerate(whole or map(self._steps.prepare, self._minibatches(batch, rng))):
-                step = self._steps.take(part, rate=rate, bonus=bonus, where=f"epoch {epoch + 1}, minibatch {k + 1}")
+                where = f"epoch {epoch + 1}, minibatch {k + 1}"
+                step = self._steps.take(part, rate=rate, bonus=bonus, where=where, fail=self._error)
                 if step is None:
                     return self._metrics(batch, last, epoch, rate=rate, bonus=bonus)
                 last = step

@@ -14,6 +14,7 @@ from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.ranks import Ranks
 from ludus.errors import TrainingError
 
+Fail = Callable[[str, str], TrainingError]
 SUMS = 5  # what ranks add up beside the gradient: surrogate, entropy, KL, clipped, value loss
 
 
@@ -36,13 +37,11 @@ class Step:
 
 
 class Steps:
-    """Moves `network`. fail: makes the error for what is not finite, and where."""
+    """Moves `network`."""
 
-    def __init__(
-        self, config: PPO, network: Network, *, actions: int, ranks: Ranks, fail: Callable[[str, str], TrainingError]
-    ) -> None:
+    def __init__(self, config: PPO, network: Network, *, actions: int, ranks: Ranks) -> None:
         self.adam = Adam(len(network.flat))
-        self._config, self._network, self._actions, self._ranks, self._fail = config, network, actions, ranks, fail
+        self._config, self._network, self._actions, self._ranks = config, network, actions, ranks
         self._value_part = "value" if config.value_network == "separate" else "policy"
 
     def prepare(self, batch: Batch) -> Part:
@@ -59,8 +58,9 @@ class Steps:
         )
         return Part(batch, cells, Passes(self._network, batch.x))
 
-    def take(self, part: Part, *, rate: float, bonus: float, where: str) -> Step | None:
-        """One gradient step; None if the policy has already moved beyond `target_kl`. Raises what `fail` makes."""
+    def take(self, part: Part, *, rate: float, bonus: float, where: str, fail: Fail) -> Step | None:
+        """One gradient step; None if the policy has already moved beyond `target_kl`. Raises what `fail` makes of what is not finite, and
+        where."""
         config, joint = self._config, self._ranks.size > 1
         part.passes.forward()
         terms, value = self._terms(part, bonus)
@@ -71,12 +71,12 @@ class Steps:
             return None
         for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
             if not math.isfinite(loss):
-                raise self._fail(f"the {name}", f"in {where}")
+                raise fail(f"the {name}", f"in {where}")
         if not joint:
             part.passes.backward()
         norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not math.isfinite(norm):
-            raise self._fail("the gradient", f"in {where}")
+            raise fail("the gradient", f"in {where}")
         return Step(terms, value, norm)
 
     def _terms(self, part: Part, bonus: float) -> tuple[PolicyTerms, float]:

@@ -11,6 +11,7 @@ from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
 from ludus.algorithms.spaces import discrete
+from ludus.algorithms.team_states import check_state
 from ludus.algorithms.teams import Normalise, check_team, team_size
 from ludus.data.base import ItemUnit, TableSpec
 from ludus.policies.q_specs import Core, Head, q_module_spec, q_recurrent_spec
@@ -69,10 +70,13 @@ class VDN(QLearning):
 
     def check(self, env: EnvSpec) -> None:
         """As `QLearning.check`; and raises ScenarioError for a compiled game, and, if the mixer needs it, for one without a state."""
-        check_team(env, algorithm=type(self).__name__, state=self.needs_state)
+        name = type(self).__name__
+        check_team(env, algorithm=name)
         super().check(env)
         for player in range(env.num_players):
             self._networks(env, (player,))
+        if self.needs_state:
+            check_state(env, algorithm=name, instead="mixer=sum (vdn), which needs none")
 
     @property
     def needs_state(self) -> bool:

@@ -4,7 +4,7 @@ from ludus.envs.wrappers.frame_stack import frame_stack
 from ludus.envs.wrappers.images import grayscale, resize
 from ludus.envs.wrappers.joint_state import joint_state
 from ludus.envs.wrappers.masks import mask_actions
-from ludus.envs.wrappers.observations import agent_ids, flatten_observation
+from ludus.envs.wrappers.observations import agent_ids, flatten_observation, scale_observation
 from ludus.envs.wrappers.registry import WRAPPERS, wrap
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, sign_reward
 from ludus.envs.wrappers.teams import group_players
@@ -21,6 +21,7 @@ __all__ = [
     "joint_state",
     "mask_actions",
     "resize",
+    "scale_observation",
     "scale_reward",
     "sign_reward",
     "time_limit",

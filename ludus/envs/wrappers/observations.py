@@ -1,4 +1,4 @@
-"""Observations as flat vectors, and which agent of the team it is that sees them."""
+"""Observations as flat vectors, between 0 and 1, and which agent of the team it is that sees them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,27 @@ def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None)
         for p, box in boxes(env, players, "flatten_observation").items()
     }
     return RowWrapper(env, spaces, lambda _player, _slot, rows, out: rows.reshape(out.shape))
+
+
+def scale_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
+    """Observations between bounds, such as bytes, become float32 in [0, 1]: (x - low) / (high - low). Raises ConfigError for infinite
+    bounds, and for compiled games."""
+    spaces, bounds = {}, {}
+    for p, box in boxes(env, players, "scale_observation").items():
+        low, high = box.low.astype(np.float64), box.high.astype(np.float64)
+        if not np.isfinite(high - low).all():
+            raise ConfigError(
+                f"scale_observation needs finite bounds; player {p} of {env.spec.id} sees {box}. Algorithms with normalise_observations "
+                "take such observations as they are."
+            )
+        bounds[p] = low.astype(np.float32), np.where(high > low, high - low, 1.0).astype(np.float32)
+        spaces[p] = Box(0.0, 1.0, box.shape, np.float32)
+
+    def change(player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Array:
+        low, span = bounds[player]
+        return np.divide(np.subtract(rows, low, out=out), span, out=out)
+
+    return RowWrapper(env, spaces, change)
 
 
 def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:

@@ -20,6 +20,7 @@ WRAPPERS: Mapping[str, str] = {
     "joint_state": "ludus.envs.wrappers.joint_state:joint_state",
     "mask_actions": "ludus.envs.wrappers.masks:mask_actions",
     "resize": "ludus.envs.wrappers.images:resize",
+    "scale_observation": "ludus.envs.wrappers.observations:scale_observation",
     "scale_reward": "ludus.envs.wrappers.rewards:scale_reward",
     "sign_reward": "ludus.envs.wrappers.rewards:sign_reward",
     "time_limit": "ludus.envs.wrappers.time_limit:time_limit",
