@@ -39,8 +39,9 @@ from benchmarks.results import Outcome, result_path, write
 
 WITHIN = 30.0
 """Seconds in which a run must have recovered, or ended."""
-_PERIOD = 6.0  # a kill comes so many seconds after there is a victim, at most
-_RUNS = 2.0  # runs at most for each kill that is wanted: one may be over before its kill comes
+PERIOD = 6.0
+"""A kill comes so many seconds after there is a victim, at most."""
+_RUNS = 3  # runs at most for each kill that is wanted: one may be over before its kill comes
 TOLD = ("error: ", "The program will terminate.")
 """What a run says that ends: one line of its own; or of Ray's, whose head is gone and which was quicker."""
 SILENT = ("driver", "raylet", "gcs")
@@ -53,12 +54,13 @@ ELSEWHERE = (("runtime.kind=ray", "runtime.workers=1"), IN_PROCESS, ("runtime.ki
 @dataclass(slots=True)
 class Found:
     """Of one victim. recovery, end, resumed: seconds from a kill to the next step, from a kill to the end of the process, and from
-    `resume` to its first step. wrong: a line each."""
+    `resume` to its first step. late: kills that came when the run was as good as over, and count for nothing. wrong: a line each."""
 
     recovery: list[float] = field(default_factory=list)
     end: list[float] = field(default_factory=list)
     resumed: list[float] = field(default_factory=list)
     runs: int = 0
+    late: int = 0
     hung: int = 0
     wrong: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -76,10 +78,19 @@ class Loop:
     """Kills one kind of victim until there were as many kills as wanted."""
 
     def __init__(
-        self, name: str, victim: Victim, *, whole: Path, folder: Path, seed: int, changes: Sequence[str] = ()
+        self,
+        name: str,
+        victim: Victim,
+        *,
+        whole: Path,
+        folder: Path,
+        seed: int,
+        changes: Sequence[str] = (),
+        period: float = PERIOD,
     ) -> None:
-        """whole: the undisturbed run. folder: for the disturbed ones. seed: of the moments. changes: of the scenario, as of `whole`."""
-        self.name, self.victim, self.whole, self.folder = name, victim, whole, folder
+        """whole: the undisturbed run. folder: for the disturbed ones. seed: of the moments. changes: of the scenario, as of `whole`.
+        period: seconds within which a kill comes."""
+        self.name, self.victim, self.whole, self.folder, self.period = name, victim, whole, folder, period
         self.changes = (*changes, *victim.changes)
         self.rng = random.Random(f"{seed} {name}")
         self.found = Found()
@@ -112,7 +123,7 @@ class Loop:
 
     def _disturb(self, scene: Scene, times: int) -> None:
         """One run, to its end."""
-        scene.begin([*WORKERS, *self.changes])
+        scene.begin([*WORKERS, *self.changes], pace=self.victim.pace)
         while True:
             if self.found.kills < times:
                 self._kill(scene)
@@ -129,7 +140,7 @@ class Loop:
         if not scene.wait_for(lambda: self.victim.find(scene), since=time.monotonic()):
             return
         with suppress(subprocess.TimeoutExpired):
-            scene.wait(timeout=self.rng.uniform(0.0, _PERIOD))
+            scene.wait(timeout=self.rng.uniform(0.0, self.period))
         groups = self.victim.find(scene) if scene.status is None else []
         if not groups:
             return
@@ -137,7 +148,11 @@ class Loop:
         killed = time.monotonic()
         kill(self.rng.choice(groups))
         if self._recovers(scene, there, killed):
-            self.found.recovery.append(scene.steps()[-1] - killed)
+            recovery = scene.steps()[-1] - killed
+            if self.victim.expected == "recovers" and recovery > 0.0:
+                self.found.recovery.append(recovery)
+            else:
+                self.found.late += 1
         else:
             self.found.end.append(time.monotonic() - killed)
             if self.victim.expected == "recovers":
@@ -243,7 +258,13 @@ def _report(results: dict[str, Found], *, part: bool, seed: int, folder: Path) -
 
 
 def _repetition(found: Found, seed: int) -> Repetition:
-    counts = {"kills": found.kills, "recovered": len(found.recovery), "ended": len(found.end), "hung": found.hung}
+    counts = {
+        "kills": found.kills,
+        "recovered": len(found.recovery),
+        "ended": len(found.end),
+        "hung": found.hung,
+        "late": found.late,
+    }
     wrong = {"lost or changed": len(found.wrong), "left over": len(found.left)}
     seconds = {"recovery s": found.recovery, "end s": found.end, "resumed s": found.resumed}
     return Repetition(seed, {name: float(value) for name, value in {**counts, **wrong}.items()}, curve=seconds)

@@ -1,10 +1,11 @@
 """The run that `benchmarks.faults` disturbs: a user's, whose parts say which process they are in and whose driver says what it does.
 
-    python -m benchmarks.faults_run FOLDER train|resume [KEY=VALUE ...]
+    python -m benchmarks.faults_run FOLDER train|resume PACE [KEY=VALUE ...]
 
     FOLDER/run      its directory
     FOLDER/parts    a file NAME.PID for every part that was made, by the name of its class, whatever node it lives on
     FOLDER/steps    a line a step: the seconds of the machine's monotonic clock
+    PACE            seconds that the run rests after each step
 
 Exit status as of `ludus`: 2 and one line if it ended with an error.
 """
@@ -50,13 +51,15 @@ class Announced:
 
 
 class Steps(Silent):
-    """Writes when something went on."""
+    """Writes when something went on. pace: seconds of rest after a step."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pace: float) -> None:
+        self._pace = pace
         self._file = (folder / "steps").open("a", buffering=1)
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._file.write(f"{time.monotonic()}\n")
+        time.sleep(self._pace)
 
     def run_finished(self, summary: RunSummary) -> None:
         self._file.write(f"{time.monotonic()}\n")
@@ -84,14 +87,14 @@ def scenario(changes: Sequence[str] = ()) -> PSRO:
 
 
 def main(argv: Sequence[str]) -> int:
-    folder, command, *changes = argv
+    folder, command, pace, *changes = argv
     announce(Path(folder) / "parts")
     actions: Mapping[str, Callable[..., object]] = {
         "train": lambda **options: run(scenario(changes), **options),
         "resume": lambda run_dir, **options: resume(run_dir, changes, **options),
     }
     try:
-        actions[command](run_dir=Path(folder) / "run", observer=Steps(Path(folder)), report=False)
+        actions[command](run_dir=Path(folder) / "run", observer=Steps(Path(folder), float(pace)), report=False)
     except LudusError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

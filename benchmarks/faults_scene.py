@@ -53,12 +53,12 @@ class Scene:
 
     # ------------------------------------------------------------------------------------------ going
 
-    def begin(self, changes: Sequence[str]) -> None:
-        """Start or go on with it, with these settings, in a process of its own."""
+    def begin(self, changes: Sequence[str], *, pace: float = 0.0) -> None:
+        """Start or go on with it, with these settings, in a process of its own that rests `pace` seconds after each step."""
         begun = has_begun(self.folder / "run")
         joins = self.nodes is not None and "runtime.kind=inprocess" not in changes
         at = [f"runtime.address={self.nodes.address if self.nodes and joins else 'null'}"]
-        line = [str(self.folder), "resume" if begun else "train", *changes, *at]
+        line = [str(self.folder), "resume" if begun else "train", str(pace), *changes, *at]
         environment = {**os.environ, "TMPDIR": str(self.home), "OMP_NUM_THREADS": "1", "LUDUS_FAULTS": str(self.folder)}
         with (self.folder / "errors").open("ab") as errors:
             self.process = subprocess.Popen(

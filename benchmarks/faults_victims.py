@@ -17,7 +17,8 @@ Find = Callable[[Scene], list[list[int]]]
 class Victim:
     """part: the class of the parts that must be there again before the run has recovered, "" if none must. nodes: of a simulated cluster
     that the run joins, by their CPUs; none: a Ray of its own. expected: whether the run goes on by itself, or ends and is resumed. changes:
-    settings of the run. equal: whether it comes out equal to the bit to one that was not disturbed.
+    settings of the run. equal: whether it comes out equal to the bit to one that was not disturbed. pace: seconds that the run rests after
+    each step, so that it is not over before the loss is noticed.
     """
 
     find: Find
@@ -26,6 +27,7 @@ class Victim:
     expected: Literal["recovers", "ends"] = "recovers"
     changes: tuple[str, ...] = ()
     equal: bool = True
+    pace: float = 0.0
 
 
 def part(name: str, *, every: bool = False) -> Find:
@@ -78,7 +80,7 @@ VICTIMS: dict[str, Victim] = {
     "shard": Victim(part("TableShard"), expected="ends", changes=("runtime.table_shards=2",), equal=False),
     "driver": Victim(driver, expected="ends"),
     "raylet": Victim(service("raylet"), expected="ends"),
-    "gcs": Victim(service("gcs_server"), expected="ends"),
+    "gcs": Victim(service("gcs_server"), expected="ends", pace=0.15),
     "node": Victim(node, part="RolloutHost", nodes=(1, 2, 2)),
     "last-node": Victim(node, nodes=(0, 2), expected="ends"),
 }

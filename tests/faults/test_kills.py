@@ -43,7 +43,7 @@ def whole(folder: Path) -> Path:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sorted(VICTIMS))
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
-    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT)
+    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=3.0)
     found = loop.run(1, print)
     assert (found.hung, found.wrong, found.left) == (0, [], [])
     assert found.kills == 1
