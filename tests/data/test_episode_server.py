@@ -95,7 +95,7 @@ def test_a_sampler_sleeps_until_there_are_items(server):
     assert sample.columns["x"].tolist() == [1, 2, 3]
     assert waited >= 0.02
     assert server.statistics("t")["a"]["sample_wait_seconds"] >= 0.02
-    assert server.statistics("t")["a"]["insert_wait_seconds"] < 0.02
+    assert server.statistics("t")["a"]["insert_waits"] == 0
 
 
 def test_an_inserter_sleeps_until_there_is_room(server):
@@ -131,12 +131,10 @@ def test_closing_wakes_who_waits(server, side, kind):
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(use), pool.submit(use)]
         wait_until_asleep(server, "t", "a")
-        begin = time.monotonic()
         server.close("t")
         for future in futures:
             with pytest.raises(TableClosed, match="its task has ended"):
                 future.result(timeout=10)
-    assert time.monotonic() - begin < 2
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "queue"])
@@ -183,7 +181,7 @@ def test_deadlines(server):
         TimeoutError, match=r"this sample was not allowed within 0.05 s \(inserted 0, .* waits for inserts"
     ):
         server.sample("t", "a", 1, timeout=0.05)
-    assert 0.05 <= server.statistics("t")["a"]["sample_wait_seconds"] < 5
+    assert server.statistics("t")["a"]["sample_wait_seconds"] >= 0.05
     server.insert("t", "a", rows(1))
     with pytest.raises(TimeoutError, match="this insert was not allowed within 0 s"):
         server.insert("t", "a", rows(2), timeout=0)

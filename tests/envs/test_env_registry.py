@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ludus.envs.base import VectorEnv
@@ -34,10 +32,14 @@ def test_small_games_are_compiled_and_large_ones_are_not():
     assert isinstance(make_env("openspiel/connect_four", num_envs=2), OpenSpielVectorEnv)
 
 
-def test_a_large_game_is_found_out_soon():
-    begun = time.perf_counter()
-    make_env("openspiel/chess", num_envs=1)
-    assert time.perf_counter() - begun < 2
+def test_a_large_game_is_found_out_without_walking_through_it(monkeypatch):
+    def walked(*_args, **_options):
+        raise AssertionError("a game of this size is not walked through")
+
+    monkeypatch.setattr("ludus.envs.game_tree.walk", walked)
+    assert isinstance(make_env("openspiel/chess", num_envs=1), OpenSpielVectorEnv)
+    with pytest.raises(AssertionError, match="not walked"):
+        make_env("openspiel/kuhn_poker(players=4)", num_envs=1)  # nobody has compiled it before
 
 
 def test_parameters_of_a_game():
