@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -84,9 +84,14 @@ def _settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]
         given, field = given[before], _field(model, part)
         default = getattr(default, part, None) if isinstance(default, Config) else _default(field)
         model = field.annotation
-    if model is Schedule and isinstance(given.get(path[-1]), int | float):
+    if _is_schedule(model) and isinstance(given.get(path[-1]), int | float):
         return {"start": given[path[-1]]}
     return default.model_dump(mode="json") if isinstance(default, Config) and path[-1] not in given else {}
+
+
+def _is_schedule(annotation: Any) -> bool:
+    """Of a field that is one, or may be."""
+    return annotation is Schedule or any(_is_schedule(part) for part in get_args(annotation))
 
 
 def _field(model: Any, name: str) -> FieldInfo:

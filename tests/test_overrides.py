@@ -38,6 +38,11 @@ def test_the_rest_of_a_schedule_stays(preset: str, overrides: tuple[str, ...], r
 def test_a_schedule_that_is_none_by_default_is_given_whole() -> None:
     given = oracle("pendulum", "oracle.critic_learning_rate.start=0.1")
     assert given.critic_learning_rate == Schedule(start=0.1)
+
+
+def test_a_number_for_a_schedule_that_is_none_by_default_is_its_start() -> None:
+    given = oracle("pendulum", "oracle.critic_learning_rate=0.1", "oracle.critic_learning_rate.end=0.0")
+    assert given.critic_learning_rate == Schedule(start=0.1, end=0.0)
     with pytest.raises(ConfigError, match="critic_learning_rate: start: Field required"):
         oracle("pendulum", "oracle.critic_learning_rate.end=0.1")
 

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.algorithms.base import LearnerContext
 from ludus.algorithms.registry import ALGORITHMS
+from ludus.errors import ScenarioError
 from ludus.parts import build_part
 from ludus.policies.registry import build_policy
 from ludus.types import AgentSpec, EnvSpec, PolicySpec
@@ -37,6 +38,20 @@ def scale_of(spec: PolicySpec) -> float:
 def test_bytes_are_scaled_and_zeros_and_ones_are_not(kind: str) -> None:
     assert scale_of(spec_of(kind, seeing(255))) == pytest.approx(1 / 255)
     assert scale_of(spec_of(kind, seeing(1))) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["vdn", "qmix"])
+@pytest.mark.parametrize("core", ["none", "gru"])
+def test_teams_scale_bytes_with_memory_and_without(kind: str, core: str) -> None:
+    assert scale_of(spec_of(kind, seeing(255), core=core)) == pytest.approx(1 / 255)
+    assert scale_of(spec_of(kind, seeing(1), core=core)) == 1.0
+
+
+def test_nfsp_would_scale_them_in_one_of_its_networks_only() -> None:
+    nfsp = build_part("oracle", "nfsp", ALGORITHMS)
+    with pytest.raises(ScenarioError, match=r"player 0 sees Box.* Put the wrapper scale_observation around it"):
+        nfsp.check(seeing(255))
+    nfsp.check(seeing(1))
 
 
 def test_normalised_bytes_are_not_scaled_first() -> None:

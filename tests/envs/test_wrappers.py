@@ -324,5 +324,22 @@ def test_bounds_of_each_entry_count() -> None:
     low, high = np.array([-2, 0, 5], np.float32), np.array([2, 10, 5], np.float32)
     scaled = w.scale_observation(still(low, high, [1.0, 2.5, 5.0]))
     assert scaled.reset(SEEDS[:1]).due[0].observation.tolist() == [[0.75, 0.25, 0.0]]
-    with pytest.raises(ConfigError, match="scale_observation needs finite bounds; player 0 of tests/seen sees Box"):
+    with pytest.raises(
+        ConfigError, match="needs finite bounds, far below the largest number; player 0 of tests/seen sees Box"
+    ):
         w.scale_observation(still(low, np.full(3, np.inf, np.float32), [0.0, 0.0, 0.0]))
+    for most in (
+        np.finfo(np.float32).max,
+        np.finfo(np.float32).max / 2,
+    ):  # how older environments say that there are none
+        with pytest.raises(ConfigError, match="far below the largest number"):
+            w.scale_observation(still(low, np.full(3, most, np.float32), [0.0, 0.0, 0.0]))
+
+
+def test_ids_are_not_put_beside_bytes() -> None:
+    """Networks would scale them, too."""
+    flat = w.flatten_observation(screens(2))
+    with pytest.raises(ConfigError, match=r"sees bytes up to 255, .* Put scale_observation before it"):
+        w.agent_ids(flat, players=[0])
+    (agent,) = w.agent_ids(w.scale_observation(flat), players=[0]).spec.agents
+    assert (agent.observation.shape, agent.observation.dtype) == ((4 * 6 * 3 + 1,), np.float32)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete
+from ludus.algorithms.spaces import byte_scale, discrete, one_space
 from ludus.config import Config
 from ludus.data.base import ItemUnit, Sizes, TableSpec
 from ludus.errors import ScenarioError
@@ -72,9 +72,15 @@ class NFSP(Config):
         return "decision"
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if some player's actions are not discrete."""
+        """Raises ScenarioError if some player's actions are not discrete, or it sees bytes, which only the best response would scale."""
         for player in range(env.num_players):
             discrete(env, (player,), algorithm="NFSP")
+            observation, _ = one_space(env, (player,), algorithm="NFSP")
+            if byte_scale(env, observation) != 1.0:
+                raise ScenarioError(
+                    f"NFSP imitates from observations as they are; in {env.id} player {player} sees {observation}. Put the wrapper "
+                    "scale_observation around it."
+                )
         self.best_response.check(env)
 
     def collect(self) -> Collect:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from ludus.algorithms.base import About, Collect, Learner, LearnerContext
 from ludus.algorithms.dqn.base import TABLE, QLearning
 from ludus.algorithms.schedule import Schedule, Scheduled
-from ludus.algorithms.spaces import discrete
+from ludus.algorithms.spaces import byte_scale, discrete, one_space
 from ludus.algorithms.team_states import check_state
 from ludus.algorithms.teams import Normalise, check_team, team_size
 from ludus.data.base import ItemUnit, TableSpec
@@ -96,7 +96,8 @@ class VDN(QLearning):
         if self.core != "none":
             inputs = self._inputs(env, seats)
             return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
-        if self.body != "mlp" or not self.share_weights:
+        observation, _ = one_space(env, seats, algorithm=name)
+        if self.body != "mlp" or not self.share_weights or byte_scale(env, observation) != 1.0:
             agents = self._networks(env, seats)
             return q_module_spec(**self._inputs(env, seats), head=Head(dueling=self.dueling), agents=agents)
         size, actions = discrete(env, seats, algorithm=name)

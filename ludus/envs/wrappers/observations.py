@@ -14,6 +14,9 @@ from ludus.envs.wrappers.base import RowWrapper, boxes
 from ludus.errors import ConfigError
 from ludus.types import Array
 
+_UNBOUNDED = float(np.finfo(np.float32).max) / 4
+"""Bounds this far apart say that there are none."""
+
 
 def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
     """Observations of any shape become vectors, in row order, without a copy. Raises ConfigError for compiled games."""
@@ -25,15 +28,15 @@ def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None)
 
 
 def scale_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Observations between bounds, such as bytes, become float32 in [0, 1]: (x - low) / (high - low). Raises ConfigError for infinite
-    bounds, and for compiled games."""
+    """Observations between bounds, such as bytes, become float32 in [0, 1]: (x - low) / (high - low). Raises ConfigError for bounds that
+    are none (infinite, or about the largest float32), and for compiled games."""
     spaces, bounds = {}, {}
     for p, box in boxes(env, players, "scale_observation").items():
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
-        if not np.isfinite(high - low).all():
+        if not (high - low < _UNBOUNDED).all():
             raise ConfigError(
-                f"scale_observation needs finite bounds; player {p} of {env.spec.id} sees {box}. Algorithms with normalise_observations "
-                "take such observations as they are."
+                f"scale_observation needs finite bounds, far below the largest number; player {p} of {env.spec.id} sees {box}. "
+                "Algorithms with normalise_observations take such observations as they are."
             )
         bounds[p] = low.astype(np.float32), np.where(high > low, high - low, 1.0).astype(np.float32)
         spaces[p] = Box(0.0, 1.0, box.shape, np.float32)
@@ -61,6 +64,11 @@ def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vector
             raise ConfigError(
                 f"agent_ids takes flat observations; player {p} of {env.spec.id} sees arrays of shape {box.shape}. "
                 "Put flatten_observation before it."
+            )
+        if box.dtype == np.uint8 and int(box.high.max(initial=0)) > 1:
+            raise ConfigError(
+                f"agent_ids puts ones beside what agents see; player {p} of {env.spec.id} sees bytes up to {box.high.max()}, which "
+                "networks scale by 1/255, ids with them. Put scale_observation before it."
             )
     agents = {p: len(env.spec.agents_of(p)) for p in old}
 
