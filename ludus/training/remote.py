@@ -155,14 +155,7 @@ class RemoteTrainer:
             self._runtime.call(rank, "end")
 
     def _all(self, method: str, *args: Any) -> list[Any]:
-        """What every rank answers. The first error ends it: the other ranks wait for one that will not come."""
-        answers = [self._runtime.call(rank, method, *args) for rank in self._ranks]
-        found: dict[int, Any] = {}
-        pending = answers
-        while pending:
-            done, pending = self._runtime.wait(pending, at_least=1)
-            found.update((id(answer), self._runtime.get(answer)) for answer in done)
-        return [found[id(answer)] for answer in answers]
+        return _answers(self._runtime, self._ranks, method, *args)
 
 
 class Trainers:
@@ -204,9 +197,19 @@ class Trainers:
         if len(ranks) > 1:
             local = len({runtime.node(rank) for rank in ranks}) == 1
             address = runtime.get(runtime.call(ranks[0], "meet", local))
-            for answer in [runtime.call(rank, "join", address) for rank in ranks]:
-                runtime.get(answer)
+            _answers(runtime, ranks, "join", address)
         return ranks
+
+
+def _answers(runtime: Runtime, ranks: Sequence[Handle], method: str, *args: Any) -> list[Any]:
+    """What every rank answers. The first error ends it: the other ranks wait for one that will not come."""
+    answers = [runtime.call(rank, method, *args) for rank in ranks]
+    found: dict[int, Any] = {}
+    pending = answers
+    while pending:
+        done, pending = runtime.wait(pending, at_least=1)
+        found.update((id(answer), runtime.get(answer)) for answer in done)
+    return [found[id(answer)] for answer in answers]
 
 
 def _address() -> str:
