@@ -16,8 +16,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ludus.core.seeding import keys
 from ludus.envs.registry import make_env
-from ludus.seeding import keys
 
 Step = Callable[[], None]
 

@@ -17,14 +17,11 @@ import numpy as np
 
 from benchmarks.adaptive_games import EPISODES, GAMES, Game
 from benchmarks.lines import Lines
-from ludus import seeding
-from ludus.meta_solvers.nash import Nash
-from ludus.sampling.adaptive import AdaptiveEvaluation
-from ludus.sampling.cells import Cells, first_cells
-from ludus.sampling.confidence import mean_bounds
-from ludus.sampling.filling import filled
-from ludus.sampling.payoff_bounds import payoff_bounds
-from ludus.types import Solution
+from ludus.core import seeding
+from ludus.core.types import Solution
+from ludus.solvers.confidence import mean_bounds, payoff_bounds
+from ludus.solvers.match_selection import AdaptiveEvaluation, CellSelection, filled, first_cells
+from ludus.solvers.nash import Nash
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy")
 TARGETS = (0.1, 0.05, 0.02)
@@ -57,7 +54,7 @@ def uniform(game: Game, *, most: int) -> Iterator[tuple[int, Solution]]:
         if game.blocks * EPISODES >= most:
             return
         more = max(1, round(GROWTH * rounds))
-        game.play(Cells(pairs.profiles, more * pairs.units))
+        game.play(CellSelection(pairs.profiles, more * pairs.units))
         rounds += more
 
 

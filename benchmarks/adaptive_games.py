@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
+from ludus.core import seeding
+from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
-from ludus.sampling.cells import Cells
-from ludus.types import Solution
+from ludus.solvers.match_selection import CellSelection
 
 Matrix = NDArray[np.float64]
 ADVANTAGE = 0.4
@@ -83,7 +83,7 @@ class Game:
         self._count = np.zeros((n, n), dtype=np.int64)
         self._sum, self._squares = np.zeros((n, n)), np.zeros((n, n))
 
-    def play(self, cells: Cells) -> None:
+    def play(self, cells: CellSelection) -> None:
         """So many more blocks of each profile. A policy against itself earns 0 in every block."""
         i, j = cells.profiles.T
         win, lose = self.first[i, j], self.first[j, i]  # from the first seat; the other one's win from its first seat

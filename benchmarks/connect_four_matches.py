@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.bots.cast import Named
-from ludus.bots.registry import parse_bot
+from ludus.evaluation.bots import Named, parse_bot
 from ludus.evaluation.stored import StoredRun
-from ludus.evaluation.tournament.arena import Player
-from ludus.evaluation.tournament.field import Entrant, Field, Seat, sha256
+from ludus.evaluation.tournament.arena import ArenaPlayer
+from ludus.evaluation.tournament.entrants import Entrant, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
-from ludus.policies.digest import digest_of
+from ludus.policies.file import digest_of
 from ludus.population.ratings.bradley_terry import Z95
 
 _SNAPSHOT = "snapshot"
@@ -60,7 +59,7 @@ def play(
     settings = stored.scenario.env.played
     made = settings.make(num_envs=1)
     made.close()
-    field = Field(settings, made.spec, (_members(stored, place), _search(simulations)))
+    field = TournamentField(settings, made.spec, (_members(stored, place), _search(simulations)))
     report = run_tournament(
         field,
         folder / f"{place}-{simulations}",
@@ -75,7 +74,7 @@ def _members(stored: StoredRun, place: int) -> Entrant:
     seats, digests = [], []
     for population in stored.population:
         policy = stored.policy(stored.members[population][place].ref)
-        seats.append(Seat((Player(_SNAPSHOT, policy, "greedy"),), (1.0,)))
+        seats.append(EntrantSeat((ArenaPlayer(_SNAPSHOT, policy, "greedy"),), (1.0,)))
         digests.append(digest_of(policy))
     return Entrant(_SNAPSHOT, tuple(seats), sha256("".join(digests).encode()), f"member {place}, greedy")
 
@@ -83,6 +82,6 @@ def _members(stored: StoredRun, place: int) -> Entrant:
 def _search(simulations: int) -> Entrant:
     name = f"mcts,simulations={simulations}"
     spec = parse_bot(name)
-    seat = Seat((Player(name, bot=Named(name, spec)),), (1.0,))
+    seat = EntrantSeat((ArenaPlayer(name, bot=Named(name, spec)),), (1.0,))
     identity = json.dumps(spec.identity(), sort_keys=True)
     return Entrant(name, (seat, seat), sha256(identity.encode()), identity)

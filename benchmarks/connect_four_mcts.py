@@ -85,7 +85,7 @@ def _measure(
     """Trains and plays. games, curve: as `GAMES` and `CURVE`. more: changes to the preset."""
     from benchmarks.connect_four_matches import play
     from ludus.evaluation.stored import StoredRun
-    from ludus.observe.reader import Reader
+    from ludus.storage.reader import Reader
 
     lines = Lines(PACKAGES)
     _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])
@@ -115,7 +115,7 @@ def _measure(
 def _train(folder: Path, changes: list[str]) -> None:
     """Trains the preset with these changes, or goes on; a run that is over is left as it is."""
     import ludus
-    from ludus.observe.schema import FILE
+    from ludus.storage.database import FILE
 
     if (folder / FILE).is_file():
         ludus.resume(folder)

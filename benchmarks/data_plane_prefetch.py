@@ -23,11 +23,10 @@ import torch
 
 from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, INSERT, Columns
-from ludus.data.base import Sample, TableSpec
-from ludus.data.device import ToDevice
-from ludus.data.prefetcher import prefetch
-from ludus.data.table import build_table
-from ludus.data.waiting import WaitingTable
+from ludus.replay.base import Sample, TableSpec
+from ludus.replay.prefetcher import ToDevice, prefetch
+from ludus.replay.table import build_table
+from ludus.replay.waiting import WaitingTable
 
 DEPTHS = (0, 1, 2, 4)
 TURNS = 7

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.replaying import BATCH, EXPONENT, INSERT, Columns, Store, work
-from ludus.data.base import Sample, TableSpec
-from ludus.data.table import build_table
+from ludus.replay.base import Sample, TableSpec
+from ludus.replay.table import build_table
 
 KINDS: dict[str, dict[str, Any]] = {
     "uniform": {"kind": "ring"},

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from ludus.core.errors import EnvError
+from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.registry import make_env
-from ludus.errors import EnvError
-from ludus.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
 
 
 class Waiting:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.lines import Lines
-from ludus.observe.base import GenerationRecord, Silent
-from ludus.observe.reader import Reader
-from ludus.runner import run
-from ludus.scenario_files import load_scenario
-from ludus.types import Metrics, Task, TrainingTask
+from ludus.core.types import Metrics, Task, TrainingTask
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
+from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.reader import Reader
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "ray")
 WAITING, LIGHT = "benchmarks.distributed_envs:Waiting", "benchmarks.distributed_envs:Steps"

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import LudusError
-from ludus.observe.base import RunSummary, Silent
-from ludus.runner import resume, run
-from ludus.scenario_files import parse_scenario
-from ludus.scenarios.psro import PSRO
-from ludus.types import Metrics
+from ludus.core.errors import LudusError
+from ludus.core.types import Metrics
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario_files import parse_scenario
+from ludus.driver.scenarios.psro import PSRO
+from ludus.storage.base import RunSummary, Silent
 
 SCENARIO = """
 env: {id: openspiel/kuhn_poker, num_envs: 16, tree: "off"}

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.faults_cluster import Nodes
 from benchmarks.faults_processes import environment_of, is_alive, living, title_of
-from ludus.observe.store import sha256_of
+from ludus.storage.store import sha256_of
 
 LIMIT = 180.0
 """Seconds without a step after which a run counts as hung."""

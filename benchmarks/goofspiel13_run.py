@@ -104,8 +104,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) -> None:
-    from ludus.algorithms.ppo.config import PPO
-    from ludus.population_exploiters import exploit_population
+    from ludus.evaluation.exploiters import exploit_population
+    from ludus.learners.ppo.options import PPO
 
     lines = Lines(PACKAGES)
     facts = _train(folder, chosen)
@@ -132,10 +132,10 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
 def _train(folder: Path, chosen: dict[str, Any]) -> dict[str, float]:
     """Trains, or goes on; what it took."""
     import ludus
-    from ludus.config import to_yaml
-    from ludus.observe.reader import Reader
-    from ludus.observe.schema import FILE
-    from ludus.scenario_files import parse_scenario
+    from ludus.core.config import to_yaml
+    from ludus.driver.scenario_files import parse_scenario
+    from ludus.storage.database import FILE
+    from ludus.storage.reader import Reader
 
     if (folder / FILE).is_file():
         ludus.resume(folder, report=False)

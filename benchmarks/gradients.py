@@ -32,13 +32,13 @@ from benchmarks.contestants import Repetition
 from benchmarks.gradients_tasks import CARTPOLE, ActorCritic, Play, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.on_policy.learner import OnPolicyLearner, _assign, _flat
-from ludus.algorithms.schedule import Schedule
-from ludus.data.base import Sample
-from ludus.execution.threads import thread_limits
+from ludus.core.machine import thread_limits
+from ludus.core.seeding import generator
+from ludus.learners.base import LearnerContext
+from ludus.learners.on_policy.learner import OnPolicyLearner, _assign, _flat
+from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
-from ludus.seeding import generator
+from ludus.replay.base import Sample
 
 ROWS, ROUNDS, RATE, LATENCY = 512, 80, 2e-3, 0.05
 NOISES = {"noise 0": 0.0, "noise 0.3": 0.3, "noise 1": 1.0, "straggler": 0.3}

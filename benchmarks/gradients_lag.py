@@ -24,10 +24,10 @@ from benchmarks.contestants import Repetition
 from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setting, learner_of, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
-from ludus.algorithms.base import Algorithm
-from ludus.algorithms.ppo import PPO
-from ludus.algorithms.schedule import Schedule
-from ludus.execution.threads import thread_limits
+from ludus.core.machine import thread_limits
+from ludus.learners.base import Algorithm
+from ludus.learners.ppo.options import PPO
+from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 
 LAGS, CORRECTIONS = (0, 2, 4, 8), ("none", "vtrace")

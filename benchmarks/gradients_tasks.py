@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from ludus.algorithms.base import Algorithm, Learner, LearnerContext
-from ludus.algorithms.losses import entropy, log_prob, policy_gradient, value_loss
-from ludus.algorithms.on_policy import Batch, OnPolicy
-from ludus.data.base import Sample
-from ludus.data.trajectories import Trajectories
-from ludus.envs.game_tree import compile_tree
+from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
+from ludus.envs.tree.game_tree import compile_tree
+from ludus.learners.base import Algorithm, Learner, LearnerContext
+from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
+from ludus.learners.on_policy.batch import Batch
+from ludus.learners.on_policy.options import OnPolicy
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
+from ludus.replay.base import Sample
+from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import Mixture, PolicyRef, PolicySpec
 
 UNIFORM = PolicyRef(1, "uniform")
 CARTPOLE, LEDUC = "gymnasium/CartPole-v1", "leduc_poker"

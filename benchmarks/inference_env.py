@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
 
 INPUTS, ACTIONS, LENGTH = 64, 8, 50
 

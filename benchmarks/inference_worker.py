@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_env import ACTIONS, INPUTS, Still
+from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.inference.servers import Shared
+from ludus.rollout.inference.server import Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.ray_runtime import RayRuntime
-from ludus.types import Factor, Mixture, PolicyRef
 
 SLOTS, REPEATS = 8, 3
 NETWORKS = (64, 512, 2048)

@@ -16,16 +16,16 @@ from benchmarks.learning_task import LearningTask, point_of
 from benchmarks.learning_tasks import TASKS, scenario
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
-from ludus.config import to_yaml
+from ludus.core.config import to_yaml
+from ludus.core.types import Metrics
+from ludus.driver.result import Result
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.stored import StoredRun
-from ludus.observe.base import GenerationRecord, Observer, RunSummary, Silent
-from ludus.observe.reader import Reader
-from ludus.observe.schema import FILE
-from ludus.result import Result
-from ludus.runner import resume, run
-from ludus.scenario_files import parse_scenario
-from ludus.types import Metrics
+from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
+from ludus.storage.database import FILE
+from ludus.storage.reader import Reader
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
 KEPT = ROOT / "runs" / "benchmarks" / "learning"

@@ -19,7 +19,7 @@ from importlib import resources
 from typing import Any
 
 from benchmarks.learning_task import LearningTask
-from ludus.config import from_yaml
+from ludus.core.config import from_yaml
 
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
 _EPYMARL = "Papoudakis et al. 2021 (EPyMARL), table 3, after 20M steps"
@@ -28,7 +28,7 @@ _KEYS = ("scenario", "share", "every_seat", "env", "mode", "oracle")
 
 def keys_of(preset: str) -> dict[str, Any]:
     """What a task has of a preset: the environment and the learner, not for how long."""
-    text = (resources.files("ludus") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ludus.driver") / "presets" / f"{preset}.yaml").read_text(encoding="utf-8")
     data = from_yaml(text, what=preset)
     return {key: data[key] for key in _KEYS if key in data and data[key] != "psro"}
 

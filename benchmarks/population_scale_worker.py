@@ -17,27 +17,27 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus import seeding
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.ppo.config import PPO
-from ludus.envs.game_tree import GameTree
+from ludus.core import seeding
+from ludus.core.types import Match, PolicyRef, Weights
 from ludus.envs.registry import make_env
+from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import outcomes
-from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.meta_solvers.nash import Nash
-from ludus.observe.base import RunInfo
-from ludus.observe.policy_files import PolicyFiles
-from ludus.observe.reader import Reader
-from ludus.observe.store import Store
+from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
+from ludus.learners.base import LearnerContext
+from ludus.learners.ppo.options import PPO
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
+from ludus.population.matches import moments
 from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
-from ludus.population.ratings.results import Tally, pairs
-from ludus.population.statistics import moments
-from ludus.types import Match, PolicyRef, Weights
+from ludus.population.ratings.results import PairTally, pairs
+from ludus.solvers.nash import Nash
+from ludus.storage.base import RunInfo
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.reader import Reader
+from ludus.storage.store import Store
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 GAME = "openspiel/leduc_poker"
@@ -71,7 +71,7 @@ class League:
         self._warm = None
         self._solver = Nash(tolerance=1e-4)
         self.ratings: RatingTable | None = None
-        self._tally = Tally((0, 1))
+        self._tally = PairTally((0, 1))
 
     def grow(self, count: int) -> dict[str, float]:
         """Add so many policies to each population, and do with the league what a league needs; seconds of each part."""
@@ -117,7 +117,7 @@ class League:
                 some = self.rng.choice(sizes[1 - player], min(OPPONENTS, sizes[1 - player]), replace=False)
                 profiles += [(k, int(o)) if player == 0 else (int(o), k) for o in some]
         profiles = list(dict.fromkeys(profiles))
-        players = [Player(f"{p}-{k}", policy) for p in (0, 1) for k, policy in enumerate(self.policies[p])]
+        players = [ArenaPlayer(f"{p}-{k}", policy) for p in (0, 1) for k, policy in enumerate(self.policies[p])]
         arena = Arena(self.env, players)
         seats = np.repeat(np.array(profiles, np.int32) + np.array([0, sizes[0]], np.int32), EPISODES, axis=0)
         luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))

@@ -14,14 +14,13 @@ import numpy as np
 
 from benchmarks.lines import Lines
 from benchmarks.psro_family_methods import GAMES, METHODS, scenario
-from ludus.config import to_yaml
-from ludus.evaluation.population_exploitability import population_exploitability
-from ludus.evaluation.run_population import stored_plans, tree_of
+from ludus.core.config import to_yaml
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import parse_scenario
+from ludus.evaluation.population import population_exploitability, stored_plans, tree_of
 from ludus.evaluation.stored import StoredRun
-from ludus.observe.base import GenerationRecord, Silent
-from ludus.observe.reader import Reader
-from ludus.runner import run
-from ludus.scenario_files import parse_scenario
+from ludus.storage.base import GenerationRecord, Silent
+from ludus.storage.reader import Reader
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 _POINTS = 10  # of the curve of population exploitability, which takes seconds each

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.lines import Lines
-from ludus.observe.base import GenerationRecord, Silent
-from ludus.runner import run
-from ludus.scenario_files import load_scenario
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
+from ludus.storage.base import GenerationRecord, Silent
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 

@@ -23,10 +23,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.rollout_setups import Clock, Player
-from ludus.envs.adapters.magent2_engine import Scratch, engine
+from ludus.core.seeding import keys
+from ludus.envs.adapters.magent2 import Scratch, engine
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
-from ludus.seeding import keys
 
 ENVS, STEPS, ACTIONS, AGENTS = 4, 100, 21, 162
 WARM = 3  # orders that compile and grow the buffers

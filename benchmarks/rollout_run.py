@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.peers.collecting import ENVIRONMENTS, STEPS, work
+from ludus.core.types import AgentSpec, Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.policies import actor_critic, network
 from ludus.policies.base import Policy
@@ -27,7 +28,6 @@ from ludus.policies.specs import cnn_spec, mlp_spec
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import AgentSpec, Mixture, PolicyRef
 
 ENVS: dict[str, dict[str, Any]] = {
     "cartpole/gymnasium": {"id": "gymnasium/CartPole-v1", "vector": "native"},

@@ -34,7 +34,7 @@ def _torch(logits: torch.Tensor, mask: torch.Tensor, noise: torch.Tensor) -> tup
 
 
 def figures() -> dict[str, float]:
-    from ludus.policies.sampling import sample
+    from ludus.policies.categorical import sample
 
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((ROWS, ACTIONS)).astype(np.float32)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from ludus.core.types import EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.base import Policy
@@ -21,7 +22,6 @@ from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import EnvSpec, Mixture, PolicyRef, PolicySpec
 
 HIDDEN = (64, 64)
 

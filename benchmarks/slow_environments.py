@@ -17,8 +17,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from ludus.core.seeding import keys
 from ludus.envs.registry import make_env
-from ludus.seeding import keys
 
 ENVS, SECONDS = 8, 0.5
 

@@ -78,20 +78,19 @@ def _policies(seed: int) -> list[Any]:
 
 def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     """A function that holds the tournament and returns what it took."""
-    from ludus.evaluation.tournament.arena import Player
-    from ludus.evaluation.tournament.exact import exact_tournament
-    from ludus.evaluation.tournament.field import Entrant, Field, Seat
-    from ludus.evaluation.tournament.run import Options, run_tournament
-    from ludus.policies.digest import digest_of
-    from ludus.scenario import Environment
+    from ludus.envs.options import Environment
+    from ludus.evaluation.tournament.arena import ArenaPlayer
+    from ludus.evaluation.tournament.entrants import Entrant, EntrantSeat, TournamentField
+    from ludus.evaluation.tournament.run import Options, exact_tournament, run_tournament
+    from ludus.policies.file import digest_of
 
     settings = Environment(id=_GAME, tree="off" if kind == "play networks" else "on")
     spec = settings.make(num_envs=1).spec
     entrants = []
     for k, policy in enumerate(_policies(seed)):
-        seat = Seat((Player(str(k), policy),), (1.0,))
+        seat = EntrantSeat((ArenaPlayer(str(k), policy),), (1.0,))
         entrants.append(Entrant(f"policy {k}", (seat, seat), digest_of(policy), "mlp"))
-    field = Field(settings, spec, tuple(entrants))
+    field = TournamentField(settings, spec, tuple(entrants))
     number = count()
 
     def play(folder: Path) -> None:
@@ -113,7 +112,7 @@ def _ludus(kind: str, seed: int) -> Callable[[], Times]:
 
 def _tables(seed: int) -> list[list[dict[str, list[float]]]]:
     """Per policy and player: information state -> probabilities."""
-    from ludus.envs.game_tree import compile_tree
+    from ludus.envs.tree.game_tree import compile_tree
 
     enumeration = compile_tree("leduc_poker").enumeration
     tables = []

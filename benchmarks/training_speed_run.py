@@ -17,11 +17,11 @@ from pathlib import Path
 from benchmarks.lines import Lines
 from benchmarks.peers.collecting import per_core, per_wall
 from benchmarks.peers.training import SETTINGS, cases
-from ludus.observe.base import Silent
-from ludus.runner import run
-from ludus.scenario import Scenario
-from ludus.scenario_files import load_scenario
-from ludus.types import Metrics
+from ludus.core.types import Metrics
+from ludus.driver.runner import run
+from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_files import load_scenario
+from ludus.storage.base import Silent
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 _VECTOR = {"gymnasium": "native", "python": "python"}

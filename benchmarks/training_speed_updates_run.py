@@ -14,18 +14,18 @@ import torch
 
 from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import REPLAY
-from ludus.algorithms.base import Algorithm, LearnerContext
-from ludus.algorithms.dqn.config import DQN
-from ludus.algorithms.sac.config import SAC
-from ludus.algorithms.schedule import Schedule
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.trajectories import Trajectories
+from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
+from ludus.learners.base import Algorithm, LearnerContext
+from ludus.learners.dqn.options import DQN
+from ludus.learners.sac.options import SAC
+from ludus.learners.schedule import Schedule
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.training.trainer import Trainer, TrainerSpec
-from ludus.types import Mixture, PolicyRef
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium")
 

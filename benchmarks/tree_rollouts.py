@@ -60,15 +60,15 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     """A function that plays one order (its number gives the seed) and returns how many decisions that were."""
     import torch
 
-    from ludus.envs.game_tree import compile_tree
-    from ludus.envs.openspiel import OpenSpielVectorEnv
+    from ludus.core.types import Mixture, PolicyRef
+    from ludus.envs.openspiel.vector import OpenSpielVectorEnv
+    from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.vector import TreeVectorEnv
     from ludus.policies.network import MLPPolicy, initial_weights
     from ludus.policies.specs import mlp_spec
     from ludus.rollout.base import RolloutOrder
     from ludus.rollout.inference.local import LocalBank
     from ludus.rollout.worker import RolloutWorker
-    from ludus.types import Mixture, PolicyRef
 
     torch.set_num_threads(1)
     general = kind == "general"

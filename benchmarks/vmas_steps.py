@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ludus.core.seeding import keys
 from ludus.envs.registry import make_env
-from ludus.seeding import keys
 
 CASES = (("simple_spread", 32), ("simple_spread", 512), ("balance", 32))
 STEPS, REPETITIONS = 200, 7

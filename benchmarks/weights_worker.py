@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus.rollout.recent import Recent
+from ludus.rollout.base import Recent
 from ludus.runtime.base import Ref
 
 WORKERS, MEGABYTES, NODES = 16, 10, ("head", "leaf")

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ludus.core.seeding import keys
 from ludus.envs.registry import make_env
-from ludus.seeding import keys
-from ludus.testing.actor import Actor
+from ludus.testing.ledger import Actor
 
 ENVS = 8
 DECISIONS = 2000

@@ -5,8 +5,8 @@ PYTHONPATH=examples ludus train kuhn oracle=a2c:A2C
 
 from torch import nn
 
-from ludus.algorithms.losses import entropy, log_prob, policy_gradient, value_loss
-from ludus.algorithms.on_policy import OnPolicy
+from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
+from ludus.learners.on_policy.options import OnPolicy
 
 
 class A2C(OnPolicy):

@@ -12,17 +12,17 @@ import numpy as np
 from pydantic import Field
 
 import ludus
-from ludus.algorithms.base import Collect, LearnerContext
-from ludus.algorithms.returns import lambda_returns, tail_values
-from ludus.config import Config
-from ludus.data.base import Columns, Sample, TableSpec
-from ludus.data.trajectories import Trajectories
-from ludus.errors import ScenarioError, TrainingError
+from ludus.core.config import Config
+from ludus.core.errors import ScenarioError, TrainingError
+from ludus.core.types import EnvSpec, Metrics, PolicySpec, State, Weights
+from ludus.learners.base import Collect, LearnerContext
+from ludus.learners.returns import lambda_returns, tail_values
+from ludus.policies.categorical import masked_softmax
 from ludus.policies.registry import build_policy
-from ludus.policies.sampling import masked_softmax
 from ludus.policies.specs import covered, tabular_spec
+from ludus.replay.base import ItemColumns, Sample, TableSpec
+from ludus.replay.trajectories import Trajectories
 from ludus.testing.algorithm import check_algorithm
-from ludus.types import EnvSpec, Metrics, PolicySpec, State, Weights
 
 
 class Reinforce(Config):
@@ -67,7 +67,7 @@ class ReinforceLearner:
             self._theta = np.log(np.maximum(probs, 1e-3))
         self._waiting = 0
 
-    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, Columns]]:
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """(table, rows) for a rollout: here each decision with the return that followed it."""
         rows, nothing = trajectories, np.zeros(trajectories.num_rows)
         after = tail_values(rows.tail, np.zeros(rows.num_segments))
@@ -103,7 +103,7 @@ class ReinforceLearner:
 
 
 def main(generations: int = 10, episodes: int = 10_000) -> None:
-    from ludus.envs.game_tree import compile_tree
+    from ludus.envs.tree.game_tree import compile_tree
 
     check_algorithm(Reinforce(episodes=20), compile_tree("kuhn_poker").spec)
     scenario = ludus.PSRO(

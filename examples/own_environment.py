@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 import ludus
-from ludus import seeding
-from ludus.errors import EnvError
+from ludus.core import seeding
+from ludus.core.errors import EnvError
+from ludus.core.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.testing.env import check_env
-from ludus.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
 
 MOST = 3  # stones that may be taken at once
 

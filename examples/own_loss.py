@@ -3,7 +3,7 @@
 PYTHONPATH=examples ludus train kuhn 'oracle={kind: own_loss:PenalisedPPO, penalty: 0.5}'
 """
 
-from ludus.algorithms.on_policy import PolicyGradient
+from ludus.learners.on_policy.options import PolicyGradient
 
 
 class PenalisedPPO(PolicyGradient):

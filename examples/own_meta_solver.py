@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import ludus
-from ludus.meta_solvers.games import nash_conv, require_populated
+from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
+from ludus.solvers.games import nash_conv, require_populated
 from ludus.testing.meta_solver import check_meta_solver
-from ludus.types import Solution
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from a2c import A2C
 
-from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.probabilities import epsilon_mix
+from ludus.policies.categorical import CategoricalPolicy, epsilon_mix
 from ludus.policies.torch_module import TorchPolicy
 
 

@@ -11,8 +11,8 @@ from typing import ClassVar
 from pydantic import Field
 
 import ludus
-from ludus.config import Config
-from ludus.stopping.progress import Progress
+from ludus.core.config import Config
+from ludus.training.stopping import Progress
 
 
 class Reduced(Config):

@@ -12,25 +12,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ludus.algorithms.dqn.config import DQN
-    from ludus.algorithms.exact.config import ExactBestResponse
-    from ludus.algorithms.ppo.config import PPO
-    from ludus.algorithms.tabular_q.config import TabularQ
-    from ludus.errors import LudusError
+    from ludus.core.errors import LudusError
+    from ludus.driver.result import Result
+    from ludus.driver.runner import resume, run
+    from ludus.driver.scenario import Checkpoints, Evaluation, Scenario
+    from ludus.driver.scenario_files import list_presets, load_scenario
+    from ludus.driver.scenarios.psro import PSRO
+    from ludus.envs.options import Environment
     from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
-    from ludus.evaluation.run_population import evaluate_population
-    from ludus.evaluation.run_ratings import rate_run
-    from ludus.exploit import exploit_run
-    from ludus.observe.callbacks import Callback
-    from ludus.population_exploiters import exploit_population
-    from ludus.report import write_report
-    from ludus.result import Result
-    from ludus.runner import resume, run
-    from ludus.scenario import Checkpoints, Environment, Evaluation, Scenario
-    from ludus.scenario_files import list_presets, load_scenario
-    from ludus.scenarios.psro import PSRO
+    from ludus.evaluation.exploiters import exploit_population, exploit_run
+    from ludus.evaluation.population import evaluate_population
+    from ludus.evaluation.ratings import rate_run
+    from ludus.learners.dqn.options import DQN
+    from ludus.learners.exact.oracle import ExactBestResponse
+    from ludus.learners.ppo.options import PPO
+    from ludus.learners.tabular_q.options import TabularQ
     from ludus.schedulers.warm_start import WarmStart
+    from ludus.training.callbacks import Callback
+    from ludus.view.report import write_report
 
 __version__ = "0.1.0"
 
@@ -64,30 +64,30 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 
 # Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
 _HOMES = {
-    "DQN": "ludus.algorithms.dqn.config",
-    "PPO": "ludus.algorithms.ppo.config",
-    "PSRO": "ludus.scenarios.psro",
-    "Callback": "ludus.observe.callbacks",
-    "Checkpoints": "ludus.scenario",
-    "Environment": "ludus.scenario",
-    "Evaluation": "ludus.scenario",
-    "ExactBestResponse": "ludus.algorithms.exact.config",
-    "LudusError": "ludus.errors",
-    "Result": "ludus.result",
-    "Scenario": "ludus.scenario",
-    "TabularQ": "ludus.algorithms.tabular_q.config",
+    "DQN": "ludus.learners.dqn.options",
+    "PPO": "ludus.learners.ppo.options",
+    "PSRO": "ludus.driver.scenarios.psro",
+    "Callback": "ludus.training.callbacks",
+    "Checkpoints": "ludus.driver.scenario",
+    "Environment": "ludus.envs.options",
+    "Evaluation": "ludus.driver.scenario",
+    "ExactBestResponse": "ludus.learners.exact.oracle",
+    "LudusError": "ludus.core.errors",
+    "Result": "ludus.driver.result",
+    "Scenario": "ludus.driver.scenario",
+    "TabularQ": "ludus.learners.tabular_q.options",
     "WarmStart": "ludus.schedulers.warm_start",
     "evaluate_against": "ludus.evaluation.against",
-    "evaluate_population": "ludus.evaluation.run_population",
+    "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",
-    "exploit_population": "ludus.population_exploiters",
-    "exploit_run": "ludus.exploit",
-    "list_presets": "ludus.scenario_files",
-    "load_scenario": "ludus.scenario_files",
-    "rate_run": "ludus.evaluation.run_ratings",
-    "resume": "ludus.runner",
-    "run": "ludus.runner",
-    "write_report": "ludus.report",
+    "exploit_population": "ludus.evaluation.exploiters",
+    "exploit_run": "ludus.evaluation.exploiters",
+    "list_presets": "ludus.driver.scenario_files",
+    "load_scenario": "ludus.driver.scenario_files",
+    "rate_run": "ludus.evaluation.ratings",
+    "resume": "ludus.driver.runner",
+    "run": "ludus.driver.runner",
+    "write_report": "ludus.view.report",
 }
 
 

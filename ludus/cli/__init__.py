@@ -1,1 +1,1 @@
-
+"""The `ludus` command, one file per command."""

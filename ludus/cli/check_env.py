@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import write
-from ludus.errors import ConfigError, EnvError
+from ludus.core.errors import ConfigError, EnvError
 
-if TYPE_CHECKING:  # these imports take a second, which only a check should pay
+if TYPE_CHECKING:
     from ludus.envs.base import VectorEnv
-    from ludus.testing.env import Check
-    from ludus.testing.env_plays import Make
+    from ludus.testing.env import Check, Make
 
 _WIDTH = 18  # of the names of checks
 
@@ -57,7 +56,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _make_once(make: Make, options: argparse.Namespace) -> None:
     """What cannot be made at all is one error; it may be a setting with a typo."""
-    from ludus.scenario import Environment
+    from ludus.envs.options import Environment
 
     try:
         make(options.num_envs).close()
@@ -71,8 +70,8 @@ def _make_once(make: Make, options: argparse.Namespace) -> None:
 
 def _maker(id: str, assignments: list[str]) -> Make:
     """Makes what a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
-    from ludus.config import override
-    from ludus.scenario import Environment
+    from ludus.core.config import override
+    from ludus.envs.options import Environment
 
     given = override({}, assignments)
     settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
@@ -102,8 +101,8 @@ def _line(text: str) -> str:
 def _show_speed(make: Make, num_envs: int, seed: int) -> None:
     from contextlib import closing
 
-    from ludus import seeding
-    from ludus.testing.speed import measure_speed
+    from ludus.core import seeding
+    from ludus.testing.env import measure_speed
 
     with closing(make(num_envs)) as env:
         try:

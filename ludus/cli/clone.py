@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_scenario, positive_number, whole_number
 from ludus.cli.output import facts
-from ludus.errors import ConfigError, ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 
-if TYPE_CHECKING:  # these imports take a second, which only a clone should pay
-    from ludus.algorithms.bc import Clone, Cloning, Scores
-    from ludus.data.parquet import Recorded
+if TYPE_CHECKING:
+    from ludus.core.types import EnvSpec, PolicySpec
+    from ludus.driver.scenario import Scenario
     from ludus.envs.registry import TreeChoice
-    from ludus.scenario import Scenario
-    from ludus.types import EnvSpec, PolicySpec
+    from ludus.learners.bc.clone import Clone, Cloning, Scores
+    from ludus.replay.parquet import Recorded
 
 _QUIET = 2.0  # seconds before progress is worth a line
 _EVERY = 1.0
@@ -49,10 +49,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_target(options)
-    from ludus.algorithms.bc import Cloning
-    from ludus.data.parquet import read_trajectories
+    from ludus.driver.scenario_files import load_scenario
+    from ludus.learners.bc.clone import Cloning
     from ludus.policies.file import save_policy
-    from ludus.scenario_files import load_scenario
+    from ludus.replay.parquet import read_trajectories
 
     given = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
     config = Cloning(**given)
@@ -65,8 +65,9 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
-    from ludus.algorithms.base import Algorithm
-    from ludus.algorithms.bc import check_environment, clone
+    from ludus.learners.base import Algorithm
+    from ludus.learners.bc.clone import clone
+    from ludus.learners.bc.demonstrations import check_environment
 
     if not isinstance(scenario.oracle, Algorithm):
         raise ScenarioError(
@@ -133,7 +134,7 @@ class _Progress:
         now = time.monotonic()
         if now < self._next:
             return
-        from ludus.observe.progress import duration
+        from ludus.view.progress import duration
 
         self._next = now + _EVERY
         left = duration((now - self._begun) / scores.epoch * (epochs - scores.epoch))

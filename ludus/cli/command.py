@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ludus.errors import ConfigError, nearest
+from ludus.core.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from ludus.cli.output import write
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.scenario_files import load_scenario
+    from ludus.driver.scenario_files import load_scenario
 
     write(load_scenario(options.scenario, options.overrides, options.seed).to_yaml())
     return 0

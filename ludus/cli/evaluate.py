@@ -19,8 +19,8 @@ from ludus.cli.evaluations import (
     show_responders,
 )
 from ludus.cli.progress import EpisodesProgress
-from ludus.errors import ConfigError
-from ludus.observe.run_dirs import find_run
+from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import find_run
 
 _QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
 _EPISODES, _DEALS = 10_000, 100
@@ -70,7 +70,7 @@ def _execute(options: argparse.Namespace) -> int:
     _one_question(options)
     run_dir, episodes = find_run(options.run), options.episodes or _EPISODES
     if options.rating:
-        from ludus.evaluation.run_ratings import rate_run
+        from ludus.evaluation.ratings import rate_run
 
         show_ratings(rate_run(run_dir, options.rating))
     elif options.against is not None:
@@ -78,7 +78,7 @@ def _execute(options: argparse.Namespace) -> int:
     elif options.population:
         _population(run_dir, options, episodes)
     elif options.exploit is not None:
-        from ludus.exploit import exploit_run
+        from ludus.evaluation.exploiters import exploit_run
 
         tell = _Progress(lambda population: f"exploiting, population {population}")
         show_exploiters(exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, tell=tell))
@@ -104,11 +104,11 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
 
 def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> None:
     if options.exploit is None:
-        from ludus.evaluation.run_population import evaluate_population
+        from ludus.evaluation.population import evaluate_population
 
         show_population(evaluate_population(run_dir))
         return
-    from ludus.population_exploiters import exploit_population
+    from ludus.evaluation.exploiters import exploit_population
 
     rounds = options.rounds or _ROUNDS
 
@@ -165,7 +165,7 @@ class _Progress:
         if now < self._next or not share:
             return
         self._next = now + _EVERY
-        from ludus.observe.progress import duration
+        from ludus.view.progress import duration
 
         left = duration((now - self._begun) * (1 - share) / share)
         with suppress(OSError, ValueError):  # nobody need listen

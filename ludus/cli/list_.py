@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
-from ludus.errors import ConfigError, LudusError, UnknownName
-from ludus.observe.run_dirs import run_dirs
+from ludus.core.errors import ConfigError, LudusError, UnknownName
+from ludus.storage.run_dirs import run_dirs
 
-if TYPE_CHECKING:  # an import that only some lists should pay
+if TYPE_CHECKING:
     from ludus.envs.families import Family
 
 
@@ -50,13 +50,13 @@ def _ids(family: str, word: str) -> None:
 
 
 def _presets() -> None:
-    from ludus.scenario_files import list_presets
+    from ludus.driver.scenario_files import list_presets
 
     table(("preset", "what it is"), list(list_presets().items()), left=(0, 1))
 
 
 def _algorithms() -> None:
-    from ludus.algorithms.registry import ALGORITHMS
+    from ludus.learners.registry import ALGORITHMS
 
     rows = [(name, *_about(name, target), target) for name, target in sorted(ALGORITHMS.items())]
     columns = ("algorithm", "actions", "mask", "memory", "data", "paper", "class")
@@ -69,7 +69,7 @@ def _say_left_out(columns: Sequence[str], kind: str) -> None:
 
 
 def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
-    from ludus.registry import load
+    from ludus.core.parts import load
 
     about = load("algorithm", name, {name: target}).about
     yes = ("no", "yes")
@@ -77,19 +77,19 @@ def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
 
 
 def _meta_solvers() -> None:
-    from ludus.meta_solvers.registry import META_SOLVERS
+    from ludus.solvers.registry import META_SOLVERS
 
     _parts("meta-solver", META_SOLVERS)
 
 
 def _scenarios() -> None:
-    from ludus.scenario_registry import SCENARIOS
+    from ludus.driver.scenario import SCENARIOS
 
     _parts("scenario", SCENARIOS)
 
 
 def _ratings() -> None:
-    from ludus.population.ratings.registry import RATINGS
+    from ludus.evaluation.ratings import RATINGS
 
     _parts("rating", RATINGS)
     write(
@@ -100,7 +100,7 @@ def _ratings() -> None:
 def _bots() -> None:
     import pyspiel
 
-    from ludus.bots.registry import BOTS
+    from ludus.evaluation.bots import BOTS
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
     others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
@@ -125,8 +125,8 @@ def _runs() -> None:
 
 
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
-    from ludus.observe.progress import duration, number
-    from ludus.observe.reader import Reader, run_state
+    from ludus.storage.reader import Reader, run_state
+    from ludus.view.progress import duration, number
 
     try:
         with Reader(run_dir, check=False) as reader:
@@ -141,7 +141,7 @@ def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
 
 
 def _state(run_dir: Path, state: str) -> str:
-    from ludus.execution import live
+    from ludus.storage import live
 
     status = live.read_status(run_dir) if state == "running" else None
     return state if status is None else live.state_of(status)

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from ludus.cli.command import Command, seconds
 from ludus.cli.output import write
-from ludus.errors import RunError
-from ludus.execution import live
-from ludus.execution.live import Order, Status
-from ludus.observe.lock import is_running, owner_of
-from ludus.observe.run_dirs import find_run
+from ludus.core.errors import RunError
+from ludus.storage import live
+from ludus.storage.live import LiveOrder, Status
+from ludus.storage.run_dirs import find_run, is_running, owner_of
 
 _POLL = 0.05  # seconds between two looks at what the run does
 
-Change = Callable[[Order], Order]
+Change = Callable[[LiveOrder], LiveOrder]
 
 
 def _add_arguments(parser: argparse.ArgumentParser, *, wait: int = 10) -> None:
@@ -116,7 +115,7 @@ def _leave(folder: Path, change: Change) -> None:
         return
     order = live.read_order(folder)
     if order is None or order.session != status.session:
-        order = Order(status.session, paused=status.paused, speed=status.speed, stop=status.stopping)
+        order = LiveOrder(status.session, paused=status.paused, speed=status.speed, stop=status.stopping)
         missing = True
     else:
         missing = change(order) != order
@@ -143,7 +142,7 @@ def _not_running(run: str, folder: Path) -> RunError:
 
 def _ended(run: str, folder: Path) -> str:
     """How a run ended, and how to go on."""
-    from ludus.observe.reader import Reader
+    from ludus.storage.reader import Reader
 
     with Reader(folder, check=False) as reader:
         summary = reader.summary()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from ludus import __version__
 from ludus.cli import check_env, clone, config, evaluate, list_, live, record, report, resume, status, tournament, train
 from ludus.cli.command import Command
-from ludus.errors import LudusError, UnknownName
+from ludus.core.errors import LudusError, UnknownName
 
 COMMANDS: dict[str, Command] = {
     command.name: command

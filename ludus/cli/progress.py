@@ -21,7 +21,7 @@ class EpisodesProgress:
         self._open = False
 
     def __call__(self, done: int, total: int) -> None:
-        from ludus.observe.progress import duration
+        from ludus.view.progress import duration
 
         now = self._clock()
         if self._first is None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
-from ludus.errors import ConfigError
-from ludus.observe.run_dirs import find_run
+from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import find_run
 
-if TYPE_CHECKING:  # these imports take a second, which only a recording should pay
-    from ludus.recording import Recording
+if TYPE_CHECKING:
+    from ludus.evaluation.recording import Recording
 
 _QUIET = 2.0  # seconds before progress is worth a line
 _EVERY = 1.0
@@ -77,8 +77,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _film(run_dir: Path, options: argparse.Namespace) -> int:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
-    from ludus.recording import record_run, save
-    from ludus.recording.files import check_kind, check_target
+    from ludus.evaluation.recording import check_kind, check_target, record_run, save
 
     fps = options.fps or _FPS
 
@@ -108,8 +107,7 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
-    from ludus.recording import record_run_trajectories
-    from ludus.recording.trajectories import check_file
+    from ludus.evaluation.trajectories import check_file, record_run_trajectories
 
     path: Path = options.trajectories
     check_file(path)
@@ -147,7 +145,7 @@ class _Countdown:
         now = time.monotonic()
         if now < self._next or done >= total:
             return
-        from ludus.observe.progress import duration
+        from ludus.view.progress import duration
 
         self._next = now + _EVERY
         left = duration((now - self._begun) * (total - done) / done)
@@ -171,7 +169,7 @@ class _Progress:
 
 
 def _show(recording: Recording, path: Path) -> None:
-    from ludus.observe.progress import signed
+    from ludus.view.progress import signed
 
     pairs = [("file", str(path))]
     if recording.frames:

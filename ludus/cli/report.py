@@ -8,7 +8,7 @@ import webbrowser
 
 from ludus.cli.command import Command
 from ludus.cli.output import write
-from ludus.observe.run_dirs import find_run
+from ludus.storage.run_dirs import find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
-    from ludus.report import write_report
+    from ludus.view.report import write_report
 
     path = write_report(run_dir)
     write(str(path))

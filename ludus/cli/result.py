@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.cli.output import facts, table
-from ludus.observe.progress import duration, number
-from ludus.observe.reader import Reader
-from ludus.profile import PARTS
+from ludus.core.timings import PARTS
+from ludus.storage.reader import Reader
+from ludus.view.progress import duration, number
 
-if TYPE_CHECKING:  # a run's imports take a second, which only a run should pay
-    from ludus.result import Result
+if TYPE_CHECKING:
+    from ludus.driver.result import Result
 
 
 def show_result(result: Result) -> None:

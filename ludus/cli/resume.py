@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 
 from ludus.cli.command import Command, add_profile, add_runtime, runtime_overrides
-from ludus.observe.run_dirs import find_run
+from ludus.storage.run_dirs import find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +21,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
     from ludus.cli.result import show_how_to_go_on, show_profile, show_result
-    from ludus.execution.interrupt import stop_on_signals
-    from ludus.observe.progress import progress_for
-    from ludus.runner import resume
+    from ludus.driver.control import stop_on_signals
+    from ludus.driver.runner import resume
+    from ludus.view.progress import progress_for
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         result = resume(run_dir, [*runtime_overrides(options), *options.overrides], observer=observer, stop=stop)

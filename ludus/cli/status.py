@@ -10,10 +10,9 @@ from pathlib import Path
 
 from ludus.cli.command import Command
 from ludus.cli.output import facts
-from ludus.execution import live
-from ludus.execution.live import Status
-from ludus.observe.lock import is_running
-from ludus.observe.run_dirs import find_run
+from ludus.storage import live
+from ludus.storage.live import Status
+from ludus.storage.run_dirs import find_run, is_running
 
 _FRESH = 3.0  # seconds for which a status counts as new
 
@@ -23,8 +22,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.observe.progress import duration, number
-    from ludus.observe.reader import Reader
+    from ludus.storage.reader import Reader
+    from ludus.view.progress import duration, number
 
     folder = find_run(options.run)
     with Reader(folder, check=False) as reader:
@@ -46,7 +45,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     """What a driver that lives, or was killed, has said last."""
-    from ludus.observe.progress import duration
+    from ludus.view.progress import duration
 
     lives, here = is_running(folder), status.host == socket.gethostname()
     state = live.state_of(status)
@@ -69,7 +68,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
 
 def _ago(when: float) -> str:
     """Nothing, if a clock has jumped."""
-    from ludus.observe.progress import duration
+    from ludus.view.progress import duration
 
     ago = time.time() - when
     return f" ({duration(ago)} ago)" if ago >= 0 else ""

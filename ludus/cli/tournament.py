@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command, add_rating, folder, positive_number, probability, seconds, whole_number
 from ludus.cli.output import rating_cell, rating_column, table, write
 from ludus.cli.progress import EpisodesProgress
-from ludus.errors import ConfigError
-from ludus.observe.run_dirs import find_run
+from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import find_run
 
-if TYPE_CHECKING:  # these imports take a second, which only a tournament should pay
+if TYPE_CHECKING:
     from ludus.evaluation.tournament.orders import Orders
-    from ludus.evaluation.tournament.report import Standing, TournamentReport
+    from ludus.evaluation.tournament.report import EntrantStanding, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
@@ -82,17 +82,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
+    from ludus.envs.options import Environment
+    from ludus.evaluation.ratings import parse_ratings
     from ludus.evaluation.tournament.entrants import read_field
     from ludus.evaluation.tournament.run import Options, run_tournament
-    from ludus.population.ratings.registry import parse_ratings
-    from ludus.scenario import Environment
 
     _check_budget(options)
     raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
     field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
     if options.exact:
-        from ludus.evaluation.tournament.exact import exact_tournament
+        from ludus.evaluation.tournament.run import exact_tournament
 
         report = exact_tournament(field, raters=raters)
     else:
@@ -151,7 +151,7 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
         write(f"results: {report.folder}")
 
 
-def _row(report: TournamentReport, k: int, standing: Standing) -> list[str]:
+def _row(report: TournamentReport, k: int, standing: EntrantStanding) -> list[str]:
     played = report.episodes > 0
     row = [str(k + 1), standing.name]
     row += [rating_cell(r.unit, float(r.rating[k]), float(r.low[k]), float(r.high[k])) for r in report.ratings]
@@ -162,7 +162,7 @@ def _row(report: TournamentReport, k: int, standing: Standing) -> list[str]:
 
 
 def _interval(mean: float, half: float) -> str:
-    from ludus.observe.progress import signed
+    from ludus.view.progress import signed
 
     if math.isnan(mean):
         return "-"

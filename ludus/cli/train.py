@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ludus.scenario import Scenario
+    from ludus.driver.scenario import Scenario
 
 _ASYNC_HERE = (
     "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
@@ -31,13 +31,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
     from ludus.cli.result import show_how_to_go_on, show_profile, show_result
-    from ludus.execution.interrupt import stop_on_signals
-    from ludus.observe.progress import progress_for
-    from ludus.scenario_files import load_scenario
+    from ludus.driver.control import stop_on_signals
+    from ludus.driver.scenario_files import load_scenario
+    from ludus.view.progress import progress_for
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
-    from ludus.cores import cores
-    from ludus.runner import run
+    from ludus.core.machine import cores
+    from ludus.driver.runner import run
 
     with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
         for hint in hints(scenario, cores=cores()):

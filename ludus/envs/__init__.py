@@ -1,1 +1,1 @@
-
+"""Environments: the contract, and everything that keeps it."""

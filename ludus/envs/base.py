@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.types import Array, EnvSpec, Timestep
+from ludus.core.types import Array, EnvSpec, Timestep
 
 
 @runtime_checkable

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError
+from ludus.envs.packages import PIP, missing_package
 
 
 class Adapter(Protocol):
@@ -126,25 +127,6 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
-    **{family.needs: f"'ludus[{family.extra}]'" for family in FAMILIES.values() if family.extra},
-    "Box2D": "'ludus[box2d]'",
-    "chess": "'ludus[classic]'",
-    "cv2": "'ludus[atari]'",
-    "imageio": "'ludus[mujoco]'",
-    "mujoco": "'ludus[mujoco]'",
-    "multi_agent_ale_py": "'ludus[atari]'",
-    "open_spiel": "open-spiel",
-    "pygame": "pygame-ce",
-    "pyglet": "'pyglet<2'",
-    "pymunk": "'ludus[butterfly]'",
-    "pyspiel": "open-spiel",
-    "rlcard": "'ludus[classic]'",
-    "shimmy": "'ludus[classic]'",
-}
-_PIP_OF_PETTINGZOO = {"Box2D": "'ludus[butterfly]'", "pygame": "'ludus[classic]'"}
-
-
 def adapter(family: str) -> Adapter:
     """The module of a family. Raises ConfigError, with what to install, if its package is missing."""
     entry = FAMILIES[family]
@@ -156,25 +138,3 @@ def adapter(family: str) -> Adapter:
         return cast(Adapter, importlib.import_module(entry.module))
     except ImportError as error:
         raise missing_package(f"{family}/…", error) from error
-
-
-def missing_package(id: str, error: BaseException) -> ConfigError:
-    """An error that says what `id` needs and what to install. Packages raise ImportErrors of their own: the first that names a module,
-    among an error and its causes, counts."""
-    cause: BaseException | None = error
-    module = ""
-    while cause is not None and not module:
-        said = cause
-        module = (getattr(cause, "name", None) or "").partition(".")[0]
-        cause = cause.__cause__ or cause.__context__
-    if not module:
-        return ConfigError(f"{id} needs something that cannot be imported: {_line(error)}.")
-    if importlib.util.find_spec(module) is not None:
-        return ConfigError(f"{id} needs {module}, which is installed and cannot be imported: {_line(said)}.")
-    special = _PIP_OF_PETTINGZOO if id.startswith("pettingzoo/") else {}
-    what = special.get(module) or PIP.get(module, module)
-    return ConfigError(f"{id} needs {module}, which cannot be imported; `pip install {what}` brings it.")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")

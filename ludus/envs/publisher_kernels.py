@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ludus import seeding
-from ludus.addresses import flat_at
+from ludus.core import seeding
+from ludus.core.arrays import flat_at
 
 NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

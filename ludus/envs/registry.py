@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import FAMILIES, Family, adapter, missing_package
-from ludus.errors import ConfigError, UnknownName
+from ludus.envs.families import FAMILIES, Family, adapter
+from ludus.envs.packages import missing_package
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
 
@@ -51,7 +52,7 @@ def make_env(
     make = partial(_make, family, name, restarts=restarts if workers == 0 else 0, options=options)
     env = _in_workers(make, id, entry, num_envs, workers=workers, deadline=deadline, restarts=restarts)
     if wrappers:
-        from ludus.envs.wrappers import wrap
+        from ludus.envs.wrappers.registry import wrap
 
         env = wrap(env, wrappers)
     return env
@@ -129,6 +130,6 @@ def _in_workers(
         return make(num_envs=num_envs)
     if entry is not None and entry.threads:
         raise ConfigError(f"workers={workers} was given; {id} brings threads of its own. Leave workers out.")
-    from ludus.envs.subprocesses import SubprocessVectorEnv
+    from ludus.envs.processes.vector import SubprocessVectorEnv
 
     return SubprocessVectorEnv(make, num_envs, workers=workers, deadline=deadline, restarts=restarts)

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from ludus.envs.game_tree import GameTree
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
+from ludus.core.types import Exploitability
+from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.stored import META, StoredRun
-from ludus.policies.tabulates import tabulates
+from ludus.policies.specs import tabulates
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
-from ludus.types import Exploitability
 
 FRESH = "fresh"
 """A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""

@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.envs.game_tree import GameTree, PlanStack
-from ludus.errors import ScenarioError
-from ludus.evaluation.mixtures import instead
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
+from ludus.envs.tree.game_tree import GameTree, PlanStack
+from ludus.evaluation.matches import instead
 from ludus.policies.base import Policy
-from ludus.types import Exploitability, Mixture, PolicyRef, Solution
 
 
 class ExactEvaluator:

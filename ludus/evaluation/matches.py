@@ -3,23 +3,66 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
+from ludus.core import seeding
+from ludus.core.types import Factor, Match, Mixture, PolicyRef, Solution
 from ludus.policies.base import Policy
-from ludus.population.statistics import moments
+from ludus.population.matches import moments
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.draws import mixture_refs
 from ludus.rollout.manager import Pending, RolloutManager
-from ludus.types import Factor, Match, Mixture, PolicyRef
+from ludus.rollout.opponent_sampling import mixture_refs
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is drawn for the seats of an episode, from solutions and names.
+
+
+def factors_of(solution: Solution, members: Sequence[Sequence[PolicyRef]], seats: Sequence[int]) -> tuple[Factor, ...]:
+    """How a solution plays some of the seats: each by itself, or from a joint distribution with what it is over these seats alone.
+
+    members: [P] the policies of each player. What has no weight is left out.
+    """
+    if solution.joint is None:
+        return tuple(_factor((p,), [members[p]], solution.strategies[p]) for p in seats)
+    others = tuple(p for p in range(solution.joint.ndim) if p not in seats)
+    return (_factor(tuple(seats), [members[p] for p in seats], solution.joint.sum(axis=others)),) if seats else ()
+
+
+def instead(mixture: Mixture, seat: int, ref: PolicyRef) -> Mixture:
+    """The mixture with one policy in a seat: the others are drawn as before, whatever was drawn for that seat."""
+    factors = []
+    for factor in mixture.factors:
+        if factor.seats == (seat,):
+            factors.append(Factor((seat,), ((ref,),), (1.0,)))
+        elif seat in factor.seats:
+            factors += [_without(factor, seat), Factor((seat,), ((ref,),), (1.0,))]
+        else:
+            factors.append(factor)
+    return Mixture(tuple(factors))
+
+
+def _without(factor: Factor, seat: int) -> Factor:
+    """Over the other seats, each entry once."""
+    place = factor.seats.index(seat)
+    probs: dict[tuple[PolicyRef, ...], float] = {}
+    for entry, prob in zip(factor.entries, factor.probs, strict=True):
+        rest = entry[:place] + entry[place + 1 :]
+        probs[rest] = probs.get(rest, 0.0) + prob
+    return Factor(factor.seats[:place] + factor.seats[place + 1 :], tuple(probs), tuple(probs.values()))
+
+
+def _factor(seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: np.ndarray) -> Factor:
+    kept = np.argwhere(probs > 0)
+    entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in kept.tolist())
+    return Factor(seats, entries, tuple(float(p) for p in probs[tuple(kept.T)]))
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MatchProfile:
     """One policy for each player: its index in the player's population, and its ref. block: the how many-th match of theirs it is.
     portions: of episodes that it is long."""
 
@@ -41,10 +84,10 @@ class MatchPlayer:
         one with a name."""
         return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
 
-    def play(self, profiles: Iterable[Profile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
+    def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
         workers which are done with one go on with the next."""
-        waiting: deque[tuple[Profile, Pending]] = deque()
+        waiting: deque[tuple[MatchProfile, Pending]] = deque()
         for profile in profiles:
             alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
             waiting.append((profile, self._start(alone, episodes * profile.portions, profile.block)))
@@ -64,7 +107,7 @@ class MatchPlayer:
         )
         return self._rollouts.start(order, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
-    def _match(self, profile: Profile, pending: Pending) -> Match:
+    def _match(self, profile: MatchProfile, pending: Pending) -> Match:
         returns = self._rollouts.finish(pending).episodes.returns
         found = moments(returns)
         name = "-".join(map(str, profile.index))
@@ -77,15 +120,6 @@ class MatchPlayer:
             found.m2,
             wins=outcomes(returns),
         )
-
-
-def won(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
-    """The share of the episodes, float64[n, P], that the player in seat[n] won: with a return above all others' (alone: above 0)."""
-    rows = np.arange(len(seat))
-    others = np.array(returns)
-    others[rows, seat] = -np.inf
-    best = others.max(axis=1) if returns.shape[1] > 1 else np.zeros(len(seat))
-    return float((returns[rows, seat] > best).mean())
 
 
 def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:

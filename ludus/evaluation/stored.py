@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.errors import ConfigError, RunError, nearest
-from ludus.evaluation.mixtures import factors_of
-from ludus.observe.policy_files import PolicyFiles
-from ludus.observe.reader import Reader
+from ludus.core.errors import ConfigError, RunError, nearest
+from ludus.core.types import Factor, Mixture, PolicyRef, Solution
+from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_files import parse_scenario
+from ludus.evaluation.matches import factors_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
-from ludus.scenario import Scenario
-from ludus.scenario_files import parse_scenario
-from ludus.types import Factor, Mixture, PolicyRef, Solution
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.reader import Reader
 
 META = "meta"
 """The name of the last meta-strategy, beside the policies' own names."""

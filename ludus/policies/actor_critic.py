@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import make_body, orthogonal
 from ludus.policies.checks import choice, entry, integer
 from ludus.policies.heads import Head, head_of
-from ludus.types import Array, PolicySpec, Weights
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
 CLIP = 10.0  # normalised observations lie within this many standard deviations

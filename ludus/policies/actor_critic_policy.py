@@ -8,26 +8,190 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import nn
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import CLIP, ActorCritic, Tower, load_arrays, shapes_of
-from ludus.policies.categorical import CategoricalPolicy, check_mode
+from ludus.policies.bodies import OwnBody, Scale
+from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
 from ludus.policies.checks import fitted, one_spec
-from ludus.policies.convolutional import Convolutions
 from ludus.policies.heads import Categorical
-from ludus.policies.mlp import Layout
-from ludus.policies.own_body import OwnBody
-from ludus.policies.perceptron import Perceptron, Perceptrons
-from ludus.policies.recurrent import Recurrent
-from ludus.policies.sampling import masked_softmax, one_hot_best
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.mlp import ACTIVATIONS, Layout
+from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
+
+# --------------------------------------------------------------------------------------------------------------------
+# Recurrent cores written out for acting: a batch, of one network or of many, in one compiled call. Each network is
+# flat float32[size]: into the gates from what is seen [F, G × H] and its bias, and from what is remembered [H, G ×
+# H] and its bias, then the head [H, outputs] and its bias. Gates lie side by side, in torch's order.
 
 Rows = NDArray[np.float32]
 
 
-class Answer(NamedTuple):
+class Recurrent:
+    """K networks of one shape: a perceptron body, a GRU or an LSTM, and a head. Row i goes through network index[i]."""
+
+    def __init__(self, parts: Sequence[tuple[Sequence[nn.Module], nn.RNNBase, Sequence[nn.Linear]]]) -> None:
+        """parts: the body's layers, the core, and linear layers that make one head side by side, of each network."""
+        body, core, head = parts[0]
+        kinds = {type(part) for part in body}
+        self._activation = ACTIVATIONS.index("relu" if nn.ReLU in kinds else "tanh")
+        self._hidden, self._lstm = core.hidden_size, isinstance(core, nn.LSTM)
+        self._outputs = sum(part.out_features for part in head)
+        self.memory = self._hidden * (2 if self._lstm else 1)
+        self._flats = np.stack([_flat(core, head) for _, core, head in parts])
+        bodies = [_body(body, self._activation) for body, _, _ in parts]
+        self._bodies = Perceptrons([body for body in bodies if body is not None]) if bodies[0] is not None else None
+
+    def step(self, x: Rows, memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """x float32[n, inputs], memory float32[n, M] -> (outputs float32[n, outputs], the memory after)."""
+        if self._bodies is not None:
+            x = self._bodies.outputs(x, index)
+            _activate(x, self._activation)
+        order, start = by_policy(index, len(self._flats))
+        out, after = np.empty((len(x), self._outputs), np.float32), np.empty((len(x), self.memory), np.float32)
+        _cells(self._flats, x, memory, self._hidden, self._lstm, order, start, out, after)
+        return out, after
+
+
+def _body(layers: Sequence[nn.Module], activation: int) -> Perceptron | None:
+    """Linear layers as one perceptron, which leaves the last activation to us; None if there are none."""
+    linear = [part for part in layers if isinstance(part, nn.Linear)]
+    if not linear:
+        return None
+    widths = (linear[0].in_features, *(part.out_features for part in linear))
+    flat = torch.cat([piece for part in linear for piece in (part.weight.T.reshape(-1), part.bias)]).detach().numpy()
+    return Perceptron(Layout(widths, ACTIVATIONS[activation]), flat)
+
+
+def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
+    seen, kept, bias, more = (cast(torch.Tensor, p) for p in core.parameters())
+    pieces = [seen.T, bias, kept.T, more]
+    pieces += [torch.cat([part.weight for part in head]).T, torch.cat([part.bias for part in head])]
+    out: Rows = torch.cat([piece.reshape(-1) for piece in pieces]).detach().numpy()
+    return out
+
+
+@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+def _activate(x, activation):  # type: ignore[no-untyped-def]
+    """In place: a place in `ACTIVATIONS`."""
+    for i in range(len(x)):
+        row = x[i]
+        if activation == 0:
+            for j in range(len(row)):
+                row[j] = tanh(row[j])
+        else:
+            for j in range(len(row)):
+                row[j] = np.float32(0.0) if row[j] < np.float32(0.0) else row[j]
+
+
+@njit(cache=True)
+def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore[no-untyped-def]
+    """Row order[i] of x [n, F] and h [n, M] goes through the network whose rows hold i, into out [n, outputs] and after [n, M]."""
+    for k in range(len(flats)):
+        rows = order[start[k] : start[k + 1]]
+        if len(rows):
+            answer, state = _cell(flats[k], x[rows], h[rows], hidden, lstm, out.shape[1])
+            for r in range(len(rows)):
+                out[rows[r]] = answer[r]
+                after[rows[r]] = state[r]
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
+    """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
+    and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""
+    n, gates = len(x), 4 if lstm else 3
+    seen, kept = np.empty((n, gates * hidden), np.float32), np.empty((n, gates * hidden), np.float32)
+    at = dense_from(flat, 0, x, -1, seen)
+    at = dense_from(flat, at, np.ascontiguousarray(h[:, :hidden]), -1, kept)
+    state, told = np.empty(h.shape, np.float32), np.empty((n, hidden), np.float32)
+    half, one = np.float32(0.5), np.float32(1.0)
+    for i in range(n):
+        s, k = seen[i], kept[i]
+        for j in range(hidden):  # σ(v) = (1 + tanh(v / 2)) / 2
+            first = half + half * tanh(half * (s[j] + k[j]))
+            second = half + half * tanh(half * (s[hidden + j] + k[hidden + j]))
+            if lstm:
+                new = tanh(s[2 * hidden + j] + k[2 * hidden + j])
+                last = half + half * tanh(half * (s[3 * hidden + j] + k[3 * hidden + j]))
+                cell = second * h[i, hidden + j] + first * new
+                state[i, hidden + j] = cell
+                told[i, j] = last * tanh(cell)
+            else:
+                new = tanh(s[2 * hidden + j] + first * k[2 * hidden + j])
+                told[i, j] = (one - second) * new + second * h[i, j]
+            state[i, j] = told[i, j]
+    out = np.empty((n, outputs), np.float32)
+    dense_from(flat, at, told, -1, out)
+    return out, state
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Convolutional bodies, for acting: the same numbers as torch's modules, from images as environments give them.
+
+
+class Convolutions:
+    """A body of convolutions and one linear layer (`make_body`), which sees images [n, C, H, W] of numbers of any type.
+
+    The scale is multiplied into the first weights, so that images are copied once, into a buffer that is kept, with the channels last: what
+    torch's convolutions are fastest on. The linear layer is one more of them.
+    """
+
+    def __init__(self, body: nn.Sequential, shape: tuple[int, ...]) -> None:
+        """Raises PolicyError if the body is another."""
+        parts = list(body.children())
+        scaling = parts.pop(0) if isinstance(parts[0], Scale) else Scale(1.0)
+        assert isinstance(scaling, Scale)
+        convolutions, linear = parts[0], next((part for part in parts if isinstance(part, nn.Linear)), None)
+        if not isinstance(convolutions, nn.Sequential) or linear is None:
+            raise PolicyError(f"a body of {[type(part).__name__ for part in parts]} is not one of convolutions.")
+        start = convolutions[0]
+        assert isinstance(start, nn.Conv2d)
+        self._start, self._shape = start, shape
+        self._rest = convolutions[1:].to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._first = _last(start.weight * scaling.factor)
+        with torch.no_grad():
+            features = convolutions(torch.zeros(1, *shape)).shape[1:]
+        self._weight, self._bias = _last(linear.weight.view(-1, *features)), linear.bias
+        self._images = np.empty((0, *shape[1:], shape[0]), np.float32)
+
+    def features(self, images: Array) -> Rows:
+        """[n, C, H, W] -> float32[n, features]."""
+        functional, start = nn.functional, self._start
+        with torch.no_grad():
+            x = torch.from_numpy(self._channels_last(images)).permute(0, 3, 1, 2)
+            x = self._rest(functional.conv2d(x, self._first, start.bias, start.stride, start.padding))
+            out: Rows = torch.relu_(functional.conv2d(x, self._weight, self._bias)).flatten(1).numpy()
+        return out
+
+    def _channels_last(self, images: Array) -> Rows:
+        """float32[n, H, W, C], in a buffer that is kept."""
+        n, (channels, height, width) = len(images), self._shape
+        if n > len(self._images):
+            self._images = np.empty((n, height, width, channels), np.float32)
+        out, pixels = self._images[:n], height * width
+        _move(np.ascontiguousarray(images).reshape(n, channels, pixels), out.reshape(n, pixels, channels))
+        return out
+
+
+def _last(weight: torch.Tensor) -> torch.Tensor:
+    return weight.detach().contiguous(memory_format=torch.channels_last)
+
+
+@njit(cache=True)
+def _move(images, out):  # type: ignore[no-untyped-def]
+    """out[n, pixels, C] = images[n, C, pixels], as float32."""
+    n, channels, pixels = images.shape
+    for i in range(n):
+        for c in range(channels):
+            for j in range(pixels):
+                out[i, j, c] = np.float32(images[i, c, j])
+
+
+class ActorCriticAnswer(NamedTuple):
     """Of n rows: the head's outputs float32[n, outputs], value float32[n] or None, memory float32[n, M] or None."""
 
     out: Rows
@@ -74,13 +238,15 @@ class ActorCriticPolicy(CategoricalPolicy):
         check_mode(self, mode)
         return self.answer(self.evaluate(observation, memory), mask, noise, mode=mode)
 
-    def answer(self, given: Answer, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str) -> Act:
+    def answer(
+        self, given: ActorCriticAnswer, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+    ) -> Act:
         """The actions that an evaluation, mask and noise give."""
         action, logp = self.head.act(given.out, mask, noise, greedy=mode == "greedy")
         extras = {} if given.value is None else {"value": given.value}
         return Act(action, logp, given.memory, extras)
 
-    def evaluate(self, observation: Array, memory: Array | None = None) -> Answer:
+    def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
         """What the network says."""
         seen = self.seen(observation)
         x = seen[0]
@@ -94,7 +260,9 @@ class ActorCriticPolicy(CategoricalPolicy):
         with torch.no_grad():
             out, value, after = self.network(torch.from_numpy(x), before)
         shared = self.network.critic is None and value is not None
-        return Answer(out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy())
+        return ActorCriticAnswer(
+            out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
+        )
 
     def seen(self, observation: Array) -> tuple[Rows, ...]:
         """What the networks see, the actor's first: features of images; or observations, normalised where torch does not do it."""
@@ -130,14 +298,14 @@ class ActorCriticPolicy(CategoricalPolicy):
             raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
         return np.array(memory, np.float32)
 
-    def parts(self, out: Rows, free: Rows | None = None) -> Answer:
+    def parts(self, out: Rows, free: Rows | None = None) -> ActorCriticAnswer:
         """Outputs of the fast way, whose last column may be the value, with what does not depend on observations beside them."""
         mine = self.head.outputs - self.head.free
         free = self.free if free is None else free
         value = out[:, mine] if out.shape[1] > mine else None
         if free is not None:
             out = np.concatenate([out[:, :mine], np.broadcast_to(free, (len(out), self.head.free))], axis=1)
-        return Answer(out, value, None)
+        return ActorCriticAnswer(out, value, None)
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
@@ -194,7 +362,7 @@ class StackedActorCritic:
         check_mode(self._policies[0], mode)
         return self._policies[0].answer(self.evaluate(observation, memory, index), mask, noise, mode=mode)
 
-    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
+    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
         """What the networks say."""
         first = self._policies[0]
         if self._plain is None and self._cores is None:
@@ -209,7 +377,7 @@ class StackedActorCritic:
             out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
         return first.parts(out, None if self._free is None else self._free[index])._replace(memory=after)
 
-    def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Answer:
+    def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
         first, n = self._policies[0], len(index)
         out = np.empty((n, first.head.outputs), np.float32)
         after = None if first.memory_shape is None else first.checked(memory, n)
@@ -223,7 +391,7 @@ class StackedActorCritic:
             if answer.value is not None:
                 value = np.empty(n, np.float32) if value is None else value
                 value[rows] = answer.value
-        return Answer(out, value, after)
+        return ActorCriticAnswer(out, value, after)
 
 
 def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:

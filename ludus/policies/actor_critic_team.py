@@ -9,13 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.actor_critic import ActorCritic, make_network, shapes_of
 from ludus.policies.actor_critic_policy import ActorCriticPolicy, StackedActorCritic
-from ludus.policies.categorical import CategoricalPolicy, check_mode
+from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
 from ludus.policies.checks import fitted, integer, one_spec
-from ludus.policies.sampling import masked_softmax, one_hot_best
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 
 def member_spec(spec: PolicySpec) -> PolicySpec:
@@ -41,7 +40,7 @@ def agents_of(observation: Array, agents: int) -> NDArray[np.int32]:
     return index
 
 
-class Team(nn.Module):
+class TeamNetwork(nn.Module):
     """The networks of an `actor_critic_team` spec: rows go through that of the agent that sees them."""
 
     def __init__(self, spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> None:

@@ -15,11 +15,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.checks import choice, entry, fitted, integer, one_spec, widths
 from ludus.policies.mlp import ACTIVATIONS, Layout, flatten, split
 from ludus.policies.perceptron import Perceptron, Perceptrons
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds of a squashed Gaussian's logarithms of standard deviations. (Haarnoja et al. 2018, their code.)"""
@@ -106,7 +106,7 @@ def _draw_squashed(out, chance, normal, own, greedy, low, high, action, logp):  
     return -1
 
 
-class Box:
+class BoxActor:
     """The bounds of a spec: an action is middle + half × what the network answers. low, middle, half float64[size]."""
 
     def __init__(self, spec: PolicySpec) -> None:
@@ -146,7 +146,7 @@ class _Actor:
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec = spec
-        self.box = Box(spec)
+        self.box = BoxActor(spec)
         self.noise_width = self.box.size
         layout = actor_layout(spec)
         shapes = layout.shapes("actor")

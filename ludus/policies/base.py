@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 
 
 @runtime_checkable

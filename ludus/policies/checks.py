@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
-from ludus.types import Array, PolicySpec, Weights
 
 
 def integer(spec: PolicySpec, key: str, *, least: int = 1) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
 
 __all__ = ["FourInRow"]
 

@@ -12,11 +12,27 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ludus.errors import LudusError, PolicyError
-from ludus.files import aside_of, replace_file
+from ludus.core.errors import LudusError, PolicyError
+from ludus.core.files import aside_of, replace_file
+from ludus.core.types import PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.types import PolicySpec, Weights
+
+# --------------------------------------------------------------------------------------------------------------------
+# What tells one policy from another.
+
+
+def digest_of(policy: Policy) -> str:
+    """SHA-256 of a policy's spec and weights."""
+    found = hashlib.sha256(
+        json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
+    )
+    for name, array in sorted(policy.weights().items()):
+        array = np.ascontiguousarray(array)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
 
 FORMAT = 1
 

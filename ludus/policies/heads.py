@@ -1,5 +1,5 @@
 """From a network's outputs to actions: what an action space makes of numbers, for acting. The same densities for learning, in torch, are in
-`ludus.algorithms.distributions`.
+`ludus.learners.losses`.
 
 A head is chosen by the `action` part of a `PolicySpec.config`:
 
@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from ludus.errors import PolicyError
-from ludus.policies.sampling import sample
-from ludus.types import Array
+from ludus.core.errors import PolicyError
+from ludus.core.types import Array
+from ludus.policies.categorical import sample
 
 LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 LEAST_LOG_STD, MOST_LOG_STD = -5.0, 2.0  # of a network's log standard deviations (Haarnoja et al. 2018 have -20 and 2)

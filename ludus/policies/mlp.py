@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.types import Array, Weights
+from ludus.core.types import Array, Weights
 
 Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [in, out], bias [out]
 ACTIVATIONS = ("tanh", "relu")

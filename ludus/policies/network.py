@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.types import Act, Array, PolicySpec, Weights
 from ludus.policies.categorical import LogitPolicy, check_mode
 from ludus.policies.checks import choice, fitted, integer, one_spec, widths
 from ludus.policies.mlp import ACTIVATIONS, Layout, flatten, split
 from ludus.policies.perceptron import Perceptron, Perceptrons
-from ludus.types import Act, Array, PolicySpec, Weights
 
 
 def layouts(spec: PolicySpec) -> dict[str, Layout]:

@@ -14,9 +14,9 @@ from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untype
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Array
 from ludus.policies.mlp import ACTIVATIONS, Layout
-from ludus.types import Array
 
 _TILE = 256  # rows that are taken through all layers at once: their activations stay in the second-level cache
 _FEW = 8  # up to so many rows, a product row by row is faster than BLAS, where it packs the weights first

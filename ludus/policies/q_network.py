@@ -8,14 +8,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
-from ludus.policies.categorical import CategoricalPolicy, check_mode, full_mask
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, PolicySpec, Weights
+from ludus.policies.categorical import (
+    CategoricalPolicy,
+    answers,
+    best_legal,
+    check_mode,
+    checked_mask,
+    draw_row,
+    epsilon_mix,
+    full_mask,
+    one_hot_best,
+    refuse_row,
+)
 from ludus.policies.checks import choice, fitted, integer, one_spec, widths
 from ludus.policies.mlp import ACTIVATIONS, Layout, flatten, split
 from ludus.policies.perceptron import Perceptron, Perceptrons
-from ludus.policies.probabilities import epsilon_mix
-from ludus.policies.sampling import answers, best_legal, checked_mask, draw_row, one_hot_best, refuse_row
-from ludus.types import Act, Array, PolicySpec, Weights
 
 
 def q_layout(spec: PolicySpec) -> Layout:

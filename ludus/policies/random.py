@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.categorical import CategoricalPolicy, check_mode
 from ludus.policies.checks import entry, integer, widths
 from ludus.policies.heads import MultiCategorical
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 

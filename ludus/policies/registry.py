@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.parts import load
+from ludus.core.types import PolicySpec, Weights
 from ludus.policies.base import Policy
-from ludus.registry import load
-from ludus.types import PolicySpec, Weights
 
 POLICIES = {
     "averaged": "ludus.policies.two_policies:AveragedPolicy",
@@ -16,7 +16,7 @@ POLICIES = {
     "q_module": "ludus.policies.q_module:QModulePolicy",
     "nfsp": "ludus.policies.two_policies:NFSPPolicy",
     "q_network": "ludus.policies.q_network:QPolicy",
-    "q_recurrent": "ludus.policies.q_recurrent:QRecurrentPolicy",
+    "q_recurrent": "ludus.policies.q_module:QRecurrentPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "squashed_gaussian": "ludus.policies.actors:SquashedGaussianActor",
     "tabular": "ludus.policies.tabular:TabularPolicy",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from ludus.errors import ConfigError, PolicyError
-from ludus.registry import load
-from ludus.types import Enumeration, PolicySpec
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, PolicyError
+from ludus.core.parts import load
+from ludus.core.types import Array, Enumeration, PolicySpec
 
 Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
@@ -208,3 +210,127 @@ def tabular_spec(enumeration: Enumeration, seats: tuple[int, ...]) -> PolicySpec
 def covered(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
     """The ids that `tabular_spec(enumeration, seats)` covers."""
     return slice(enumeration.offset[min(seats)], enumeration.offset[max(seats) + 1])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Specs of the policies in `ludus.policies.actors`. Kept apart from them, so that a scenario can be read without
+# loading torch.
+
+ActorKind = Literal["deterministic", "squashed_gaussian"]
+
+
+def actor_spec(
+    kind: ActorKind, *, inputs: int, low: Array, high: Array, hidden: Sequence[int], activation: str = "relu"
+) -> PolicySpec:
+    """The spec of a `DeterministicActor` or a `SquashedGaussianActor`. inputs: entries of one observation; low, high: an action's bounds,
+    both of its shape."""
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    config = {
+        "inputs": int(inputs),
+        "shape": [int(n) for n in low.shape],
+        "low": low.ravel().tolist(),
+        "high": high.ravel().tolist(),
+        "hidden": [int(n) for n in hidden],
+        "activation": activation,
+    }
+    return PolicySpec(kind, config)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Specs of action-value policies that are torch modules. Kept apart from them, so that a scenario can be read
+# without loading torch.
+
+Distribution = Literal["none", "c51", "quantile", "implicit"]
+QCore = Literal["gru", "lstm"]
+
+
+@dataclass(frozen=True, slots=True)
+class QHeadSpec:
+    """What comes after the body.
+
+    dueling: a state's value beside the actions' advantages. noisy: layers with parametric noise, of the initial size noise_scale.
+    distribution: what is learned of the return: its mean ("none"), chances of `atoms` evenly spaced values from low to high ("c51"), its
+    quantiles at the middles of `atoms` equal shares ("quantile"), or at any level ("implicit"; acting takes `atoms` levels).
+    """
+
+    dueling: bool = False
+    noisy: bool = False
+    noise_scale: float = 0.5
+    distribution: Distribution = "none"
+    atoms: int = 1
+    low: float = 0.0
+    high: float = 0.0
+
+
+def q_module_spec(
+    *,
+    shape: Sequence[int],
+    actions: int,
+    body: Mapping[str, Any],
+    head: QHeadSpec | None = None,
+    image: bool = False,
+    agents: int = 1,
+) -> PolicySpec:
+    """The spec of a `QModulePolicy`. body: as `body_config` makes it. image: observations are bytes, and scaled by 1/255. agents: above 1,
+    each of so many has a network of its own, and flat observations end in its id, one-hot."""
+    config = {"shape": [int(n) for n in shape], "actions": int(actions), "body": dict(body), "image": bool(image)}
+    team = {"agents": int(agents)} if agents > 1 else {}
+    return PolicySpec("q_module", {**config, "head": asdict(head or QHeadSpec()), **team})
+
+
+def q_recurrent_spec(
+    *,
+    shape: Sequence[int],
+    actions: int,
+    body: Mapping[str, Any],
+    core: QCore = "lstm",
+    memory: int = 64,
+    dueling: bool = True,
+    image: bool = False,
+) -> PolicySpec:
+    """The spec of a `QRecurrentPolicy`: the body's features go through a cell of `memory` units."""
+    config = {"shape": [int(n) for n in shape], "actions": int(actions), "body": dict(body), "image": bool(image)}
+    return PolicySpec("q_recurrent", {**config, "core": core, "memory": int(memory), "dueling": bool(dueling)})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Published modes that a learner plays its own episodes in, each with some probability. The mode of an episode
+# follows from its id alone, so that whoever plays it and whoever learns from it agree without a word, and an
+# episode keeps its mode for as long as it lasts.
+
+Modes: TypeAlias = tuple[tuple[str, float], ...]
+"""(mode, probability), which sum to 1; (): always "explore"."""
+
+
+def mode_keys(seed: int, players: int) -> NDArray[np.uint64]:
+    """uint64[players]: a stream for each player's draws. seed: of the task."""
+    return seeding.keys(seed, "modes", count=players)
+
+
+def drawn(keys: NDArray[np.uint64], episode: NDArray[np.int64], modes: Modes) -> NDArray[np.int8]:
+    """Which of `modes`, int8[n], is played in episodes int64[n] by the players whose keys are uint64[n]: independent draws."""
+    shares = np.array([share for _, share in modes])
+    bounds = np.cumsum(shares / shares.sum())[:-1]
+    uniform = seeding.uniforms(keys, np.asarray(episode).astype(np.uint64))
+    return np.searchsorted(bounds, uniform, side="right").astype(np.int8)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether policies can be written as tables, from their specs alone: so that a scenario is refused before anything
+# is trained.
+
+_PARTS = {"nfsp": "best_response", "averaged": "newest"}  # the part that is a mode of its own; else the average plays
+
+
+def tabulates(spec: PolicySpec, *, mode: str) -> bool:
+    """Whether `Policy.tabulate` gives a table in this mode: what it plays depends on the information state alone, and is one of a number
+    of actions. True of kinds that are not known here."""
+    config = spec.config
+    if spec.kind == "actor_critic":
+        return bool(config["core"] == "none" and config["action"]["kind"] == "categorical")
+    if spec.kind == "q_module":
+        return mode != "explore" or not config["head"]["noisy"]
+    if spec.kind in _PARTS:
+        part = config[mode if mode == _PARTS[spec.kind] else "average"]
+        return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
+    return spec.kind not in ("q_recurrent", "deterministic", "squashed_gaussian", "actor_critic_team")

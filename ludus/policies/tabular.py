@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
-from ludus.policies.categorical import CategoricalPolicy
+from ludus.core.errors import PolicyError
+from ludus.core.types import Array, Enumeration, PolicySpec, Weights
+from ludus.policies.categorical import CategoricalPolicy, one_hot_best
 from ludus.policies.checks import finite, integer
-from ludus.policies.sampling import one_hot_best
-from ludus.types import Array, Enumeration, PolicySpec, Weights
 
 
 class TabularPolicy(CategoricalPolicy):

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.parts import load
+from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.categorical import LogitPolicy
 from ludus.policies.checks import entry, fitted, integer
 from ludus.policies.mlp import as_rows
-from ludus.registry import load
-from ludus.types import Array, PolicySpec, Weights
 
 _SEEDING = threading.Lock()
 """Modules are initialised from torch's one stream, whoever else is there: one thread at a time."""

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.types import Act, Array, Enumeration, PolicySpec, Weights
 
 
 class TwoPolicies:

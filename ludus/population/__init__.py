@@ -1,1 +1,1 @@
-
+"""Members, the match log, payoff tables and ratings."""

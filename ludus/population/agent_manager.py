@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import DataError, nearest
+from ludus.core.arrays import read_only, same_weights
+from ludus.core.errors import DataError, nearest
+from ludus.core.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
 from ludus.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
-from ludus.population.packing import pack_record, unpack_record
+from ludus.population.matches import pack_record, unpack_record
 from ludus.population.payoff_table import PayoffTable
 from ludus.population.ratings.bradley_terry import Elo
 from ludus.population.ratings.results import duels, pairs
-from ludus.types import Evaluated, Match, PolicyRef, PolicySpec, State, TaskResult, Trained, Weights
-from ludus.weights import read_only, same_weights
 
 
 class AgentManager:

@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import EnvError
+from ludus.core.errors import EnvError
+from ludus.core.types import EnvSpec, Match, PolicyRef, PolicySpec, Weights
 from ludus.population.payoffs import Payoffs
-from ludus.types import EnvSpec, Match, PolicyRef, PolicySpec, Weights
 
 
 @dataclass(frozen=True, slots=True)

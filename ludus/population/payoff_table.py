@@ -12,24 +12,176 @@ view shares them: it is copied only when something is written inside what was ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import DataError
-from ludus.population.boxes import Corner, box, cut, outside
-from ludus.population.cells import Cells
-from ludus.population.match_checks import as_block, check_equal, check_match, check_range, check_total, rules_of
-from ludus.population.matches import brief, frozen_match, same_match
-from ludus.population.packing import pack_matches, unpack_matches
+from ludus.core.errors import DataError
+from ludus.core.types import Match, State
+from ludus.population.matches import (
+    Moments,
+    as_block,
+    brief,
+    check_equal,
+    check_match,
+    check_range,
+    check_total,
+    decayed,
+    frozen_match,
+    merge,
+    pack_matches,
+    rules_of,
+    same_match,
+    unpack_matches,
+)
 from ludus.population.payoffs import Payoffs
-from ludus.population.statistics import Moments, decayed, merge
-from ludus.types import Match, State
 
-Kind: TypeAlias = Literal["all", "latest", "decayed"]
-KINDS: tuple[Kind, ...] = ("all", "latest", "decayed")
+# --------------------------------------------------------------------------------------------------------------------
+# Rectangular blocks of profiles: a box is the cells start … stop - 1 on every player's axis.
+
+Corner: TypeAlias = tuple[int, ...]
+
+
+def box(start: Sequence[int], stop: Sequence[int]) -> tuple[slice, ...]:
+    """The index of the cells start … stop - 1 in an array with a leading player axis."""
+    return (slice(None), *(slice(a, b) for a, b in zip(start, stop, strict=True)))
+
+
+def cut(values: NDArray[np.float64], first: Corner, start: Corner, stop: Corner) -> NDArray[np.float64]:
+    """The cells start … stop - 1 of a block whose first cell is `first`."""
+    offset = [(a - f, b - f) for a, b, f in zip(start, stop, first, strict=True)]
+    return values[box([a for a, _ in offset], [b for _, b in offset])]
+
+
+def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner, Corner]]:
+    """Disjoint boxes that make up start … stop without 0 … inner.
+
+    One box per axis: the cells that lie beyond `inner` on it, and not on earlier axes.
+    """
+    for axis in range(len(start)):
+        low, high = list(start), list(stop)
+        for earlier in range(axis):
+            high[earlier] = min(stop[earlier], inner[earlier])
+        low[axis] = max(start[axis], inner[axis])
+        if all(a < b for a, b in zip(low, high, strict=True)):
+            yield tuple(low), tuple(high)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The arrays under a payoff table: they grow by doubling, and are copied only if something inside a shared part is
+# written.
+
+
+class PayoffCells:
+    """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …]; c: capacities."""
+
+    def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
+        self.players = players
+        self._weight = weight
+        self.sizes = (0,) * players
+        # every axis doubles, so memory has a factor 2^P: with many players start small
+        self._allocate((max(1, capacity if players <= 3 else 2),) * players)
+        self._shared: tuple[int, ...] | None = None
+
+    def _allocate(self, capacity: tuple[int, ...]) -> None:
+        # memory beyond the used region is left untouched: pages that nobody writes cost nothing
+        self.mean = np.empty((self.players, *capacity))
+        self.m2 = np.zeros((self.players, *capacity))
+        self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
+        self.exact = np.zeros(capacity, dtype=np.bool_)
+
+    def reserve(self, sizes: tuple[int, ...]) -> None:
+        """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
+        capacity = self.exact.shape
+        if any(size > room for size, room in zip(sizes, capacity, strict=True)):
+            old, region = (self.mean, self.m2, self.weight, self.exact), box((0,) * self.players, self.sizes)
+            self._allocate(tuple(r if size <= r else max(2 * r, size) for size, r in zip(sizes, capacity, strict=True)))
+            for new, kept in zip((self.mean, self.m2), old, strict=False):
+                new[region] = kept[region]
+            self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
+            self._shared = None  # what was shared keeps the old arrays
+        for start, stop in outside((0,) * self.players, sizes, self.sizes):
+            self.mean[box(start, stop)] = np.nan
+        self.sizes = sizes
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def share(
+        self, sizes: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
+        region = tuple(slice(0, size) for size in sizes)
+        mean, m2, exact = self.mean[(slice(None), *region)], self.m2[(slice(None), *region)], self.exact[region]
+        count = (
+            self.weight[region] if self._weight is np.int64 else np.floor(self.weight[region] + 1e-9).astype(np.int64)
+        )
+        for array in (mean, m2, exact, count):
+            array.setflags(write=False)
+        self._shared = tuple(max(a, b) for a, b in zip(sizes, self._shared or sizes, strict=True))
+        return mean, count, m2, exact
+
+    def get(self, profile: tuple[int, ...]) -> Moments:
+        at: tuple[Any, ...] = (slice(None), *profile)
+        return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
+
+    def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> PayoffCells:
+        """A copy with the exact cells alone."""
+        out = PayoffCells(self.players, 1, weight)
+        out.reserve(sizes)
+        region = box((0,) * self.players, sizes)
+        out.load_exact(np.where(self.exact[region[1:]], self.mean[region], np.nan))
+        return out
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def detach(self, profiles: Iterable[Sequence[int]]) -> None:
+        """Before writing these cells: copy the arrays if one of them lies in a shared part."""
+        shared = self._shared
+        if shared is None or not any(all(i < size for i, size in zip(p, shared, strict=True)) for p in profiles):
+            return
+        self.mean, self.m2, self.weight, self.exact = (
+            self.mean.copy(),
+            self.m2.copy(),
+            self.weight.copy(),
+            self.exact.copy(),
+        )
+        self._shared = None
+
+    def put(self, profile: tuple[int, ...], moments: Moments) -> None:
+        at: tuple[Any, ...] = (slice(None), *profile)
+        self.weight[profile], self.mean[at], self.m2[at] = moments.n, moments.mean, moments.m2
+
+    def set_exact_cell(self, profile: tuple[int, ...], mean: NDArray[np.float64]) -> None:
+        self.put(profile, Moments(0.0, mean, np.zeros(self.players)))
+        self.exact[profile] = True
+
+    def set_exact(
+        self, values: NDArray[np.float64], start: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Make the block `values` float64[P, k_0, …] from the cell `start` exact; the profiles and values of cells that were not."""
+        everything = box(start, [a + k for a, k in zip(start, values.shape[1:], strict=True)])
+        where = everything[1:]
+        new = ~self.exact[where]
+        profiles = np.argwhere(new) + np.array(start)
+        if new.all():
+            self.detach([start])
+            self.mean[everything], self.m2[everything], self.weight[where] = values, 0.0, 0
+        else:
+            self.detach(profiles)
+            self.mean[everything][:, new], self.m2[everything][:, new], self.weight[where][new] = values[:, new], 0.0, 0
+        self.exact[where] = True
+        return profiles, values[:, new].T
+
+    def load_exact(self, mean: NDArray[np.float64]) -> None:
+        """Make every cell exact that is not NaN in `mean` float64[P, n_0, …] (all cells in use)."""
+        region = box((0,) * self.players, self.sizes)
+        self.mean[region], self.exact[region[1:]] = mean, ~np.isnan(mean[0])
+
+
+PayoffKind: TypeAlias = Literal["all", "latest", "decayed"]
+KINDS: tuple[PayoffKind, ...] = ("all", "latest", "decayed")
 
 
 class PayoffTable:
@@ -56,7 +208,7 @@ class PayoffTable:
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
         self._matches: Counter[tuple[int, ...]] = Counter()
-        self._cells = Cells(len(self.population), capacity)
+        self._cells = PayoffCells(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
         self._total = self._rules.total  # that exact payoffs of a zero-sum game sum to, once it is known
 
@@ -146,7 +298,7 @@ class PayoffTable:
 
     # ------------------------------------------------------------------------------------------ views
 
-    def view(self, kind: Kind = "all", *, decay: float = 0.99) -> Payoffs:
+    def view(self, kind: PayoffKind = "all", *, decay: float = 0.99) -> Payoffs:
         """What is known now, in read-only arrays that later recording does not change. A pure function of the log and the exact cells.
 
         "all": every match. "latest": matches in which every policy had the newest version that the log knows of it. "decayed": each
@@ -166,7 +318,7 @@ class PayoffTable:
                 _apply(cells, match, decay if kind == "decayed" else 1.0)
         return self._payoffs(cells)
 
-    def _payoffs(self, cells: Cells) -> Payoffs:
+    def _payoffs(self, cells: PayoffCells) -> Payoffs:
         mean, count, m2, exact = cells.share(self.sizes)
         return Payoffs(mean, count, m2, exact, self.utility_range, self.population, self.zero_sum)
 
@@ -194,7 +346,7 @@ class PayoffTable:
         """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
         self._matches.clear()
-        self._cells, self._whole = Cells(self.num_players, 1), tuple(int(n) for n in state["whole"])
+        self._cells, self._whole = PayoffCells(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
         self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
@@ -279,7 +431,7 @@ class PayoffTable:
         return float(values.reshape(self.num_players, -1)[:, 0].sum())
 
 
-def _apply(cells: Cells, match: Match, decay: float) -> None:
+def _apply(cells: PayoffCells, match: Match, decay: float) -> None:
     if match.exact:
         cells.set_exact_cell(match.profile, match.mean)
     elif not cells.exact[match.profile]:

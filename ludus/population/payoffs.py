@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import DataError
+from ludus.core.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.data.trajectories import Trajectories
+from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
-from ludus.types import Act, Due, Mixture, PolicyRef
+from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class RolloutOrder:
     seed: key of this order's shard streams.
     carry_on: go on with the episodes that the last order left open (their opponents stay); the learner's weights are the new ones.
     extras: names of `Act.extras` to record for the learner's rows. state: record the environment's state with them.
-    modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.modes.drawn`); (): in its ref's.
+    modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.specs.drawn`); (): in its ref's.
     first_episode: what the order's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
     """
@@ -117,3 +118,41 @@ class PolicyBank(Protocol):
     def noise_width(self) -> int:
         """Uniforms per row that `act` wants: the most that any loaded policy does."""
         ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A bounded memory of what was used last.
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest."""
+
+    def __init__(self, limit: int) -> None:
+        self.size = 0
+        self._limit = limit
+        self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def find(self, key: Hashable) -> T | None:
+        """The value, which counts as used now; None if it was never kept, or forgotten."""
+        if key not in self._values:
+            return None
+        self._values.move_to_end(key)
+        return self._values[key][0]
+
+    def keep(self, key: Hashable, value: T, size: int) -> None:
+        """size: bytes."""
+        if key in self._values:
+            self.size -= self._values.pop(key)[1]
+        self._values[key] = value, size
+        self.size += size
+
+    def trim(self, needed: int) -> None:
+        """Back to the limit, but for the `needed` values that were used last."""
+        while self.size > self._limit and len(self._values) > needed:
+            _, (_, size) = self._values.popitem(last=False)
+            self.size -= size

@@ -8,19 +8,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ludus.data.trajectories import Trajectories
+from ludus.core.errors import PartDied
+from ludus.core.types import PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
-from ludus.errors import PartDied
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
+from ludus.replay.trajectories import Trajectories
+from ludus.rollout.base import PolicyBank, Recent, Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
-from ludus.rollout.recent import Recent
 from ludus.rollout.shards import Shard
 from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.base import Peer, Ref
-from ludus.types import PolicyRef, PolicySpec, Weights
 
 KEPT = 256 << 20
 """Bytes of policies that a host keeps from order to order: many thousands of small ones."""
@@ -135,13 +134,13 @@ class RolloutHost:
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)
         if policy is None:
-            parcel: Parcel = self._spec.fetch(sent)
+            parcel: PolicyMessage = self._spec.fetch(sent)
             policy = parcel.policy
             self._policies.keep(sent, policy, parcel.size)
         return policy
 
 
-class Parcel:
+class PolicyMessage:
     """A policy on its way to hosts. Within a process it is the policy itself; between processes its spec and weights travel. size: bytes
     of the weights, counted once, since asking for them copies them."""
 
@@ -155,5 +154,5 @@ class Parcel:
         return _unpack, (self.policy.spec, dict(self.policy.weights()))
 
 
-def _unpack(spec: PolicySpec, weights: Weights) -> Parcel:
-    return Parcel(build_policy(spec, weights))
+def _unpack(spec: PolicySpec, weights: Weights) -> PolicyMessage:
+    return PolicyMessage(build_policy(spec, weights))

@@ -6,29 +6,145 @@ order --> host 0 (shards 0, 1 …) --rollouts--+
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import monotonic, perf_counter
+from typing import Any, NamedTuple
 
+from ludus.core.errors import PartDied
+from ludus.core.timings import Timings
+from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.errors import PartDied
 from ludus.policies.base import Policy
-from ludus.profile import Profile
-from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.host import KEPT, HostSpec, MakeEnv, Parcel, RolloutHost
-from ludus.rollout.inference.servers import Servers, Serving, Shared
-from ludus.rollout.recent import Recent
+from ludus.rollout.base import Recent, Rollout, RolloutOrder
+from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
+from ludus.rollout.inference.server import Servers, Serving, Shared
 from ludus.rollout.shards import check_portions, merge, shards_of
-from ludus.rollout.watch import Owed, Watch
-from ludus.runtime.base import Ref, Runtime
-from ludus.types import EnvSpec, PolicyRef
+from ludus.runtime.base import Handle, Ref, Runtime
+
+# --------------------------------------------------------------------------------------------------------------------
+# Waits for hosts, and makes those again that are stuck.
+
+_STARTING = 300.0  # seconds that making a host may take before its deadline counts
+_PULSE = 20.0  # seconds that a host's process may take to say how it is
+
+
+class Owed(NamedTuple):
+    """An answer that a host owes."""
+
+    host: int
+    answer: Ref
+
+
+class _Made(NamedTuple):
+    """A host's life, an answer as soon as it is made, and the time until which it may take for that."""
+
+    life: int
+    answer: Ref
+    until: float
+
+
+class Watch:
+    """A host that owes an answer is stuck when `deadline` seconds pass in which it gives none and makes no step (it is looked at that
+    often, so it is noticed within twice that time)."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        hosts: Sequence[Handle],
+        *,
+        deadline: float | None,
+        excused: Callable[[int], bool] | None = None,
+    ) -> None:
+        """hosts: parts that have a pulse, which changes with every step. deadline: None: nobody is ever stuck. excused: whether what a host
+        waits for was stuck instead, and has been seen to."""
+        self._runtime, self._hosts, self._deadline, self._excused = runtime, hosts, deadline, excused
+        self._owed = [0] * len(hosts)
+        self._heard = [0.0] * len(hosts)  # when it gave a sign of life last, or was first asked since then
+        self._pulse: list[Any] = [None] * len(hosts)
+        self._made: list[_Made | None] = [None] * len(hosts)  # in their present lives
+
+    def asked(self, host: int) -> None:
+        """A host is about to be asked for an answer."""
+        handle = self._hosts[host]
+        life, made = self._runtime.incarnation(handle), self._made[host]
+        if made is None or made.life != life:
+            self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
+            self._pulse[host] = None
+        if not self._owed[host]:
+            self._heard[host] = monotonic()
+        self._owed[host] += 1
+
+    def answered(self, host: int) -> None:
+        """An answer was taken, or is not wanted any more."""
+        self._owed[host] -= 1
+
+    def wait(self, owed: Sequence[Owed], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
+        """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
+        which makes what they owe done. Raises PartDied if one of them has no restart left."""
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            limits = [*([] if end is None else [end]), *(self._limit(each.host) for each in owed if self._deadline)]
+            left = max(0.0, min(limits) - monotonic()) if limits else None
+            answers, _ = self._runtime.wait([each.answer for each in owed], at_least=at_least, timeout=left)
+            found = {id(answer) for answer in answers}
+            done = [id(each.answer) in found for each in owed]
+            now = monotonic()
+            for each, is_done in zip(owed, done, strict=True):
+                if is_done:
+                    self._heard[each.host] = now
+            if sum(done) >= at_least or (end is not None and now >= end):
+                return done
+            for host in sorted({each.host for each, is_done in zip(owed, done, strict=True) if not is_done}):
+                if self._deadline is not None and now >= self._limit(host) and not self._lives(host):
+                    self._again(host)
+
+    def _limit(self, host: int) -> float:
+        """When to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
+        assert self._deadline is not None
+        made, now = self._made[host], monotonic()
+        if made is not None and now < made.until and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
+            self._heard[host] = now
+        return self._heard[host] + self._deadline
+
+    def _lives(self, host: int) -> bool:
+        """Whether it has made a step since it was looked at last."""
+        before = self._pulse[host]
+        try:
+            self._pulse[host] = self._runtime.get(
+                self._runtime.pulse(self._hosts[host]), timeout=max(_PULSE, self._deadline or 0.0)
+            )
+        except TimeoutError:
+            return False  # its process does not run
+        except PartDied:
+            return True  # it is over, and made again where its answer is looked at
+        if self._pulse[host] == before:
+            return False
+        self._heard[host] = monotonic()
+        return True
+
+    def _again(self, host: int) -> None:
+        """Make a host again that is stuck, unless it is excused."""
+        if self._excused is not None and self._excused(host):
+            self._heard[host] = monotonic()
+            return
+        handle = self._hosts[host]
+        life = self._runtime.incarnation(handle)
+        self._runtime.restart(handle)
+        self._heard[host] = monotonic()
+        if self._runtime.incarnation(handle) == life:
+            raise PartDied(
+                f"rollout worker {host} has made no step for {self._deadline:g} seconds, and its restarts are used up. If a step may "
+                "take so long, raise runtime.deadline; otherwise look at what its environments are doing."
+            )
+
 
 _CLOSING = 5.0  # seconds that hosts in the middle of an order may take to close
 
 
 @dataclass(slots=True, eq=False)
-class _Portion:
+class _PartialResult:
     """What a host was asked for, in which of its lives."""
 
     host: int
@@ -39,8 +155,8 @@ class _Portion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Remote:
-    """A policy that is with the runtime already. parcel: a reference to its `Parcel`."""
+class RemoteRollouts:
+    """A policy that is with the runtime already. parcel: a reference to its `PolicyMessage`."""
 
     parcel: Ref
 
@@ -52,7 +168,7 @@ class Pending:
     order: RolloutOrder
     lane: int
     sent: Sequence[tuple[PolicyRef, Ref]]
-    portions: Sequence[_Portion]
+    portions: Sequence[_PartialResult]
     seconds: float
 
 
@@ -74,7 +190,7 @@ class RolloutManager:
         deadline: float | None = None,
         leave: bool = False,
         ready: VectorEnv | None = None,
-        profile: Profile | None = None,
+        profile: Timings | None = None,
         inference: Shared | None = None,
         kind: type[RolloutHost] = RolloutHost,
     ) -> None:
@@ -84,7 +200,7 @@ class RolloutManager:
         process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). kind:
         of the hosts, whose name messages have. Raises ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
-        self.profile = profile or Profile()
+        self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
         self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
@@ -112,7 +228,7 @@ class RolloutManager:
         excused = self._servers.unstick if self._servers else None
         self._watch = Watch(runtime, self._hosts, deadline=deadline, excused=excused)
 
-    def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | Remote]]) -> Rollout:
+    def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]) -> Rollout:
         """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
         too small for the shards."""
         return self.finish(self.start(order, policies))
@@ -136,7 +252,7 @@ class RolloutManager:
     def start(
         self,
         order: RolloutOrder,
-        policies: Sequence[tuple[PolicyRef, Policy | Remote]],
+        policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]],
         *,
         lane: int = 0,
         hosts: Sequence[int] | None = None,
@@ -155,16 +271,16 @@ class RolloutManager:
         self._out += 1
         return Pending(order, lane, sent, portions, perf_counter() - begun)
 
-    def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _Portion:
+    def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _PartialResult:
         handle = self._hosts[host]
         runtime, life = self._runtime, self._runtime.incarnation(handle)
         self._watch.asked(host)
         serving = self._servers.serving(host) if self._servers else None
         asked = lane, order, sent, serving.peer if serving else None
         if not self._leave or order.learner is None:
-            return _Portion(host, runtime.call(handle, "play", *asked), life, serving=serving)
+            return _PartialResult(host, runtime.call(handle, "play", *asked), life, serving=serving)
         left = runtime.call(handle, "collect", *asked)
-        return _Portion(host, runtime.call(handle, "told"), life, left, serving)
+        return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
     def finish(self, pending: Pending) -> Rollout:
         """Wait for an order and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
@@ -215,7 +331,7 @@ class RolloutManager:
         if self._servers is not None:
             self._servers.close()
 
-    def _answer(self, portion: _Portion) -> list[Rollout] | None:
+    def _answer(self, portion: _PartialResult) -> list[Rollout] | None:
         """What a host brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[portion.host]
         self._watch.wait([Owed(portion.host, portion.answer)])
@@ -245,14 +361,14 @@ class RolloutManager:
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout
 
-    def _send(self, ref: PolicyRef, policy: Policy | Remote) -> Ref:
+    def _send(self, ref: PolicyRef, policy: Policy | RemoteRollouts) -> Ref:
         """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
-        if isinstance(policy, Remote):
+        if isinstance(policy, RemoteRollouts):
             return policy.parcel
         last = self._sent.find(ref)
         if last is not None and last[0] is policy:
             return last[1]
-        parcel = Parcel(policy)
+        parcel = PolicyMessage(policy)
         sent = self._runtime.put(parcel)
         self._sent.keep(ref, (policy, sent), parcel.size)
         return sent

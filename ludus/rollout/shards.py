@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.data.trajectories import join
-from ludus.errors import ScenarioError
+from ludus.core import seeding
+from ludus.core.errors import ScenarioError
+from ludus.replay.trajectories import join
 from ludus.rollout.base import Episodes, Rollout, RolloutOrder
 
 

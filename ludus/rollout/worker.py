@@ -13,20 +13,147 @@ from time import perf_counter
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import addresses, flat_at
+from ludus.core.errors import EnvError, ScenarioError
+from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.errors import EnvError, ScenarioError
 from ludus.policies.base import Policy
-from ludus.rollout.base import PolicyBank, Rollout, RolloutOrder
-from ludus.rollout.clocks import Clocks
-from ludus.rollout.draws import LEARNER, Draws
-from ludus.rollout.episodes import EpisodeLog
-from ludus.rollout.noise import Uniforms
+from ludus.rollout import writer
+from ludus.rollout.base import Episodes, PolicyBank, Rollout, RolloutOrder
+from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
-from ludus.rollout.states import States
-from ludus.rollout.writer import TrajectoryWriter
-from ludus.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
+from ludus.rollout.writer import Clocks, EnvironmentStates, TrajectoryWriter
+
+# --------------------------------------------------------------------------------------------------------------------
+# The uniforms that policies draw their actions with.
+
+_BLOCK = 1 << 12
+
+
+class Uniforms:
+    """A stream of uniforms in [0, 1), float32, drawn in blocks into one buffer: the same numbers as drawn one by one."""
+
+    def __init__(self) -> None:
+        self._block = np.empty(_BLOCK, np.float32)
+        self._generator: np.random.Generator | None = None
+        self._at = _BLOCK
+
+    def restart(self, generator: np.random.Generator) -> None:
+        """Go on with another stream."""
+        self._generator, self._at = generator, len(self._block)
+
+    def take(self, rows: int, width: int) -> NDArray[np.float32]:
+        """The next rows × width numbers, float32[rows, width]; valid until the next call."""
+        needed = rows * width
+        end = self._at + needed
+        if end > len(self._block):
+            self._refill(needed)
+            end = needed
+        out = self._block[self._at : end].reshape(rows, width)
+        self._at = end
+        return out
+
+    def _refill(self, needed: int) -> None:
+        left = self._block[self._at :].copy()
+        if needed > len(self._block):
+            self._block = np.empty(needed, np.float32)
+        assert self._generator is not None
+        self._block[: len(left)] = left
+        self._generator.random(dtype=np.float32, out=self._block[len(left) :])
+        self._at = 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The finished episodes of an order.
+
+_EPISODE, _INDEX, _QUOTA, _CLOCK, _SEAT, _ENTRY = range(6)
+_RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  # places in the table of `_finish`
+
+
+class EpisodeLog:
+    """Finished episodes in growing columns, given out in order of their index.
+
+    clocks: of the environments, which it moves on. seat int8[E], entry int32[E, F]: of every environment, as drawn.
+    """
+
+    def __init__(
+        self, clocks: Clocks, *, seat: NDArray[np.int8], entry: NDArray[np.int32], num_players: int, capacity: int
+    ) -> None:
+        self._clocks, self._drawn = clocks, (seat, entry)
+        size, self._factors = max(1, capacity), entry.shape[1]
+        self._columns: list[Array] = [
+            np.empty((size, num_players)),
+            np.empty(size, np.int32),
+            np.empty(size, np.bool_),
+            np.empty(size, np.int8),
+            np.empty((size, self._factors), np.int32),
+            np.empty(size, np.int64),
+        ]
+        self._table = self._addresses()
+        self.count = 0
+
+    def add(self, finished: Finished) -> None:
+        """Record these episodes; their environments go on to the next."""
+        end = self.count + len(finished.environment)
+        if end > len(self._columns[0]):
+            self._grow(end)
+        self._clocks.active -= _finish(*finished, self.count, self._clocks.shard.total, self._factors, self._table)
+        self.count = end
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all finished episodes."""
+        return int(self._columns[1][: self.count].sum())
+
+    def result(self) -> Episodes:
+        """The episodes so far, sorted by index."""
+        order = np.argsort(self._columns[-1][: self.count], kind="stable")
+        returns, length, terminated, seat, entry, index = (column.take(order, axis=0) for column in self._columns)
+        return Episodes(returns, length, terminated, seat, entry, index)
+
+    def _grow(self, needed: int) -> None:
+        size = max(needed, 2 * len(self._columns[0]))
+        for k, old in enumerate(self._columns):
+            self._columns[k] = np.empty((size, *old.shape[1:]), old.dtype)
+            self._columns[k][: self.count] = old[: self.count]
+        self._table = self._addresses()
+
+    def _addresses(self) -> NDArray[np.int64]:
+        clocks = self._clocks
+        return addresses(clocks.episode, clocks.index, clocks.quota, clocks.clock, *self._drawn, *self._columns)
+
+
+@njit(cache=True)
+def _finish(environment, returns, terminated, length, at, total, factors, table):  # type: ignore[no-untyped-def]
+    """Writes episodes from row `at` on, and sends their environments on, to indices that are `total`, the environments of all shards,
+    higher. Returns how many environments have played their quota."""
+    players, idle = returns.shape[1], 0
+    episode, present, quota = (
+        flat_at(table, _EPISODE, np.int64),
+        flat_at(table, _INDEX, np.int64),
+        flat_at(table, _QUOTA, np.int64),
+    )
+    clock, seat = flat_at(table, _CLOCK, np.int64).reshape(-1, 2), flat_at(table, _SEAT, np.int8)
+    to_returns, to_length = flat_at(table, _RETURNS, np.float64), flat_at(table, _LENGTH, np.int32)
+    to_terminated, to_seat = flat_at(table, _TERMINATED, np.bool_), flat_at(table, _TO_SEAT, np.int8)
+    entry, to_entry = flat_at(table, _ENTRY, np.int32), flat_at(table, _TO_ENTRY, np.int32)
+    to_index = flat_at(table, _TO_INDEX, np.int64)
+    for i in range(len(environment)):
+        e, row = environment[i], at + i
+        for p in range(players):
+            to_returns[row * players + p] = returns[i, p]
+        for f in range(factors):
+            to_entry[row * factors + f] = entry[e * factors + f]
+        to_length[row], to_terminated[row], to_seat[row], to_index[row] = length[i], terminated[i], seat[e], present[e]
+        episode[e] += 1
+        present[e] += total
+        clock[e, writer.TIME] = 0
+        idle += episode[e] == quota[e]
+    return idle
+
 
 _EPISODES = 1024  # room for so many, to begin with
 _PATIENCE = 1000  # episodes per environment without a decision of the learner
@@ -47,7 +174,7 @@ class RolloutWorker:
         self._noise = Uniforms()
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
         self._timestep: Timestep | None = None
-        self._draws: Draws | None = None
+        self._draws: OpponentSampler | None = None
 
     def play(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
         """Load the policies that an order names, then run it. Raises as `PolicyBank.load` and `run` do."""
@@ -75,7 +202,7 @@ class RolloutWorker:
         self._check_state(order)
         run = _Run(order, self.env, decisions=shard.decisions(order.amount))
         self._noise.restart(shard.noise(order.seed))
-        draws = Draws(order, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
+        draws = OpponentSampler(order, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
         whole_episodes = order.unit == "episodes"
         capacity = int(shard.quota(order.amount).sum()) if whole_episodes else max(shard.num_envs, _EPISODES)
         log = EpisodeLog(
@@ -102,7 +229,7 @@ class RolloutWorker:
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
-    def _start(self, order: RolloutOrder, draws: Draws, log: EpisodeLog, run: _Run) -> Timestep:
+    def _start(self, order: RolloutOrder, draws: OpponentSampler, log: EpisodeLog, run: _Run) -> Timestep:
         envs = self.env.num_envs
         quota = self._clocks.restart(order)
         if order.learner is not None:
@@ -116,14 +243,18 @@ class RolloutWorker:
         self._observe(draws, log, run, timestep)
         return timestep
 
-    def _continue(self, order: RolloutOrder, draws: Draws) -> None:
+    def _continue(self, order: RolloutOrder, draws: OpponentSampler) -> None:
         """Open episodes keep their opponents; the learner's seats are played by the weights of this order."""
         if self._draws is None or order.learner is None or (self._clocks.quota >= 0).any():
             raise ScenarioError(
                 "an order carries on, and the one before it was for whole episodes; give carry_on=False."
             )
         draws.adopt(self._draws)
-        states = States.of(self._timestep, self.env.spec.id) if order.state and self._timestep is not None else None
+        states = (
+            EnvironmentStates.of(self._timestep, self.env.spec.id)
+            if order.state and self._timestep is not None
+            else None
+        )
         self._writer.begin(order.learner, draws.mine, extras=order.extras, states=states, carry_on=True)
         for p in range(len(self._agents)):
             environments = np.flatnonzero(draws.mine[p]).astype(np.int32)
@@ -156,7 +287,7 @@ class RolloutWorker:
 
     # ------------------------------------------------------------------------------------------------ one step
 
-    def _act(self, run: _Run, draws: Draws, timestep: Timestep) -> tuple[Array, ...]:
+    def _act(self, run: _Run, draws: OpponentSampler, timestep: Timestep) -> tuple[Array, ...]:
         actions: list[Array] = []
         learning = draws.learner != LEARNER
         for p, due in enumerate(timestep.due):
@@ -181,7 +312,7 @@ class RolloutWorker:
         return tuple(actions)
 
     def _write(
-        self, run: _Run, draws: Draws, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
+        self, run: _Run, draws: OpponentSampler, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
     ) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""
         if player not in draws.learners:
@@ -198,8 +329,8 @@ class RolloutWorker:
                 "wrapper joint_state around it, whose state is what all agents see."
             )
 
-    def _observe(self, draws: Draws, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
-        self._writer.states = States.of(timestep, self.env.spec.id) if run.order.state else None
+    def _observe(self, draws: OpponentSampler, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
+        self._writer.states = EnvironmentStates.of(timestep, self.env.spec.id) if run.order.state else None
         for p in draws.learners:
             due, ended = timestep.due[p], timestep.ended[p]
             if len(due.slot) or len(ended.slot):
@@ -215,7 +346,7 @@ class RolloutWorker:
                     f"{log.count} episodes of {self.env.spec.id} passed without a decision of the learner in seats {run.order.seats}."
                 )
 
-    def _finish(self, draws: Draws, log: EpisodeLog, finished: Finished) -> None:
+    def _finish(self, draws: OpponentSampler, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
         log.add(finished)
         if draws.varies:

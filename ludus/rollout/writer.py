@@ -3,17 +3,275 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import njit
+from numpy.typing import DTypeLike, NDArray
 
-from ludus.data.trajectories import Trajectories
-from ludus.errors import EnvError, PolicyError, ScenarioError
-from ludus.rollout import kernels
-from ludus.rollout.clocks import Clocks
-from ludus.rollout.columns import Columns
-from ludus.rollout.states import States
-from ludus.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail
+from ludus.core.arrays import addresses, flat_at
+from ludus.core.errors import EnvError, PolicyError, ScenarioError
+from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
+from ludus.replay.trajectories import Trajectories
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.shards import Shard
+
+# --------------------------------------------------------------------------------------------------------------------
+# The compiled parts of writing trajectories. slots int64[n, 3] is the state of one player's slots (-1 means none):
+# OPEN, the row of its last decision, whose reward is still to come; SEGMENT, the one that its rows go to; MINE, 1
+# where the learner plays. clock int64[E, 2] is the environments': STEP, the last step in which one had a decision
+# due, and TIME, how many such steps its episode has had. place int32[rows, 2] says each row's SEGMENT_OF and T.
+# head int64[segments, 6] says each segment's TAIL, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of its tail
+# observation. Writers hand them over as a table of addresses, made by `table`.
+
+OPEN, SEGMENT, MINE = 0, 1, 2
+STEP, TIME = 0, 1
+SEGMENT_OF, T = 0, 1
+TAIL, SEAT, AGENT, EPISODE, VERSION, ENDING = 0, 1, 2, 3, 4, 5
+HEAD = 6
+_TERMINATED, _TRUNCATED, _CUT = 0, 1, 2
+
+
+class Written(NamedTuple):
+    """What a table of addresses is made of. picked, opened: int64[slots], scratch that `settle` and `append` answer in."""
+
+    slots: NDArray[np.int64]
+    reward: NDArray[np.float32]
+    place: NDArray[np.int32]
+    head: NDArray[np.int64]
+    picked: NDArray[np.int64]
+    opened: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    episode: NDArray[np.int64]
+
+    def table(self) -> NDArray[np.int64]:
+        """For the kernels, as long as these arrays stay."""
+        return addresses(*self)
+
+
+_SLOTS, _REWARD, _PLACE, _HEAD, _PICKED, _OPENED, _CLOCK, _INDEX = range(8)
+
+
+@njit(cache=True)
+def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table):  # type: ignore[no-untyped-def]
+    """Ended rows, then due rows, pay their slots' open decisions. `picked` gets the ended rows whose segments close; their observations
+    are to be written to the tails from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot where a first
+    decision finds one still open."""
+    slots, rewards = flat_at(table, _SLOTS, np.int64).reshape(-1, 3), flat_at(table, _REWARD, np.float32)
+    head, picked = flat_at(table, _HEAD, np.int64).reshape(-1, HEAD), flat_at(table, _PICKED, np.int64)
+    closed = 0
+    for i in range(len(end_slot)):
+        s = end_slot[i]
+        row, segment = slots[s, OPEN], slots[s, SEGMENT]
+        if row >= 0:
+            rewards[row] = end_reward[i]
+            head[segment, TAIL] = _TERMINATED if terminated[i] else _TRUNCATED
+            head[segment, ENDING] = tail + closed
+            picked[closed] = i
+            closed += 1
+            slots[s, OPEN] = -1
+            slots[s, SEGMENT] = -1
+    paid = 0
+    for i in range(len(slot)):
+        row = slots[slot[i], OPEN]
+        if row >= 0:
+            if first[i]:
+                return closed, -1 - slot[i]
+            rewards[row] = reward[i]
+            slots[slot[i], OPEN] = -1
+            paid += 1
+    return closed, paid
+
+
+@njit(cache=True)
+def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
+    """The clocks of the environments of `slot` go on, unless they have done so in this step. Returns how many did."""
+    ticks = 0
+    for i in range(len(slot)):
+        e = slot[i] // agents
+        if clock[e, STEP] != step:
+            clock[e, STEP] = step
+            clock[e, TIME] += 1
+            ticks += 1
+    return ticks
+
+
+@njit(cache=True)
+def append(slot, agents, step, row, segment, player, agent, version, table):  # type: ignore[no-untyped-def]
+    """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent: number
+    of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments, ticks)."""
+    slots, place = flat_at(table, _SLOTS, np.int64).reshape(-1, 3), flat_at(table, _PLACE, np.int32).reshape(-1, 2)
+    head, picked = flat_at(table, _HEAD, np.int64).reshape(-1, HEAD), flat_at(table, _PICKED, np.int64)
+    opened, clock = flat_at(table, _OPENED, np.int64), flat_at(table, _CLOCK, np.int64).reshape(-1, 2)
+    episode = flat_at(table, _INDEX, np.int64)
+    taken = fresh = ticks = 0
+    for i in range(len(slot)):
+        s = slot[i]
+        e = s if agents == 1 else s // agents
+        if clock[e, STEP] != step:
+            clock[e, STEP] = step
+            clock[e, TIME] += 1
+            ticks += 1
+        if not slots[s, MINE]:
+            continue
+        if slots[s, SEGMENT] < 0:
+            new = segment + fresh
+            slots[s, SEGMENT] = new
+            head[new, TAIL], head[new, SEAT], head[new, AGENT] = _CUT, player, agent + s - e * agents
+            head[new, EPISODE], head[new, VERSION] = episode[e], version
+            opened[fresh] = s
+            fresh += 1
+        picked[taken] = i
+        place[row + taken, SEGMENT_OF] = slots[s, SEGMENT]
+        place[row + taken, T] = clock[e, TIME] - 1
+        slots[s, OPEN] = row + taken
+        taken += 1
+    return taken, fresh, ticks
+
+
+@njit(cache=True)
+def sort_by_segment(place, is_open, segments):  # type: ignore[no-untyped-def]
+    """Stable counting sort of the closed rows by segment: (rows in order, start[segments + 1])."""
+    start = np.zeros(segments + 1, np.int64)
+    for r in range(len(place)):
+        if not is_open[r]:
+            start[place[r, SEGMENT_OF] + 1] += 1
+    for s in range(segments):
+        start[s + 1] += start[s]
+    at = start[:-1].copy()
+    order = np.empty(start[segments], np.int64)
+    for r in range(len(place)):
+        if not is_open[r]:
+            s = place[r, SEGMENT_OF]
+            order[at[s]] = r
+            at[s] += 1
+    return order, start
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Time in each environment: which episode it is in, how far it has come, and how many it is to play.
+
+
+class Clocks:
+    """Of the E environments of a shard. episode int64[E]: how many they have finished; index int64[E]: of the present ones; quota
+    int64[E]: how many they play, -1 without end; clock int64[E, 2]: see `kernels`. step: number of the present one; active: how many have
+    not played their quota."""
+
+    def __init__(self, shard: Shard) -> None:
+        num_envs = shard.num_envs
+        self.shard = shard
+        self.episode = np.zeros(num_envs, np.int64)
+        self.index = np.zeros(num_envs, np.int64)
+        self.quota = np.full(num_envs, -1, np.int64)
+        self.clock = np.zeros((num_envs, 2), np.int64)
+        self.step = self.active = 0
+
+    def restart(self, order: RolloutOrder) -> int | NDArray[np.int64] | None:
+        """Everything anew. What the environments' reset is told about the episodes to play."""
+        self.episode.fill(0)
+        self.clock[:] = -1, 0
+        self.step = 0
+        self.index[:] = order.first_episode + self.shard.environments
+        self.quota.fill(-1)
+        quota: int | NDArray[np.int64] | None = None
+        if order.unit == "episodes":
+            self.quota[:] = self.shard.quota(order.amount)
+            quota = int(self.quota[0]) if (self.quota == self.quota[0]).all() else self.quota.copy()
+        self.active = int(np.count_nonzero(self.quota))
+        return quota
+
+    def tick(self, slots: NDArray[np.int32], agents: int) -> int:
+        """The environments of these slots have a decision due in this step. For how many of them it is the first to be seen."""
+        return int(tick(slots, agents, self.clock, self.step))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Columns that grow by doubling and are kept between orders.
+
+
+class GrowingColumns:
+    """Named arrays with a common capacity; a column is made when it is first seen, with the shape and type it has then."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.arrays: dict[str, Array] = {}
+
+    def ensure(self, rows: int) -> None:
+        """Room for `rows` rows; what is there stays."""
+        if rows <= self.capacity:
+            return
+        old = self.capacity
+        self.capacity = max(rows, 2 * old)
+        for name, array in self.arrays.items():
+            grown = np.empty((self.capacity, *array.shape[1:]), array.dtype)
+            grown[:old] = array
+            self.arrays[name] = grown
+
+    def __getitem__(self, name: str) -> Array:
+        return self.arrays[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+    def get(self, name: str) -> Array | None:
+        """The column, or None if there is none."""
+        return self.arrays.get(name)
+
+    def column(self, name: str, *, shape: tuple[int, ...] = (), dtype: DTypeLike) -> Array:
+        """The column, made anew if it is not there or was made for something else."""
+        array = self.arrays.get(name)
+        if array is None or array.shape[1:] != shape or array.dtype != dtype:
+            array = self.arrays[name] = np.empty((self.capacity, *shape), dtype)
+        return array
+
+    def put(self, name: str, values: Array, *, start: int, rows: NDArray[np.int64] | None = None) -> None:
+        """Write values[rows] (all of them: None) from row `start` on. Row 0 decides the column's type; later rows are cast to it."""
+        column = self.arrays.get(name)
+        if column is None or start == 0:
+            column = self.column(name, shape=values.shape[1:], dtype=values.dtype)
+        end = start + (len(values) if rows is None else len(rows))
+        if rows is None:
+            column[start:end] = values
+        elif column.dtype == values.dtype:
+            np.take(values, rows, axis=0, out=column[start:end], mode="clip")
+        else:
+            column[start:end] = values[rows]
+
+    def move(self, rows: NDArray[np.int64]) -> None:
+        """Keep only `rows`, in front."""
+        for array in self.arrays.values():
+            array[: len(rows)] = array[rows]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The states of the environments, as a timestep has them: for central critics and mixers.
+
+
+class EnvironmentStates(NamedTuple):
+    """now [E, *shape]. final [k, *shape]: of the episodes that ended in this step, in the environments `over` int[k], rising."""
+
+    now: Array
+    over: NDArray[np.int32]
+    final: Array | None
+
+    @staticmethod
+    def of(timestep: Timestep, env_id: str) -> EnvironmentStates:
+        """Raises EnvError if an environment whose spec has a state leaves it out."""
+        over = timestep.finished.environment
+        if timestep.state is None or (len(over) and timestep.final_state is None):
+            left_out = "state" if timestep.state is None else "final_state"
+            raise EnvError(f"{env_id} has a state in its spec, and a timestep has no `{left_out}`; it must have one.")
+        return EnvironmentStates(timestep.state, over, timestep.final_state)
+
+    def after(self, environments: NDArray[np.int64]) -> Array:
+        """[n, *shape] of the last moment of decisions that close now: the final one, where the whole episode ended."""
+        out: Array = self.now[environments]
+        if self.final is not None and len(self.over):
+            place = np.minimum(np.searchsorted(self.over, environments), len(self.over) - 1)
+            ended = self.over[place] == environments
+            out[ended] = self.final[place[ended]]
+        return out
+
 
 _FIRST_CAPACITY = 1 << 14
 
@@ -31,9 +289,9 @@ class TrajectoryWriter:
         self._first_agent = [sum(self._agents[:p]) for p in range(spec.num_players)]
         slots = [num_envs * a for a in self._agents]
         self._clocks = clocks
-        self._rows = Columns(_FIRST_CAPACITY)
-        self._segments = Columns(_FIRST_CAPACITY)
-        self._tails = Columns(_FIRST_CAPACITY)  # in the order in which segments close
+        self._rows = GrowingColumns(_FIRST_CAPACITY)
+        self._segments = GrowingColumns(_FIRST_CAPACITY)
+        self._tails = GrowingColumns(_FIRST_CAPACITY)  # in the order in which segments close
         self._slots = [np.full((n, 3), -1, np.int64) for n in slots]
         self._memory: list[NDArray[np.float32] | None] = [None] * len(slots)
         self._picked = np.empty(max(slots), np.int64)
@@ -42,7 +300,7 @@ class TrajectoryWriter:
         self._learner = PolicyRef(0, "")
         self._version = -1
         self._extras: dict[str, str] = {}  # name -> its column
-        self.states: States | None = None
+        self.states: EnvironmentStates | None = None
         self._hold()
 
     def begin(
@@ -51,7 +309,7 @@ class TrajectoryWriter:
         mine: NDArray[np.bool_],
         *,
         extras: Sequence[str] = (),
-        states: States | None = None,
+        states: EnvironmentStates | None = None,
         carry_on: bool = False,
     ) -> None:
         """A new order. mine: bool[P, E], which environments the learner plays each player in. states: of the timestep that it goes on
@@ -72,13 +330,13 @@ class TrajectoryWriter:
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._slots[p].fill(-1)
-                self._slots[p][:, kernels.MINE] = np.repeat(mine[p], agents)
+                self._slots[p][:, MINE] = np.repeat(mine[p], agents)
         self.complete = 0
 
     def settle(self, player: int, ended: Ended, due: Due) -> None:
         """Decisions that ended get their reward, kind of end and final observation; the reward of due slots goes to their last decisions.
         Raises EnvError if an episode began over an open decision."""
-        closed, paid = kernels.settle(
+        closed, paid = settle(
             ended.slot,
             ended.reward,
             ended.terminated,
@@ -107,7 +365,7 @@ class TrajectoryWriter:
             self._rows.ensure(row + n)
             self._segments.ensure(segment + n)
             self._hold()
-        taken, opened, ticks = kernels.append(
+        taken, opened, ticks = append(
             due.slot,
             self._agents[player],
             self._clocks.step,
@@ -140,12 +398,12 @@ class TrajectoryWriter:
         """
         if not self._num_rows:
             return None
-        waiting = [np.flatnonzero(slots[:, kernels.OPEN] >= 0) for slots in self._slots]
+        waiting = [np.flatnonzero(slots[:, OPEN] >= 0) for slots in self._slots]
         self._cut(due, waiting)
         is_open = np.zeros(self._num_rows, np.bool_)
         for slots, rows in zip(self._slots, waiting, strict=True):
-            is_open[slots[rows, kernels.OPEN]] = True
-        order, start = kernels.sort_by_segment(self._place[: self._num_rows], is_open, self._num_segments)
+            is_open[slots[rows, OPEN]] = True
+        order, start = sort_by_segment(self._place[: self._num_rows], is_open, self._num_segments)
         lengths = np.diff(start)
         trajectories = self._gather(order, start, lengths) if len(order) else None
         self._carry(waiting, lengths)
@@ -157,9 +415,9 @@ class TrajectoryWriter:
         """Take hold of the columns that every learner has, after they were made anew."""
         self._place = self._rows.column("place", shape=(2,), dtype=np.int32)
         self._reward = self._rows.column("reward", dtype=np.float32)
-        self._head = self._segments.column("head", shape=(kernels.HEAD,), dtype=np.int64)
+        self._head = self._segments.column("head", shape=(HEAD,), dtype=np.int64)
         self._tables = [
-            kernels.Written(
+            Written(
                 slots,
                 self._reward,
                 self._place,
@@ -228,32 +486,32 @@ class TrajectoryWriter:
     def _cut(self, due: Sequence[Due], waiting: Sequence[NDArray[np.int64]]) -> None:
         for player, now in enumerate(due):
             slots = self._slots[player]
-            rows = np.flatnonzero(slots[now.slot, kernels.SEGMENT] >= 0)
+            rows = np.flatnonzero(slots[now.slot, SEGMENT] >= 0)
             if len(rows):  # another player's observations may have another shape
-                self._number_tails(slots[now.slot[rows], kernels.SEGMENT])
+                self._number_tails(slots[now.slot[rows], SEGMENT])
                 state = None if self.states is None else self.states.now[self._environments(player, now.slot[rows])]
                 self._put_tails(now.observation, now.mask, None if len(rows) == len(now.slot) else rows, state)
-                slots[now.slot[rows], kernels.SEGMENT] = -1
+                slots[now.slot[rows], SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):
-                self._number_tails(off_turn[:, kernels.SEGMENT])
-                own = off_turn[:, kernels.OPEN]
+                self._number_tails(off_turn[:, SEGMENT])
+                own = off_turn[:, OPEN]
                 state = None if self.states is None else self._rows["state"][own]
                 self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state)
 
     def _number_tails(self, segments: NDArray[np.int64]) -> None:
         """The tails that are put next belong to these segments."""
-        self._head[segments, kernels.ENDING] = np.arange(self._num_tails, self._num_tails + len(segments))
+        self._head[segments, ENDING] = np.arange(self._num_tails, self._num_tails + len(segments))
 
     def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64], lengths: NDArray[np.int64]) -> Trajectories:
         rows, tails = self._rows, self._tails
         kept = np.flatnonzero(lengths)
         masked = "mask" in rows
         head = self._head[kept]
-        ending = head[:, kernels.ENDING]
+        ending = head[:, ENDING]
         high = np.full(len(kept), self._version, np.int32)
         alone = (kept < self._carried) & (lengths[kept] <= 1)
-        high[alone] = head[alone, kernels.VERSION]
+        high[alone] = head[alone, VERSION]
         memory0 = self._segments.get("memory0")
         return Trajectories(
             start=np.concatenate([start[kept], start[-1:]]),
@@ -262,14 +520,14 @@ class TrajectoryWriter:
             logp=rows["logp"].take(order),
             reward=self._reward.take(order),
             mask=rows["mask"].take(order, axis=0) if masked else None,
-            t=self._place[:, kernels.T].take(order),
-            tail=head[:, kernels.TAIL].astype(np.int8),
+            t=self._place[:, T].take(order),
+            tail=head[:, TAIL].astype(np.int8),
             tail_observation=tails["observation"].take(ending, axis=0),
             tail_mask=tails["mask"].take(ending, axis=0) if masked else None,
-            agent=head[:, kernels.AGENT].astype(np.int16),
-            seat=head[:, kernels.SEAT].astype(np.int8),
-            episode=head[:, kernels.EPISODE].copy(),
-            version_lo=head[:, kernels.VERSION].astype(np.int32),
+            agent=head[:, AGENT].astype(np.int16),
+            seat=head[:, SEAT].astype(np.int8),
+            episode=head[:, EPISODE].copy(),
+            version_lo=head[:, VERSION].astype(np.int32),
             version_hi=high,
             policy=self._learner.policy,
             memory0=None if memory0 is None else memory0.take(kept, axis=0),
@@ -288,17 +546,17 @@ class TrajectoryWriter:
             return
         old = np.concatenate([slots[rows] for slots, rows in zip(self._slots, waiting, strict=True)])
         # A segment's version is that of its first row; the carried row may have been acted by newer weights.
-        segment = old[:, kernels.SEGMENT]
+        segment = old[:, SEGMENT]
         newer = (segment >= before) | (lengths[segment] > 0)
-        self._rows.move(old[:, kernels.OPEN])
+        self._rows.move(old[:, OPEN])
         self._segments.move(segment)
-        self._place[:carried, kernels.SEGMENT_OF] = np.arange(carried)
-        self._head[:carried, kernels.VERSION][newer] = self._version
-        self._head[:carried, kernels.TAIL] = Tail.CUT
+        self._place[:carried, SEGMENT_OF] = np.arange(carried)
+        self._head[:carried, VERSION][newer] = self._version
+        self._head[:carried, TAIL] = Tail.CUT
         for player, slots in enumerate(waiting):
             fresh = np.arange(counts[player], counts[player + 1])
-            self._slots[player][slots, kernels.OPEN] = fresh
-            self._slots[player][slots, kernels.SEGMENT] = fresh
+            self._slots[player][slots, OPEN] = fresh
+            self._slots[player][slots, SEGMENT] = fresh
             memory = self._memory[player]
             if memory is not None and len(slots):
                 self._segments["memory0"][fresh] = memory[slots]

@@ -1,1 +1,1 @@
-
+"""Where parts live: this process, or Ray's actors."""

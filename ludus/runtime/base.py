@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ludus.errors import RunError, article
+from ludus.core.errors import RunError, article
 
 Handle: TypeAlias = Any
 Ref: TypeAlias = Any

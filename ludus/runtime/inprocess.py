@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ludus.errors import PartDied, RunError
-from ludus.registry import load
+from ludus.core.errors import PartDied, RunError
+from ludus.core.parts import load
 from ludus.runtime.base import (
     CLOSED,
     NO_PULSE,

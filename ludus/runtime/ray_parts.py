@@ -10,12 +10,71 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray import exceptions as ray_exceptions
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ludus.errors import RunError
-from ludus.runtime.base import Runtime
-from ludus.runtime.ray_host import Host
+from ludus.core.errors import PartDied, RunError
+from ludus.runtime.base import CLOSED, Runtime
+from ludus.runtime.ray_host import Carried, Host, loading_error, unpack
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ray's exceptions, turned into those that a part raised or that `Runtime.get` promises.
+
+_DEATHS = (
+    ray_exceptions.RayActorError,
+    ray_exceptions.NodeDiedError,
+    ray_exceptions.OutOfMemoryError,
+    ray_exceptions.WorkerCrashedError,
+)
+
+
+class RemoteTraceback(Exception):
+    """Where it was raised, in words: the cause of an exception that came from another process."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0].rstrip()}\n"""'
+
+
+def is_death(error: Exception, actor: str) -> bool:
+    """Whether the actor with this id died before it had answered; for a call, one that an argument was to come from may have instead."""
+    return isinstance(error, _DEATHS) and getattr(error, "actor_id", None) in (None, actor)
+
+
+def reason(error: Exception) -> str:
+    """The sentence or two in which Ray says why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
+    told = told.partition(" is unavailable: ")[2] or told.removeprefix("The actor is dead because ")
+    return told.partition(" Some common causes")[0][:300].rstrip(".")
+
+
+def translate(error: Exception) -> Exception:
+    """What to raise instead of an exception of Ray's, with the remote traceback as its cause."""
+    inner: Exception = error
+    while isinstance(inner, ray_exceptions.RayTaskError) and isinstance(inner.cause, Exception):
+        inner = inner.cause
+    inner = loading_error(inner)
+    if isinstance(inner, Carried):
+        original = unpack(inner) or RunError(
+            f"a part raised {inner.name}, which cannot be carried between processes: {inner.message}"
+        )
+        original.__cause__ = RemoteTraceback(inner.text)
+        return original
+    if isinstance(inner, _DEATHS):
+        return _because(PartDied(f"an argument came from a part that died: {reason(inner)}."), error)
+    if isinstance(inner, ray_exceptions.ObjectLostError):
+        return _because(PartDied(f"the value was lost with the node that held it: {reason(inner)}."), error)
+    if isinstance(inner, ray_exceptions.RayError):
+        return _because(RunError(f"Ray could not do it ({type(inner).__name__}): {reason(inner)}."), error)
+    return _because(inner, error)
+
+
+def _because(raised: Exception, error: Exception) -> Exception:
+    if raised is not error:
+        raised.__cause__ = RemoteTraceback(str(error))
+    return raised
+
 
 SMALL = {"num_cpus": 0.1}
 """What a part needs that does not say how many CPUs: little, so that it rarely waits, and not nothing, so that nodes can fill up."""
@@ -169,3 +228,82 @@ def words(resources: Mapping[str, Any]) -> str:
         if isinstance(value, int | float) and not name.startswith(("max_", "node:", "object_store"))
     }
     return ", ".join(f"{name} {value:g}" for name, value in shown.items()) or "nothing"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parts of the Ray runtime as other parts see them.
+
+
+class RayPeer:
+    """A `Peer` that calls an actor directly. It travels in what Ray pickles."""
+
+    __slots__ = ("_actor", "_actor_id", "_made", "_name")
+
+    def __init__(self, life: Life) -> None:
+        self._actor = life.actor
+        self._actor_id = life.actor_id
+        self._name = life.part.name
+        self._made: ray.ObjectRef[Any] | None = life.made
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """See `Peer.ask`."""
+        return self.send(method, *args).result()
+
+    def send(self, method: str, *args: Any) -> RayReply:
+        """See `Peer.send`. Waits until the part is made, the first time. Raises RunError if an argument cannot be pickled."""
+        if not ray.is_initialized():  # Ray would start another by itself
+            raise RunError(CLOSED)
+        self._await_made()
+        values = [_value(argument) for argument in args]
+        try:
+            return RayReply(self, self._actor.call.remote(method, *values))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RunError(
+                f"an argument of {method!r} of {self._name} cannot be sent to another process: {error}"
+            ) from error
+
+    def failure(self, error: RayError) -> Exception:
+        """What to raise instead of an exception of Ray's."""
+        if not is_death(error, self._actor_id):
+            return translate(error)
+        died = PartDied(f"{self._name}, which was asked for something, died before it had answered ({reason(error)}).")
+        died.__cause__ = RemoteTraceback(str(error))
+        return died
+
+    def _await_made(self) -> None:
+        """The part is made before anybody asks it: calls of other callers than the driver are not in line with its."""
+        if self._made is None:
+            return
+        try:
+            ray.get(self._made)
+        except RayError:
+            return  # it is dead, which the call will tell
+        self._made = None
+
+
+class RayReply:
+    """A `Reply`."""
+
+    __slots__ = ("_peer", "_ref")
+
+    def __init__(self, peer: RayPeer, ref: ray.ObjectRef[Any]) -> None:
+        self._peer = peer
+        self._ref = ref
+
+    def result(self, timeout: float | None = None) -> Any:
+        """See `Reply.result`."""
+        try:
+            return ray.get(self._ref, timeout=timeout)
+        except GetTimeoutError:
+            raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
+        except RayError as error:
+            raise self._peer.failure(error)  # noqa: B904  its cause is the remote traceback
+
+
+def _value(argument: Any) -> Any:
+    """What stands for a reference: Ray's own."""
+    if not isinstance(argument, RayAnswer):
+        return argument
+    if argument.ref is None:
+        raise argument.error or RunError("a reference to something that cannot come any more was passed.")
+    return argument.ref

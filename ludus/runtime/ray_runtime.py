@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from ludus.errors import PartDied, RunError
+from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
     NO_PULSE,
@@ -22,9 +22,20 @@ from ludus.runtime.base import (
     require_mine,
     worn_out,
 )
-from ludus.runtime.ray_errors import RemoteTraceback, is_death, reason, translate
-from ludus.runtime.ray_parts import ROOM, Life, RayAnswer, RayPart, actor_options, has_room, words
-from ludus.runtime.ray_peers import RayPeer
+from ludus.runtime.ray_parts import (
+    ROOM,
+    Life,
+    RayAnswer,
+    RayPart,
+    RayPeer,
+    RemoteTraceback,
+    actor_options,
+    has_room,
+    is_death,
+    reason,
+    translate,
+    words,
+)
 from ludus.runtime.ray_session import enter, kill, last_words, leave, require_alive, spilled
 
 _LOOK = 2.0  # seconds between two looks at the room for parts

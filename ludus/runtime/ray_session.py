@@ -24,7 +24,7 @@ from typing import Any
 import ray
 from ray._private.internal_api import get_memory_info_reply
 
-from ludus.errors import RunError
+from ludus.core.errors import RunError
 from ludus.runtime import ray_janitor
 from ludus.runtime.ray_host import THREADS
 

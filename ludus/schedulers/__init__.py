@@ -1,1 +1,1 @@
-
+"""Schedulers: what a run does next."""

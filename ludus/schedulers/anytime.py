@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
+from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.psro import PSROScheduler
 from ludus.schedulers.responses import Target
-from ludus.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 
 _AVERAGES = TypeAdapter(dict[str, Mixture])
 
 
-class AnytimePSRO(PSROScheduler):
+class AnytimePSROScheduler(PSROScheduler):
     """State beyond PSRO's: the mean mixture of each population's last task."""
 
     def __init__(
@@ -86,7 +86,7 @@ class AnytimePSRO(PSROScheduler):
         self._averages = _AVERAGES.validate_python(state["averages"])
 
 
-class SelfPlayPSRO(AnytimePSRO):
+class SelfPlayPSROScheduler(AnytimePSROScheduler):
     """In each generation a population gets a response, and a new strategy that has trained against the other's response."""
 
     together = 2
@@ -94,7 +94,7 @@ class SelfPlayPSRO(AnytimePSRO):
     def __init__(self, *, share: float = 0.5, new_mode: str = "explore", **options: Any) -> None:
         """share: of a response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played;
         the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`). Options:
-        those of `AnytimePSRO`. Raises ConfigError for a share that is none."""
+        those of `AnytimePSROScheduler`. Raises ConfigError for a share that is none."""
         super().__init__(**options)
         if not 0 <= share <= 1:
             raise ConfigError(f"share is a share of the games, from 0 to 1; given {share}.")

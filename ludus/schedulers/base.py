@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from ludus.core.types import Mixture, State, Task, TaskResult
 from ludus.population.base import View
-from ludus.types import Mixture, State, Task, TaskResult
 
 
 @runtime_checkable

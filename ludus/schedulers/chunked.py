@@ -16,15 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from ludus import seeding
-from ludus.errors import ConfigError, RunError
-from ludus.meta_solvers.base import MetaSolver, Solution
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import Places, everyone
-from ludus.schedulers.win_rates import Profile
-from ludus.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.schedulers.win_rates import PolicyProfile
+from ludus.solvers.base import MetaSolver, Solution
 
 Start = PolicyRef | str | None
 
@@ -82,7 +82,7 @@ class Chunked(ABC):
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """Training tasks of the next chunk, in groups that are given out together."""
 
-    def needed(self, view: View) -> Iterable[Profile]:
+    def needed(self, view: View) -> Iterable[PolicyProfile]:
         """Cells that the next chunk depends on, one by one."""
         return ()
 

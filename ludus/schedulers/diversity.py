@@ -16,20 +16,19 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.base import ComputedOracle
-from ludus.algorithms.registry import ALGORITHMS
-from ludus.errors import ConfigError, ScenarioError, either
-from ludus.parts import kind_of
-from ludus.policies.tabulates import tabulates
+from ludus.core.errors import ConfigError, ScenarioError, either
+from ludus.core.parts import kind_of, load
+from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
+from ludus.learners.base import ComputedOracle
+from ludus.learners.registry import ALGORITHMS
+from ludus.policies.specs import tabulates
 from ludus.population.payoffs import Payoffs
-from ludus.registry import load
 from ludus.schedulers.registry import DIVERSITIES
 from ludus.schedulers.responses import Target
-from ludus.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
 
 Array = NDArray[np.float64]
 
-RULE = "ludus.opponents.response_diversity:ResponseDiversity"
+RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
 
 
 @runtime_checkable

@@ -26,19 +26,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ludus.errors import ConfigError
-from ludus.meta_solvers.uniform import Uniform
+from ludus.core.errors import ConfigError
+from ludus.core.types import Adaptive, EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.anytime import AnytimePSRO, with_newcomers
+from ludus.schedulers.anytime import AnytimePSROScheduler, with_newcomers
 from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.queue import alone
 from ludus.schedulers.responses import Target
 from ludus.schedulers.warm_start import WarmStart
-from ludus.types import Adaptive, EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
+from ludus.solvers.fixed import Uniform
 
 
-class EfficientPSRO(AnytimePSRO):
-    """State beyond that of `AnytimePSRO`: how many levels the generation in training has."""
+class EfficientPSROScheduler(AnytimePSROScheduler):
+    """State beyond that of `AnytimePSROScheduler`: how many levels the generation in training has."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EfficientPSRO(AnytimePSRO):
     ) -> None:
         """levels: unrestricted-restricted games that are played at once, each of which adds a policy to each population. begin: the mixture
         that they begin with, uniform, or the mean of the last one, in which policies without weight get a uniform share. The rest: see
-        `PSROScheduler` and `AnytimePSRO`. Raises ConfigError for other than two players, and for what would need payoffs."""
+        `PSROScheduler` and `AnytimePSROScheduler`. Raises ConfigError for other than two players, and for what would need payoffs."""
         if len(population) != 2:
             raise ConfigError(f"efficient PSRO is for two players; this game has {len(population)}.")
         if levels < 1:

@@ -7,19 +7,18 @@ from itertools import product
 
 import numpy as np
 
-from ludus.errors import ConfigError, RunError, nearest
-from ludus.meta_solvers.base import Solution
-from ludus.meta_solvers.last import Last
+from ludus.core.errors import ConfigError, RunError, nearest
+from ludus.core.types import Mixture, PolicyRef, State, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
-from ludus.schedulers.pack import pack_mixture, unpack_mixture
-from ludus.schedulers.queue import alone
+from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
 from ludus.schedulers.sampling import Sampling
-from ludus.schedulers.win_rates import Profile
-from ludus.types import Mixture, PolicyRef, State, TrainingTask
+from ludus.schedulers.win_rates import PolicyProfile
+from ludus.solvers.base import Solution
+from ludus.solvers.fixed import Last
 
 
-class FixedOpponents(Chunked):
+class FixedOpponentsScheduler(Chunked):
     """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member.
 
     Where opponents were given, the payoffs of the newest snapshots against them are found out.
@@ -119,7 +118,7 @@ class FixedOpponents(Chunked):
         refs = view.populations[population]
         return max((i for i, ref in enumerate(refs) if (ref.population, ref.policy) not in given), default=0)
 
-    def needed(self, view: View) -> Iterator[Profile]:
+    def needed(self, view: View) -> Iterator[PolicyProfile]:
         """What each learner's newest snapshot earns against the opponents that were given, in each of its seats."""
         if self.opponents is None:
             return

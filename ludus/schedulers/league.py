@@ -2,47 +2,222 @@
 
 After each chunk every player's newest snapshot is evaluated against those that matchmaking depends on; who is ready becomes a
 checkpoint, which stays in the league for ever, and exploiters start anew. The other snapshots stay in their population as members
-that nobody meets. `ludus.schedulers.league_players` says whom players meet.
+that nobody meets. `ludus.schedulers.league` says whom players meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from ludus import seeding
-from ludus.errors import ConfigError, article
-from ludus.meta_solvers.base import MetaSolver
-from ludus.meta_solvers.last import Last
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, article
+from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked, refuse_changes
-from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
 from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
-from ludus.schedulers.win_rates import Member, Profile, WinRates
-from ludus.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates, without_monotonic_suffix
+from ludus.solvers.base import MetaSolver
+from ludus.solvers.fixed import Last
+from ludus.solvers.pfsp import Weighting, pfsp
+
+# --------------------------------------------------------------------------------------------------------------------
+# The players of a league, and whom they meet: pure functions (Vinyals et al. 2019, supplement, pseudocode of
+# `multiagent.py`). There each player draws its next opponent; here the same draws are probabilities: of an episode
+# of main agent M 1/2 anyone of the past, by pfsp(squared) 15/100 for a random main agent m: checkpoints of main
+# exploiters by pfsp(squared), if one of them beats M too often; otherwise those of m's checkpoints that M has
+# forgotten how to beat, by pfsp(squared), if there are such; otherwise as below 35/100 for a random main agent m: m
+# itself, or, if it is too strong yet, its checkpoints by pfsp(variance)
+
+Array = NDArray[np.float64]
+Role = Literal["main", "main_exploiter", "league_exploiter"]
+ROLES: tuple[Role, ...] = ("main", "main_exploiter", "league_exploiter")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaguePlayer:
+    """A learner of the league: the number-th of its role in its population."""
+
+    population: int
+    role: Role
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Also the beginning of its policies' ids."""
+        return f"{self.role}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerCheckpoint:
+    """A policy of the past. parent: the player it was made by; None: it was there from the start, and counts as every main agent's first
+    checkpoint."""
+
+    member: Member
+    parent: LeaguePlayer | None = None
+
+    def by(self, player: LeaguePlayer) -> bool:
+        """Whether it is one of `player`'s."""
+        return player == self.parent if self.parent is not None else player.role == "main"
+
+
+Opponent = LeaguePlayer | PlayerCheckpoint
+Rate = Callable[[LeaguePlayer, Opponent], float]
+"""How often a player beats an opponent, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeagueRules:
+    """The numbers of the paper's supplement; `least` and `most` stand for its 2e9 and 4e9 steps, in chunks.
+
+    past: share of a main agent's games against anyone of the past. verification: share in which it looks for what it is bad at. strong: win
+    rate above which an opponent is beaten. weak: a main agent that wins less often against another meets its checkpoints first; a
+    checkpoint of an exploiter against which it wins less often is looked for. hopeless: the same for main exploiters.
+    reset: probability that a league exploiter starts anew after a checkpoint; main exploiters always do. Raises ConfigError for
+    numbers that make no sense.
+    """
+
+    past: float = 0.5
+    verification: float = 0.15
+    strong: float = 0.7
+    weak: float = 0.3
+    hopeless: float = 0.1
+    least: int = 2
+    most: int = 4
+    reset: float = 0.25
+    main: Weighting = "squared"
+    curriculum: Weighting = "variance"
+    exploiter: Weighting = "linear_capped"
+
+    def __post_init__(self) -> None:
+        shares = (
+            self.past,
+            self.verification,
+            self.past + self.verification,
+            self.strong,
+            self.weak,
+            self.hopeless,
+            self.reset,
+        )
+        if not all(0 <= share <= 1 for share in shares) or not 1 <= self.least <= self.most:
+            raise ConfigError(
+                "a league's shares and rates are from 0 to 1, past and verification together too, and least is from 1 to most; "
+                f"given {self}."
+            )
+
+
+@dataclass(slots=True)
+class OpponentDraw:
+    """Probabilities of opponents, in the order in which they were first given any."""
+
+    probs: dict[Opponent, float] = field(default_factory=dict)
+
+    def add(self, opponents: Sequence[Opponent], weights: Iterable[float], share: float) -> None:
+        """`share` of the games, by `weights` that sum to 1."""
+        for opponent, weight in zip(opponents, weights, strict=True):
+            if weight > 0 and share > 0:
+                self.probs[opponent] = self.probs.get(opponent, 0.0) + share * float(weight)
+
+
+def opponents_of(
+    player: LeaguePlayer,
+    mains: Sequence[LeaguePlayer],
+    past: Sequence[PlayerCheckpoint],
+    rate: Rate,
+    rules: LeagueRules,
+) -> Mapping[Opponent, float]:
+    """Whom `player` meets in a seat of the population that `mains` and `past` (oldest first, not empty) belong to; sums to 1."""
+    draw = OpponentDraw()
+    rates = np.array([rate(player, checkpoint) for checkpoint in past])
+    if player.role == "league_exploiter":
+        draw.add(past, pfsp(rates, rules.exploiter), 1.0)
+    elif player.role == "main_exploiter":
+        for main in mains:
+            _meet(draw, player, main, past, rates, rate, rules, share=1.0 / len(mains))
+    else:
+        draw.add(past, pfsp(rates, rules.main), rules.past)
+        for main in mains:
+            verify = rules.verification / len(mains)
+            play = (1.0 - rules.past - rules.verification) / len(mains)
+            weak = _to_verify(main, past, rates, rules)
+            if weak.any():
+                draw.add([c for c, here in zip(past, weak, strict=True) if here], pfsp(rates[weak], rules.main), verify)
+            else:
+                play += verify
+            _meet(draw, player, main, past, rates, rate, rules, share=play)
+    return draw.probs
+
+
+def _meet(
+    draw: OpponentDraw,
+    player: LeaguePlayer,
+    main: LeaguePlayer,
+    past: Sequence[PlayerCheckpoint],
+    rates: Array,
+    rate: Rate,
+    rules: LeagueRules,
+    *,
+    share: float,
+) -> None:
+    """A main agent, or its checkpoints while it is too strong."""
+    enough = rules.weak if player.role == "main" else rules.hopeless
+    its = _made_by(main, past)
+    if player == main or rate(player, main) > enough or not its.any():
+        draw.add([main], [1.0], share)
+    else:
+        draw.add([c for c, here in zip(past, its, strict=True) if here], pfsp(rates[its], rules.curriculum), share)
+
+
+def _to_verify(
+    main: LeaguePlayer, past: Sequence[PlayerCheckpoint], rates: Array, rules: LeagueRules
+) -> NDArray[np.bool_]:
+    """Which of the past a main agent should be tried against; none if all is well."""
+    exploiters = np.array([c.parent is not None and c.parent.role == "main_exploiter" for c in past], np.bool_)
+    if exploiters.any() and rates[exploiters].min() < rules.weak:
+        return exploiters
+    its = np.flatnonzero(_made_by(main, past))
+    its = its[: without_monotonic_suffix(rates[its])]
+    chosen = np.zeros(len(past), np.bool_)
+    if len(its) and rates[its].min() < rules.strong:
+        chosen[its] = True
+    return chosen
+
+
+def ready(age: int, rates: Sequence[float], rules: LeagueRules) -> bool:
+    """Whether a player becomes a checkpoint. age: its chunks since the last one. rates: against those it is there to beat: main agents for
+    a main exploiter, the whole past for the others."""
+    if age < rules.least:
+        return False
+    return age >= rules.most or min(rates, default=0.0) > rules.strong
+
+
+def _made_by(player: LeaguePlayer, past: Sequence[PlayerCheckpoint]) -> NDArray[np.bool_]:
+    return np.array([checkpoint.by(player) for checkpoint in past], np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class LeagueStanding:
     """Where a player stands. age: chunks since its last checkpoint. task: its last one, if it goes on from it. snapshots: their places in
     its population since it last started anew, newest first, as far back as they count."""
 
-    player: Player
+    player: LeaguePlayer
     age: int = 0
     task: str | None = None
     snapshots: tuple[int, ...] = ()
 
 
-_STANDINGS = TypeAdapter(tuple[Standing, ...])
-_PAST = TypeAdapter(tuple[Checkpoint, ...])
+_STANDINGS = TypeAdapter(tuple[LeagueStanding, ...])
+_PAST = TypeAdapter(tuple[PlayerCheckpoint, ...])
 _FADED = 0.01  # snapshots that count less than this part of the newest are forgotten
 
 
-class League(Chunked):
+class LeagueScheduler(Chunked):
     """State beyond the chunk: the standing of each player, and the checkpoints."""
 
     def __init__(
@@ -82,33 +257,33 @@ class League(Chunked):
             raise ConfigError(f"the rules of a league are LeagueRules; given {article(type(rules).__name__)}.")
         numbers = zip(ROLES, (main, main_exploiters, league_exploiters), strict=True)
         roles = [(role, number) for role, count in numbers for number in range(count)]
-        players = [Player(k, role, number) for k in self.populations for role, number in roles]
+        players = [LeaguePlayer(k, role, number) for k in self.populations for role, number in roles]
         self.rules, self.decay, self.start, self.span = rules or LeagueRules(), decay, start, span
         self.together = len(players)
         self._solved = solver is not None
-        self._standings = {player: Standing(player) for player in players}
-        self._past: tuple[Checkpoint, ...] = ()
+        self._standings = {player: LeagueStanding(player) for player in players}
+        self._past: tuple[PlayerCheckpoint, ...] = ()
 
     # ------------------------------------------------------------------------------------------ who is there
 
-    def _mains(self, population: int) -> list[Player]:
+    def _mains(self, population: int) -> list[LeaguePlayer]:
         return [p for p in self._standings if p.population == population and p.role == "main"]
 
-    def _checkpoints(self, population: int) -> list[Checkpoint]:
+    def _checkpoints(self, population: int) -> list[PlayerCheckpoint]:
         return [checkpoint for checkpoint in self._past if checkpoint.member.population == population]
 
-    def _against(self, player: Player) -> list[int]:
+    def _against(self, player: LeaguePlayer) -> list[int]:
         """Populations that it meets: its own too, if that has other seats."""
         return [k for k in self.populations if k != player.population or len(self.seats(k)) > 1]
 
     def _members(self, opponent: Opponent) -> list[Member]:
-        if isinstance(opponent, Checkpoint):
+        if isinstance(opponent, PlayerCheckpoint):
             return [opponent.member]
         return [Member(opponent.population, place) for place in self._standings[opponent].snapshots]
 
     # ------------------------------------------------------------------------------------------ results
 
-    def needed(self, view: View) -> Iterable[Profile]:
+    def needed(self, view: View) -> Iterable[PolicyProfile]:
         """Newest snapshots against those they may meet or have to beat."""
         self._begin(view)
         rates = self._win_rates(view)
@@ -123,7 +298,7 @@ class League(Chunked):
         self._begin(view)
         return self._main_places() if self._solved else None
 
-    def _rivals(self, player: Player, population: int) -> list[Opponent]:
+    def _rivals(self, player: LeaguePlayer, population: int) -> list[Opponent]:
         mains, past = self._mains(population), self._checkpoints(population)
         if player.role == "league_exploiter":
             return [*past]
@@ -137,17 +312,17 @@ class League(Chunked):
         rates = self._win_rates(view)
         for player in [p for p in self._standings if self._is_ready(p, rates)]:
             standing = self._standings[player]
-            self._past += (Checkpoint(Member(player.population, standing.snapshots[0]), player),)
-            anew = Standing(player) if self._starts_anew(player) else replace(standing, age=0)
+            self._past += (PlayerCheckpoint(Member(player.population, standing.snapshots[0]), player),)
+            anew = LeagueStanding(player) if self._starts_anew(player) else replace(standing, age=0)
             self._standings[player] = anew
 
-    def _is_ready(self, player: Player, rates: WinRates) -> bool:
+    def _is_ready(self, player: LeaguePlayer, rates: WinRates) -> bool:
         to_beat: list[Opponent] = []
         for population in self._against(player):
             to_beat += self._mains(population) if player.role == "main_exploiter" else self._checkpoints(population)
         return ready(self._standings[player].age, [self._rate(player, o, rates) for o in to_beat], self.rules)
 
-    def _starts_anew(self, player: Player) -> bool:
+    def _starts_anew(self, player: LeaguePlayer) -> bool:
         if player.role == "league_exploiter":
             path = (player.population, player.name, self.chunk)
             return bool(seeding.generator(self.seed, "reset", *path).random() < self.rules.reset)
@@ -159,17 +334,17 @@ class League(Chunked):
             return
         for population in self.populations:
             count = len(view.populations[population])
-            self._past += tuple(Checkpoint(Member(population, place)) for place in range(count))
+            self._past += tuple(PlayerCheckpoint(Member(population, place)) for place in range(count))
 
     def _win_rates(self, view: View) -> WinRates:
         reference = {k: self._newest(self._mains(k)[0]) for k in self.populations}
         return WinRates(view.payoffs, reference=reference, span=self.span)
 
-    def _newest(self, main: Player) -> int:
+    def _newest(self, main: LeaguePlayer) -> int:
         snapshots = self._standings[main].snapshots
         return snapshots[0] if snapshots else self._checkpoints(main.population)[0].member.place
 
-    def _rate(self, player: Player, opponent: Opponent, rates: WinRates) -> float:
+    def _rate(self, player: LeaguePlayer, opponent: Opponent, rates: WinRates) -> float:
         return rates.of(self._members(player), self._members(opponent), decay=self.decay)
 
     def trained(self, result: Trained, view: View) -> None:
@@ -179,7 +354,7 @@ class League(Chunked):
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
         old = self._standings[player]
         kept = 1 if self.decay <= 0 else 1 + int(min(100.0, np.log(_FADED) / np.log(min(self.decay, 0.99))))
-        self._standings[player] = Standing(player, old.age + 1, result.task.id, (place, *old.snapshots)[:kept])
+        self._standings[player] = LeagueStanding(player, old.age + 1, result.task.id, (place, *old.snapshots)[:kept])
 
     # ------------------------------------------------------------------------------------------ what is announced
 
@@ -212,10 +387,10 @@ class League(Chunked):
         rates = self._win_rates(view)
         return [[self._task(player, view, rates) for player in self._standings]]
 
-    def _task_id(self, player: Player, chunk: int) -> str:
+    def _task_id(self, player: LeaguePlayer, chunk: int) -> str:
         return f"chunk-{player.population}-{player.name}-{chunk}"
 
-    def _task(self, player: Player, view: View, rates: WinRates) -> TrainingTask:
+    def _task(self, player: LeaguePlayer, view: View, rates: WinRates) -> TrainingTask:
         chunk = self.chunk + 1
         return TrainingTask(
             id=self._task_id(player, chunk),
@@ -230,7 +405,7 @@ class League(Chunked):
             **self.source(player.population, self._standings[player].task, self.start),
         )
 
-    def _opponents(self, player: Player, view: View, rates: WinRates) -> Mixture:
+    def _opponents(self, player: LeaguePlayer, view: View, rates: WinRates) -> Mixture:
         """Seat by seat, independently. The only seat of the player's own population is its own, whoever is named there."""
         marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
         for seat, population in enumerate(self.population):
@@ -248,7 +423,7 @@ class League(Chunked):
         return Mixture.product(marginals)
 
     def _ref(self, opponent: Opponent, view: View) -> PolicyRef:
-        if isinstance(opponent, Checkpoint):
+        if isinstance(opponent, PlayerCheckpoint):
             return view.populations[opponent.member.population][opponent.member.place]
         return PolicyRef(opponent.population, f"{opponent.name}-{self.chunk + 1}", None)
 
@@ -268,7 +443,7 @@ class League(Chunked):
         self._past = _PAST.validate_python(state["past"])
 
 
-def _players(players: Iterable[Player]) -> dict[str, object]:
+def _players(players: Iterable[LeaguePlayer]) -> dict[str, object]:
     """The options that say how many there are."""
     some = tuple(players)
     roles = zip(ROLES, ("main", "main_exploiters", "league_exploiters"), strict=True)

@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pydantic import TypeAdapter
 
-from ludus import seeding
-from ludus.errors import ConfigError, RunError
-from ludus.meta_solvers.base import MetaSolver
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.diversity import DiversityRule
 from ludus.schedulers.responses import opponents, values_of
 from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted
-from ludus.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
+from ludus.solvers.base import MetaSolver
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class PipelineLevel:
     """ages, places: chunks that it has trained, and places of its newest snapshots, one per population. settled: chunks since all the
     levels below are frozen. values: what the snapshots earned against these before the last chunk; empty: not known yet."""
 
@@ -39,10 +39,10 @@ class Level:
     frozen: bool = False
 
 
-_LEVELS = TypeAdapter(tuple[Level, ...])
+_LEVELS = TypeAdapter(tuple[PipelineLevel, ...])
 
 
-class PipelinePSRO(Chunked):
+class PipelinePSROScheduler(Chunked):
     """State beyond the chunk: the levels, lowest first, and how many initial policies there are below them."""
 
     def __init__(
@@ -82,7 +82,7 @@ class PipelinePSRO(Chunked):
         self.least, self.most, self.improvement, self.start = least, most, improvement, start
         self.together = max(1, min(levels, generations)) * len(self.populations)
         self.diversity = diversity
-        self._levels: tuple[Level, ...] = ()
+        self._levels: tuple[PipelineLevel, ...] = ()
         self._initial: tuple[int, ...] = ()
 
     @property
@@ -90,7 +90,7 @@ class PipelinePSRO(Chunked):
         return sum(level.frozen for level in self._levels) >= self.generations
 
     @property
-    def _active(self) -> list[Level]:
+    def _active(self) -> list[PipelineLevel]:
         return [level for level in self._levels if not level.frozen]
 
     # ------------------------------------------------------------------------------------------ the restricted game
@@ -103,7 +103,7 @@ class PipelinePSRO(Chunked):
         """As many levels as there may be at once."""
         none = (0,) * len(self.populations)
         while len(self._active) < self.levels and len(self._levels) < self.generations:
-            self._levels += (Level(len(self._levels) + 1, ages=none, places=none),)
+            self._levels += (PipelineLevel(len(self._levels) + 1, ages=none, places=none),)
 
     def _places(self, below: int) -> Places:
         """The initial policies, and the newest snapshots of the levels under `below`."""
@@ -119,7 +119,7 @@ class PipelinePSRO(Chunked):
         part = restricted(self.sampling.completed(view.payoffs), places)
         return lifted(self.solver.solve(part, rng=rng), view.payoffs, places)
 
-    def _values(self, level: Level, view: View) -> tuple[float, ...]:
+    def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
         part = restricted(self.sampling.completed(view.payoffs), places)
@@ -156,7 +156,7 @@ class PipelinePSRO(Chunked):
                 if min(following.ages) > 0:
                     self._put(replace(following, values=self._values(following, view)))
 
-    def _put(self, level: Level) -> None:
+    def _put(self, level: PipelineLevel) -> None:
         self._levels = tuple(level if old.number == level.number else old for old in self._levels)
 
     def trained(self, result: Trained, view: View) -> None:
@@ -193,7 +193,9 @@ class PipelinePSRO(Chunked):
                     now[k][level.places[i]] = PolicyRef(k, self._policy(k, level, level.ages[i] + 1), None)
         return tuple(tuple(now[k]) for k in self.population)
 
-    def _task(self, level: Level, i: int, refs: tuple[tuple[PolicyRef, ...], ...], against: Solution) -> TrainingTask:
+    def _task(
+        self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...], against: Solution
+    ) -> TrainingTask:
         population, age = self.populations[i], level.ages[i]
         return TrainingTask(
             id=self._task_id(population, level, age + 1),
@@ -209,7 +211,7 @@ class PipelinePSRO(Chunked):
             **self.source(population, self._task_id(population, level, age) if age else None, self.start),
         )
 
-    def _objective(self, level: Level, i: int, refs: tuple[tuple[PolicyRef, ...], ...]) -> Diversity | None:
+    def _objective(self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...]) -> Diversity | None:
         """Whom a level is to differ from: an initial policy, and the frozen levels below it."""
         if self.diversity is None:
             return None
@@ -218,10 +220,10 @@ class PipelinePSRO(Chunked):
         return self.diversity.objective([known[place] for place in (0, *below)])
 
     @staticmethod
-    def _policy(population: int, level: Level, age: int) -> str:
+    def _policy(population: int, level: PipelineLevel, age: int) -> str:
         return f"{population}-{level.number}-{age}"
 
-    def _task_id(self, population: int, level: Level, age: int) -> str:
+    def _task_id(self, population: int, level: PipelineLevel, age: int) -> str:
         return f"level-{self._policy(population, level, age)}"
 
     def state_dict(self) -> State:

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from ludus import seeding
-from ludus.meta_solvers.base import MetaSolver, Solution
+from ludus.core import seeding
+from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import DiversityRule
-from ludus.schedulers.pack import pack_solution, unpack_solution
-from ludus.schedulers.queue import TaskQueue, alone
+from ludus.schedulers.queue import TaskQueue, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
 from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import everyone
 from ludus.schedulers.warm_start import WarmStart, choose
-from ludus.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.solvers.base import MetaSolver, Solution
 
 Order = Literal["simultaneous", "sequential"]
 

@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import SolverError
-from ludus.meta_solvers.games import distribution, payoff_range, shared
+from ludus.core.errors import SolverError
+from ludus.core.types import Factor, Mixture, PolicyRef, Solution
 from ludus.population.payoffs import Payoffs
-from ludus.types import Factor, Mixture, PolicyRef, Solution
+from ludus.solvers.games import distribution, payoff_range, shared
 
 Array = NDArray[np.float64]
 

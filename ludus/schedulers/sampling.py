@@ -14,16 +14,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.meta_solvers.base import MetaSolver
+from ludus.core import seeding
+from ludus.core.types import State
 from ludus.population.payoffs import Payoffs
-from ludus.sampling.adaptive import AdaptiveEvaluation
-from ludus.sampling.blocks import mirrored
-from ludus.sampling.cells import Goal
-from ludus.sampling.filling import filled
 from ludus.schedulers.subgame import Places, restricted
-from ludus.schedulers.win_rates import Profile
-from ludus.types import State
+from ludus.schedulers.win_rates import PolicyProfile
+from ludus.solvers.base import MetaSolver
+from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, filled, mirrored
 
 
 @runtime_checkable
@@ -35,8 +32,8 @@ class Sampling(Protocol):
         ...
 
     def next_profiles(
-        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
-    ) -> tuple[Profile, ...]:
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
+    ) -> tuple[PolicyProfile, ...]:
         """What to play now, given the results of all that was asked for before; empty: enough is known. A profile that is listed k times is
         to play k portions of episodes. game: the policies whose meta-game is solved; None: none is. needed: cells that are read one
         by one."""
@@ -64,8 +61,8 @@ class EveryHole:
         self._asked = False
 
     def next_profiles(
-        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
-    ) -> tuple[Profile, ...]:
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
+    ) -> tuple[PolicyProfile, ...]:
         """In the order of the table."""
         if self._asked:
             return ()
@@ -129,8 +126,8 @@ class AdaptiveSampling:
         self._evaluation = self._made()
 
     def next_profiles(
-        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[Profile] = ()
-    ) -> tuple[Profile, ...]:
+        self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
+    ) -> tuple[PolicyProfile, ...]:
         """Nothing where all that counts is exact."""
         if not self._asked and (lacking := self._lacking(payoffs, needed)):
             self._asked = True
@@ -145,7 +142,7 @@ class AdaptiveSampling:
             tuple(places[p][i] for p, i in enumerate(profile)) for profile in self._evaluation.next_profiles(part)
         )
 
-    def _lacking(self, payoffs: Payoffs, needed: Iterable[Profile]) -> tuple[Profile, ...]:
+    def _lacking(self, payoffs: Payoffs, needed: Iterable[PolicyProfile]) -> tuple[PolicyProfile, ...]:
         """Portions up to `episodes`, in every order of the seats."""
         some = {order for profile in needed for order in mirrored(profile, payoffs.population)}
         short = {p: self._episodes - int(payoffs.count[p]) for p in sorted(some) if not payoffs.exact[p]}
@@ -164,7 +161,7 @@ class AdaptiveSampling:
         self._evaluation.load_state_dict(state["evaluation"])
 
 
-def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[Profile]) -> NDArray[np.bool_]:
+def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[PolicyProfile]) -> NDArray[np.bool_]:
     """bool[n_0, …]: the cells of a game, and the needed ones."""
     out = np.zeros(payoffs.sizes, dtype=np.bool_)
     if game is not None:

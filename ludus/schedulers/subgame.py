@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
-from ludus.types import Solution
 
 Places = Mapping[int, Sequence[int]]
 """population -> places of the policies that take part, rising."""

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ludus.config import Config
+from ludus.core.config import Config
+from ludus.core.types import PolicyRef
 from ludus.population.base import View
-from ludus.types import PolicyRef
 
 
 class WarmStart(Config):

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import SolverError
+from ludus.core.errors import SolverError
 from ludus.population.payoffs import Payoffs
 
 Array = NDArray[np.float64]
-Profile = tuple[int, ...]
+PolicyProfile = tuple[int, ...]
 
 
 class Member(NamedTuple):
@@ -32,7 +32,7 @@ def without_monotonic_suffix(rates: Array) -> int:
 
 def pairing(
     population: Sequence[int], mine: Member, other: Member, reference: Mapping[int, int]
-) -> tuple[tuple[int, Profile], ...]:
+) -> tuple[tuple[int, PolicyProfile], ...]:
     """(seat, profile)s in which the win rate of `mine` against `other` is measured: `mine` sits in each of its population's seats in turn,
     `other` in all the other seats of its own, and the newest main policy, reference[population], in those that are left.
 
@@ -63,7 +63,7 @@ class WinRates:
                 f"win rates need the returns of a defeat and of a victory; given {self._spans}. Set span: [least, largest]."
             )
 
-    def profiles(self, mine: Member, others: Iterable[Member]) -> list[Profile]:
+    def profiles(self, mine: Member, others: Iterable[Member]) -> list[PolicyProfile]:
         """What has to be evaluated for `of`."""
         which = self.payoffs.population
         return [profile for other in others for _, profile in pairing(which, mine, other, self.reference)]

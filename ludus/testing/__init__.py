@@ -1,1 +1,1 @@
-
+"""Contract checks and fakes, for users too."""

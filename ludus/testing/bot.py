@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.bots.cast import Named
-from ludus.bots.registry import parse_bot, require_fit
+from ludus.core import seeding
+from ludus.core.types import Array, EnvSpec
 from ludus.envs.registry import make_env
 from ludus.envs.wrappers.base import Wrapper
-from ludus.evaluation.tournament.arena import Arena, Player
+from ludus.evaluation.bots import Named, parse_bot, require_fit
+from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.types import Array, EnvSpec
 
 _ENVS = 4
 
@@ -31,7 +30,7 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector = make_env(env, num_envs=_ENVS, **options)
     found = parse_bot(bot)
     require_fit(repr(bot), found.make(), vector.spec)
-    player = Player(bot, bot=Named(bot, found))
+    player = ArenaPlayer(bot, bot=Named(bot, found))
     spec = vector.spec
     for seat in range(spec.num_players):
         others, keys = _others(spec), seeding.keys(seed, "check bot", seat, count=episodes)
@@ -53,14 +52,17 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector.close()
 
 
-def _others(spec: EnvSpec) -> list[Player]:
+def _others(spec: EnvSpec) -> list[ArenaPlayer]:
     """Chance in every seat, the bot's too, so that places are seats."""
     return [
-        Player("chance", build_policy(random_spec(spec.agents_of(p)[0].action), {})) for p in range(spec.num_players)
+        ArenaPlayer("chance", build_policy(random_spec(spec.agents_of(p)[0].action), {}))
+        for p in range(spec.num_players)
     ]
 
 
-def _moves(env: str, options: dict[str, Any], players: list[Player], seat: int, keys: NDArray[np.uint64]) -> list[Any]:
+def _moves(
+    env: str, options: dict[str, Any], players: list[ArenaPlayer], seat: int, keys: NDArray[np.uint64]
+) -> list[Any]:
     """Per episode, what was played in it."""
     out = []
     filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))

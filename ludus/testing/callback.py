@@ -10,11 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ludus.errors import ConfigError
-from ludus.observe.base import GenerationRecord, RunInfo, RunSummary
-from ludus.observe.callbacks import HOOKS, Callback, UpdateRecord, dump_callback, parse_callbacks
-from ludus.rollout.base import Episodes
-from ludus.types import (
+from ludus.core.errors import ConfigError
+from ludus.core.types import (
     Evaluated,
     EvaluationTask,
     Exploitability,
@@ -26,6 +23,9 @@ from ludus.types import (
     Trained,
     TrainingTask,
 )
+from ludus.rollout.base import Episodes
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.training.callbacks import HOOKS, Callback, UpdateRecord, dump_callback, parse_callbacks
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 

@@ -2,16 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus.testing import rows
-from ludus.types import Due, Ended, EnvSpec, Timestep
+from ludus.core import seeding
+from ludus.core.types import Array, Due, Ended, EnvSpec, Timestep
+from ludus.envs.base import VectorEnv
+from ludus.envs.spaces import Choices
 
-Team: TypeAlias = Literal["either", "shared", "split"]
+# --------------------------------------------------------------------------------------------------------------------
+# Random legal actions, for the checks of environments.
+
+_STRIDE = np.uint64(0x9E3779B97F4A7C15)
+_WIDEST = 1e3  # of actions without bounds
+
+
+class Actor:
+    """Random legal actions; those of an environment depend on its seed and its own decisions only, not on its neighbours."""
+
+    def __init__(self, spec: EnvSpec, seeds: NDArray[np.uint64]) -> None:
+        self._spec = spec
+        self._seeds = seeds
+        self._count = [np.zeros(len(seeds) * len(spec.agents_of(p)), np.uint64) for p in range(spec.num_players)]
+
+    def actions(self, timestep: Timestep) -> tuple[Array, ...]:
+        """One action per due row of each player."""
+        return tuple(self._of(p, due) for p, due in enumerate(timestep.due))
+
+    def _of(self, player: int, due: Due) -> Array:
+        space = self._spec.agents_of(player)[0].action
+        choices = Choices.of(space)
+        if choices is None:
+            assert isinstance(space, Box), (
+                f"player {player} has actions in {space}; expected Discrete, Box, MultiDiscrete or MultiBinary."
+            )
+            noise = self._noise(player, due, int(np.prod(space.shape))).reshape(len(due.slot), *space.shape)
+            low, high = np.maximum(space.low, -_WIDEST), np.minimum(space.high, _WIDEST)
+            within: Array = (low + noise * (high - low)).astype(space.dtype)
+            return within
+        noise = self._noise(player, due, len(choices.counts))
+        chosen = [
+            [options[int(u * len(options))] for u, options in zip(row, legal, strict=True)]
+            for row, legal in zip(noise, legal_actions(self._spec, due, choices), strict=True)
+        ]
+        dtype = np.int64 if isinstance(space, Discrete) else space.dtype
+        return np.array(chosen, dtype).reshape(len(due.slot), *(space.shape or ()))
+
+    def _noise(self, player: int, due: Due, width: int) -> NDArray[np.float64]:
+        """float64[n, width] in [0, 1)."""
+        agents = len(self._spec.agents_of(player))
+        keys = self._seeds[due.slot // agents] + np.uint64(1 + player) * (due.slot % agents + 1).astype(np.uint64)
+        count = self._count[player][due.slot]
+        self._count[player][due.slot] += np.uint64(1)
+        strides = np.arange(width, dtype=np.uint64) * _STRIDE  # an array's product wraps silently, a scalar's warns
+        columns = [seeding.uniforms(keys + stride, count) for stride in strides]
+        return np.stack(columns, axis=1) if columns else np.empty((len(keys), 0))
+
+
+def legal_actions(spec: EnvSpec, due: Due, choices: Choices) -> list[list[list[int]]]:
+    """Of each due row, the legal values of each number of its action."""
+    if due.mask is not None:
+        return [choices.values(row) for row in due.mask]
+    if spec.enumeration is not None:
+        return [choices.values(row) for row in spec.enumeration.mask[due.observation]]
+    return [[list(range(count)) for count in choices.counts.tolist()]] * len(due.slot)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What single rows of a timestep must look like. Each check raises AssertionError with one sentence.
+
+
+def layout(spec: EnvSpec, num_envs: int, timestep: Timestep) -> None:
+    """Numbers of players, slots, dtypes and lengths: what other checks build on."""
+    assert len(timestep.due) == len(timestep.ended) == spec.num_players, (
+        "`due` and `ended` need one entry for each player."
+    )
+    for p, (due, ended) in enumerate(zip(timestep.due, timestep.ended, strict=True)):
+        for what, rows in (("due", due), ("ended", ended)):
+            _check_slots(spec, num_envs, p, rows.slot, f"player {p}: `{what}.slot`")
+            _typed(rows.reward, np.float32, rows.slot.shape, f"player {p}: `{what}.reward`")
+            seen = (len(rows.observation), len(rows.slot))
+            assert seen[0] == seen[1], f"player {p}: `{what}` has {seen[0]} observations for {seen[1]} slots."
+        _typed(due.first, np.bool_, due.slot.shape, f"player {p}: `first`")
+        assert ended.terminated.shape == ended.slot.shape, (
+            f"player {p}: `terminated` needs one entry for each ended row."
+        )
+    finished = timestep.finished
+    environment = finished.environment
+    assert (np.diff(environment) > 0).all(), "`finished` must list environments in rising order."
+    assert not len(environment) or (environment[0] >= 0 and environment[-1] < num_envs), (
+        f"`finished.environment` must lie in 0 … {num_envs - 1}: {environment}."
+    )
+    assert finished.returns.shape == (len(environment), spec.num_players), "`finished.returns` must be float64[k, P]."
+    assert finished.length.shape == finished.terminated.shape == environment.shape, (
+        "`finished` needs one length and one `terminated` for each environment."
+    )
+
+
+def _check_slots(spec: EnvSpec, num_envs: int, p: int, slot: NDArray[Any], what: str) -> None:
+    assert slot.dtype == np.int32, f"{what} must be int32, it is {slot.dtype}."
+    assert (np.diff(slot) > 0).all(), f"{what} must rise, it is {slot}."
+    most = num_envs * len(spec.agents_of(p))
+    assert not len(slot) or (slot[0] >= 0 and slot[-1] < most), f"{what} must lie in 0 … {most - 1}: {slot}."
+
+
+def observations(spec: EnvSpec, p: int, observation: Array) -> None:
+    """Observations of due rows, in their space or among the player's ids."""
+    enumeration = spec.enumeration
+    if enumeration is not None:
+        ids = enumeration.ids(p)
+        _typed(observation, np.int32, (len(observation),), f"player {p}: observations, as ids,")
+        assert ((observation >= ids.start) & (observation < ids.stop)).all(), (
+            f"player {p} was shown an id of another player."
+        )
+        return
+    space = spec.agents_of(p)[0].observation
+    shape = (len(observation), *(space.shape or ()))
+    assert observation.shape == shape, f"player {p}: observations are {observation.shape}, expected {shape}."
+    row = _outside(space, observation)
+    assert row < 0, f"player {p}: an observation is not in its space: {observation[row]}."
+
+
+def finals(spec: EnvSpec, p: int, ended: Ended) -> None:
+    """Final observations, likewise, and their masks."""
+    n = len(ended.slot)
+    space = spec.agents_of(p)[0].observation
+    shape = (n,) if spec.enumeration is not None else (n, *(space.shape or ()))
+    assert ended.observation.shape == shape, (
+        f"player {p}: final observations have shape {ended.observation.shape}, expected {shape}."
+    )
+    if spec.enumeration is None:
+        row = _outside(space, ended.observation)
+        assert row < 0, f"player {p}: a final observation is not in its space: {ended.observation[row]}."
+    if ended.mask is not None:
+        assert ended.mask.dtype == np.bool_, f"player {p}: `ended.mask` must be bool, it is {ended.mask.dtype}."
+        assert len(ended.mask) == n, f"player {p}: `ended.mask` has {len(ended.mask)} rows for {n} slots."
+
+
+def masks(spec: EnvSpec, p: int, due: Due) -> None:
+    """Masks of due rows: their shape, and something legal in each."""
+    if due.mask is None:
+        return
+    space = spec.agents_of(p)[0].action
+    choices = Choices.of(space)
+    assert choices is not None, f"player {p} has a mask over actions in {space}, which have none."
+    _typed(due.mask, np.bool_, (len(due.slot), choices.width), f"player {p}: the mask")
+    possible = choices.possible(due.mask)
+    assert possible.all(), f"player {p}: slots {due.slot[~possible]} are due without a legal action."
+
+
+def rewards(p: int, reward: NDArray[np.float32], what: str) -> None:
+    """Rewards are numbers."""
+    assert np.isfinite(reward).all(), f"player {p}: a reward in `{what}` is not finite, or beyond float32."
+
+
+def _outside(space: Space[Any], observation: Array) -> int:
+    """The first row that is not in the space, or -1."""
+    if not len(observation):
+        return -1
+    if isinstance(space, Box) and np.can_cast(observation.dtype, space.dtype):
+        flat = observation.reshape(len(observation), -1)
+        inside = ((flat >= space.low.ravel()) & (flat <= space.high.ravel())).all(axis=1)
+        return -1 if inside.all() else int(np.argmin(inside))
+    return next((i for i, row in enumerate(observation) if not space.contains(row)), -1)
+
+
+def _typed(array: Array, dtype: Any, shape: tuple[int, ...], what: str) -> None:
+    given = f"{array.dtype}{list(array.shape)}"
+    assert given == f"{np.dtype(dtype)}{list(shape)}", f"{what} must be {np.dtype(dtype)}{list(shape)}; it is {given}."
+
+
+TeamRewards: TypeAlias = Literal["either", "shared", "split"]
 _MONEY = 1e-4  # rewards are float32, returns float64
 
 
@@ -31,7 +197,7 @@ class Ledger:
         spec: EnvSpec,
         num_envs: int,
         *,
-        team: Team = "either",
+        team: TeamRewards = "either",
         early_rewards: bool = False,
         collect: bool = False,
     ) -> None:
@@ -56,7 +222,7 @@ class Ledger:
 
     def see(self, timestep: Timestep) -> None:
         """Check one timestep, the answer of a reset or of a step."""
-        if "rows" in self.failures or not self._try("rows", rows.layout, self.spec, self._num_envs, timestep):
+        if "rows" in self.failures or not self._try("rows", layout, self.spec, self._num_envs, timestep):
             return
         self._length[self._busy] += 1
         environment = timestep.finished.environment
@@ -81,10 +247,10 @@ class Ledger:
     # ------------------------------------------------------------------------------------------ decisions
 
     def _see_due(self, p: int, due: Due) -> None:
-        self._try("observations", rows.observations, self.spec, p, due.observation)
-        self._try("masks", rows.masks, self.spec, p, due)
+        self._try("observations", observations, self.spec, p, due.observation)
+        self._try("masks", masks, self.spec, p, due)
         self._try("first decisions", self._check_first, p, due)
-        self._try("rewards", rows.rewards, p, due.reward, "due")
+        self._try("rewards", rewards, p, due.reward, "due")
         self._paid[p][due.slot] += due.reward
         environment = due.slot // self._agents[p]
         self._from_start[p][due.slot[due.first]] = self._length[environment[due.first]] == 0
@@ -102,9 +268,9 @@ class Ledger:
         )
 
     def _see_ended(self, p: int, ended: Ended, finished: NDArray[np.int32]) -> None:
-        self._try("observations", rows.finals, self.spec, p, ended)
+        self._try("observations", finals, self.spec, p, ended)
         self._try("closed decisions", self._check_was_open, p, ended)
-        self._try("rewards", rows.rewards, p, ended.reward, "ended")
+        self._try("rewards", rewards, p, ended.reward, "ended")
         self._paid[p][ended.slot] += ended.reward
         self._open[p][ended.slot] = self._there[p][ended.slot] = False
         early = ~np.isin(ended.slot // self._agents[p], finished)
@@ -172,3 +338,80 @@ class Ledger:
         raise AssertionError(
             f"player {p}: the agents' rewards sum to {paid[split].sum(axis=1)}, returns are {returns[split]}."
         )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What happens in each environment of a vector, as rows that can be compared.
+
+Row: TypeAlias = tuple[object, ...]
+Trace: TypeAlias = list[list[Row]]
+"""[environment][event]"""
+
+
+def play(
+    env: VectorEnv, seeds: NDArray[np.uint64], steps: int, *, watch: Callable[[Timestep], None] | None = None
+) -> Trace:
+    """Random legal actions for so many steps. `watch` sees each timestep before the next step."""
+    actor = Actor(env.spec, seeds)
+    timestep = env.reset(seeds)
+    trace: Trace = [[] for _ in seeds]
+    for _ in range(steps):
+        if watch is not None:
+            watch(timestep)
+        record(env.spec, timestep, trace)
+        timestep = env.step(actor.actions(timestep))
+    return trace
+
+
+def record(spec: EnvSpec, timestep: Timestep, trace: Sequence[list[Row]]) -> None:
+    """Append what a timestep says about each environment."""
+    for p, ended in enumerate(timestep.ended):
+        agents = len(spec.agents_of(p))
+        for i, slot in enumerate(ended.slot.tolist()):
+            paid, how = float(ended.reward[i]), bool(ended.terminated[i])
+            trace[slot // agents].append(("ended", p, slot % agents, paid, how, _bytes(ended.observation[i])))
+    finished = timestep.finished
+    for i, e in enumerate(finished.environment.tolist()):
+        returns = tuple(finished.returns[i].tolist())
+        trace[e].append(("finished", returns, bool(finished.terminated[i]), int(finished.length[i])))
+    for p, due in enumerate(timestep.due):
+        agents = len(spec.agents_of(p))
+        for i, slot in enumerate(due.slot.tolist()):
+            shown = _bytes(due.observation[i]), b"" if due.mask is None else _bytes(due.mask[i])
+            trace[slot // agents].append(("due", p, slot % agents, *shown, float(due.reward[i]), bool(due.first[i])))
+
+
+def same(one: Trace, other: Trace, what: str, *, whole: bool = True) -> None:
+    """Raises AssertionError where two traces part; `what` names the other. whole: neither may be longer."""
+    for e, (a, b) in enumerate(zip(one, other, strict=True)):
+        where = f" in environment {e}" if len(one) > 1 else ""
+        for i, (x, y) in enumerate(zip(a, b, strict=False)):
+            assert x == y, f"{what} went another way{where}, event {i}: {_difference(x, y)}."
+        assert len(a) == len(b) or not whole, f"{what} went another way{where}: {len(a)} and {len(b)} events."
+
+
+_FIELDS = {
+    "due": ("", "", "observation", "mask", "reward", "`first`"),
+    "ended": ("", "", "last reward", "`terminated`", "final observation"),
+    "finished": ("returns", "`terminated`", "length"),
+}
+
+
+def _difference(x: Row, y: Row) -> str:
+    """What two rows differ in, in words."""
+    kind, *values = x
+    other, *others = y
+    k = next((k for k, (a, b) in enumerate(zip(values, others, strict=False)) if a != b), 0)
+    if kind != other or not (field := _FIELDS[str(kind)][k]):
+        return f"{_who(x)}, and {_who(y)}"
+    seen = "" if isinstance(values[k], bytes) else f", {values[k]} and {others[k]}"
+    return f"{_who(x)}, and the {field} differs{seen}"
+
+
+def _who(row: Row) -> str:
+    kind, player, agent, *_ = row
+    return "the episode is finished" if kind == "finished" else f"agent {agent} of player {player} is {kind}"
+
+
+def _bytes(values: Array) -> bytes:
+    return np.ascontiguousarray(values).tobytes()

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ludus.errors import SolverError
-from ludus.meta_solvers.base import MetaSolver, Solution
-from ludus.meta_solvers.games import deviation_gains, symmetrised
+from ludus.core.errors import SolverError
 from ludus.population.payoffs import Payoffs
+from ludus.solvers.base import MetaSolver, Solution
+from ludus.solvers.games import deviation_gains, symmetrised
 
 NEEDS = frozenset({"two_player", "zero_sum", "symmetric"})
 CLOSE = 0.01
@@ -99,11 +99,9 @@ def _games() -> list[_Game]:
 
 
 def check_meta_solver(solver: MetaSolver, *, seed: int = 0) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.meta_solvers.base` that `solver` breaks."""
+    """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.solvers.base` that `solver` breaks."""
     name = type(solver).__name__
-    assert isinstance(solver, MetaSolver), (
-        f"{name} lacks a part of ludus.meta_solvers.base.MetaSolver: `needs` and `solve`."
-    )
+    assert isinstance(solver, MetaSolver), f"{name} lacks a part of ludus.solvers.base.MetaSolver: `needs` and `solve`."
     needs = frozenset(solver.needs)
     assert needs <= NEEDS, f"{name}.needs is {sorted(needs)}; it may hold {sorted(NEEDS)} only."
     for game in _games():

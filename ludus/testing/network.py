@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.errors import LudusError
-from ludus.policies.own_body import OwnBody
+from ludus.core.errors import LudusError
+from ludus.policies.bodies import OwnBody
 from ludus.policies.specs import body_config, parse_body
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Array, Enumeration, PolicySpec
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.types import Act, Array, Enumeration, PolicySpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)

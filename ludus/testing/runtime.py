@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ludus.errors import DataError, PartDied, RunError
+from ludus.core.errors import DataError, PartDied, RunError
+from ludus.core.types import Array
 from ludus.runtime.base import Peer, Runtime
-from ludus.types import Array
 
 MakeRuntime = Callable[[], Runtime]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ludus.data.base import Columns, Sample, Table, TableSpec
-from ludus.errors import DataError, TableClosed
+from ludus.core.errors import DataError, TableClosed
+from ludus.replay.base import ItemColumns, Sample, Table, TableSpec
 
 MakeTable = Callable[[TableSpec], Table]
 
@@ -20,7 +20,7 @@ def check_table(make: MakeTable, kind: str = "custom") -> None:
     `make` is given specs with a capacity and a kind; it must leave sampling free once there are items (no limiter options are set).
     Items of several columns are inserted and drawn at random against a naive account of what was inserted and is held.
     """
-    assert isinstance(make(TableSpec("t", kind)), Table), "it lacks a method or attribute of ludus.data.base.Table"
+    assert isinstance(make(TableSpec("t", kind)), Table), "it lacks a method or attribute of ludus.replay.base.Table"
     _check_bound_and_contents(make, kind)
     _check_refusals(make, kind)
     _check_copies(make, kind)
@@ -29,7 +29,7 @@ def check_table(make: MakeTable, kind: str = "custom") -> None:
     _check_close(make, kind)
 
 
-def items(first: int, count: int) -> Columns:
+def items(first: int, count: int) -> ItemColumns:
     """Items number first … first + count − 1: every column tells the number."""
     numbers = np.arange(first, first + count)
     return {
@@ -103,7 +103,7 @@ def _check_refusals(make: MakeTable, kind: str) -> None:
     assert table.try_insert(items(0, 4), rng), "an empty table refused 4 items"
     state = table.state_dict()
     good = items(4, 3)
-    bad: dict[str, Columns] = {
+    bad: dict[str, ItemColumns] = {
         "a missing column": {name: good[name] for name in good if name != "observation"},
         "an unknown column": {**good, "reward": np.zeros(3)},
         "another dtype": {**good, "observation": good["observation"].astype(np.float64)},

@@ -1,1 +1,1 @@
-
+"""One training task: collect, learn, publish; trainers; stoppers; callbacks."""

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ludus.errors import ScenarioError
-from ludus.pacing import Credits, Lease, Pace
+from ludus.core.errors import ScenarioError
+from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.manager import Pending, Remote, RolloutManager
-from ludus.types import PolicyRef
+from ludus.rollout.manager import Pending, RemoteRollouts, RolloutManager
+from ludus.rollout.pacing import AsyncLimits, Credits, Lease
 
-Policies = Sequence[tuple[PolicyRef, Policy | Remote]]
+Policies = Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
 
 
 class MakeOrder(Protocol):
@@ -64,7 +64,7 @@ class Collector(Protocol):
         ...
 
 
-class Together:
+class SyncCollector:
     """All hosts play one order, and nobody goes on before it is learned from."""
 
     def __init__(self, rollouts: RolloutManager, order: MakeOrder, *, lane: int, carries_on: bool) -> None:
@@ -107,7 +107,7 @@ class _Asked:
     pending: Pending
 
 
-class Apart:
+class AsyncCollector:
     """Every host has orders of its own. Credits bound how much is collected and not yet learned from: `in_flight` for each host."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Apart:
         *,
         lane: int,
         carries_on: bool,
-        pace: Pace,
+        pace: AsyncLimits,
         version: Callable[[], int],
         wants: Callable[[float], bool],
         hosts: Sequence[int],

@@ -13,19 +13,162 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import TracebackType
 from typing import Any
 
-from ludus.algorithms.ranks import ALONE, Ranks
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.trajectories import Trajectories, join
-from ludus.errors import RunError
+import numpy as np
+import torch
+from torch import distributed
+
+from ludus.core.errors import RunError
+from ludus.core.timings import Timings
+from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.learners.ranks import ALONE, Ranks, share_of
 from ludus.policies.registry import build_policy
-from ludus.profile import Profile
-from ludus.rollout.host import Parcel
-from ludus.rollout.manager import Remote
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.trajectories import Trajectories, join
+from ludus.rollout.host import PolicyMessage
+from ludus.rollout.manager import RemoteRollouts
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 from ludus.training.trainer import Learned, Trainer, TrainerSpec
-from ludus.types import PolicySpec, State, Weights
+
+__all__ = ["ProcessGroup", "RankMeeting"]
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ranks in processes: sums through torch.distributed (gloo for arrays and CPU tensors, nccl for tensors on a GPU).
+# rank 0 meeting = Meeting(host) a small store in its process, whose address the driver hands out every rank group =
+# ProcessGroup(meeting.address, rank=…, size=…) learner = algorithm.learner(LearnerContext(…, ranks=group), start) …
+# group.close(); rank 0: meeting.close() The groups are their own: torch's default group is not touched, so a
+# process may be in several. Between machines, gloo listens on the interface that its host's name resolves to;
+# GLOO_SOCKET_IFNAME names another.
+
+dist: Any = distributed  # much of it has no types
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+class RankMeeting:
+    """Where the ranks of one group find each other. It lives in rank 0's process and must outlive the group.
+
+    host: a name or number of this machine by which the others reach it. port: 0 takes a free one.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", *, port: int = 0) -> None:
+        self._store: Any = None
+        try:
+            self._store = dist.TCPStore(host, port, None, True, wait_for_workers=False)
+        except (RuntimeError, ValueError) as error:
+            raise RunError(
+                f"ranks cannot meet at {host}:{port}: {_first_line(error)} Give a free port, or 0."
+            ) from error
+        self.address = f"{host}:{self._store.port}"
+
+    def close(self) -> None:
+        """Stop listening. Closing twice is harmless."""
+        self._store = None
+
+
+class ProcessGroup:
+    """`Ranks` in processes. Making one waits until all of them are there.
+
+    address: of a `RankMeeting`, or `file:///path` of a file that does not exist yet and that all ranks see (it stays behind).
+    timeout: seconds that it waits for the others, now and in each sum; the slowest rank's share of an update must fit into it.
+    name: tells groups apart that meet at one address; a group that takes the place of a broken one there needs a name of its own, too.
+    Raises RunError if they do not come.
+    """
+
+    def __init__(self, address: str, *, rank: int, size: int, timeout: float = 60.0, name: str = "") -> None:
+        if not 0 <= rank < size:
+            raise RunError(f"rank {rank} of {size}: ranks are numbered from 0 to {size - 1}.")
+        self.rank, self.size, self._seconds = rank, size, timeout
+        self._timeout = timedelta(seconds=timeout)
+        self._closed = False
+        self._nccl: Any = None
+        try:
+            self._store: Any = dist.PrefixStore(f"ludus/{name}", self._join(address))
+            self._gloo: Any = self._make_gloo(address)
+        except (RuntimeError, ValueError) as error:
+            raise RunError(
+                f"rank {rank} of {size} met not all others at {address} within {timeout:g} s: {_first_line(error)} Are they all started, "
+                "with this address, and can they reach it?"
+            ) from error
+
+    def share(self, count: int) -> slice:
+        """See `Ranks.share`."""
+        return share_of(count, rank=self.rank, size=self.size)
+
+    def sum(self, array: Array | torch.Tensor) -> None:
+        """See `Ranks.sum`."""
+        if self._closed:
+            raise RunError(f"rank {self.rank} of {self.size} has left its group; make a new one.")
+        tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+        group = self._gloo if tensor.device.type == "cpu" else self._on_gpu()
+        try:
+            done = group.allreduce([tensor]).wait(self._timeout)
+        except RuntimeError as error:
+            raise self._broken(_first_line(error)) from error
+        if done is False:
+            raise self._broken("the sum was given up.")
+
+    def close(self) -> None:
+        """Leave; the others' next sum fails. Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            for group in (self._gloo, self._nccl):
+                if group is not None:
+                    group.shutdown()
+            self._gloo = self._nccl = self._store = None
+
+    def __enter__(self) -> ProcessGroup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _join(self, address: str) -> Any:
+        if address.startswith("file://"):
+            store = dist.FileStore(address.removeprefix("file://"), self.size)
+            store.set_timeout(self._timeout)
+            return store
+        host, found, port = address.rpartition(":")
+        if not (found and port.isdecimal()):
+            raise RunError(f"ranks meet at {address!r}; expected HOST:PORT of a Meeting, or file:///PATH.")
+        return dist.TCPStore(host, int(port), None, False, timeout=self._timeout, wait_for_workers=False)
+
+    def _make_gloo(self, address: str) -> Any:
+        backend = dist.ProcessGroupGloo
+        options = backend._Options()
+        options._timeout = self._timeout
+        local = address.rpartition(":")[0] in _LOCAL  # whose sockets nobody else need reach
+        options._devices = [backend.create_device(hostname=_LOCAL[0]) if local else backend.create_default_device()]
+        return backend(self._store, self.rank, self.size, options)
+
+    def _on_gpu(self) -> Any:
+        if self._nccl is None:
+            backend = getattr(dist, "ProcessGroupNCCL", None)
+            if backend is None:
+                raise RunError(
+                    "a tensor on a GPU is to be summed, and this torch has no NCCL; install one that has, or train on CPUs."
+                )
+            options = backend.Options()
+            options._timeout = self._timeout
+            self._nccl = backend(dist.PrefixStore("nccl", self._store), self.rank, self.size, options)
+        return self._nccl
+
+    def _broken(self, why: str) -> RunError:
+        return RunError(
+            f"rank {self.rank} of {self.size}: another rank died, left, or did not come to a sum within {self._seconds:g} s ({why}) The "
+            "group is of no more use; end the other ranks too, and go on from the last checkpoint with a new one."
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    """The message without torch's trace of its own sources."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].rpartition("] ")[2][:200].rstrip(".") + "."
+
 
 LOCAL = "127.0.0.1"
 
@@ -59,14 +202,12 @@ class TrainerHost:
 
     def meet(self, local: bool) -> str:
         """Where the ranks find each other. Of rank 0. local: all are on one machine."""
-        from ludus.training.ranks import Meeting  # loads torch.distributed
 
-        self._meeting = Meeting(LOCAL if local else _address())
+        self._meeting = RankMeeting(LOCAL if local else _address())
         return str(self._meeting.address)
 
     def join(self, address: str) -> None:
         """Wait for the other ranks."""
-        from ludus.training.ranks import ProcessGroup
 
         spec = self._spec
         self._ranks = ProcessGroup(address, rank=spec.rank, size=spec.size, timeout=spec.timeout)
@@ -84,9 +225,9 @@ class TrainerHost:
         collected = [trajectories for portion in portions for trajectories in portion]
         return self._own.learn([join(collected)] if collected else [], version=version)
 
-    def parcel(self) -> Parcel:
+    def parcel(self) -> PolicyMessage:
         """The policy with its present weights, for hosts."""
-        return Parcel(build_policy(self._own.spec, self._own.weights))
+        return PolicyMessage(build_policy(self._own.spec, self._own.weights))
 
     def weights(self) -> Weights:
         return self._own.weights
@@ -115,11 +256,11 @@ class TrainerHost:
 class RemoteTrainer:
     """A `Trainer` that lives elsewhere, in one part for each rank. Every method raises PartDied if one of them is dead."""
 
-    def __init__(self, runtime: Runtime, ranks: Sequence[Handle], spec: TrainerSpec, profile: Profile) -> None:
+    def __init__(self, runtime: Runtime, ranks: Sequence[Handle], spec: TrainerSpec, profile: Timings) -> None:
         """Raises what `Algorithm.learner` raises."""
         self._runtime, self._ranks, self._profile = runtime, ranks, profile
         self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
-        self._policy: tuple[int, Remote] | None = None
+        self._policy: tuple[int, RemoteRollouts] | None = None
 
     def learn(self, collected: Sequence[Ref], *, version: int) -> Learned:
         """See `Trainer.learn`. collected: references to what hosts have left."""
@@ -127,10 +268,10 @@ class RemoteTrainer:
             learned: Learned = self._all("learn", version, *collected)[0]
         return learned
 
-    def policy(self, version: int) -> Remote:
+    def policy(self, version: int) -> RemoteRollouts:
         """The policy with the present weights, which are `version`."""
         if self._policy is None or self._policy[0] != version:
-            self._policy = version, Remote(self._runtime.call(self._ranks[0], "parcel"))
+            self._policy = version, RemoteRollouts(self._runtime.call(self._ranks[0], "parcel"))
         return self._policy[1]
 
     @property
@@ -167,7 +308,7 @@ class Trainers:
         size: int,
         *,
         seed: int,
-        profile: Profile,
+        profile: Timings,
         resources: Mapping[str, float] | None = None,
         shards: Sequence[Peer] = (),
         prefetch: int = 0,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ludus.opponents.moving import live_refs
+from ludus.core.types import Metrics, State, Trained, TrainingTask
+from ludus.rollout.opponents import live_refs
 from ludus.training.training import Training
-from ludus.types import Metrics, State, Trained, TrainingTask
 
 Proceed = Callable[[float | None, Metrics], None]
 Checkpoint = Callable[[Mapping[str, State]], None]

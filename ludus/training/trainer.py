@@ -10,17 +10,17 @@ from threading import Event
 
 import numpy as np
 
-from ludus.algorithms.base import Algorithm, LearnerContext, priorities_of, sizes_of
-from ludus.data.base import Sample
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.prefetcher import Prefetcher, unchanged
-from ludus.data.trajectories import Trajectories
-from ludus.errors import Deadlock, TrainingError
+from ludus.core.arrays import read_only
+from ludus.core.errors import Deadlock, TrainingError
+from ludus.core.timings import Timings
+from ludus.core.types import Metrics, PolicySpec, State, Weights
+from ludus.learners.base import Algorithm, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.profile import Profile
-from ludus.types import Metrics, PolicySpec, State, Weights
-from ludus.weights import read_only
+from ludus.replay.base import Sample
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.prefetcher import Prefetcher, unchanged
+from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +47,11 @@ class Trainer:
     """Owns a learner and the tables that feed it. `weights` are always the last good ones."""
 
     def __init__(
-        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Profile | None = None, *, prefetch: int = 0
+        self, spec: TrainerSpec, episodes: EpisodeServer, profile: Timings | None = None, *, prefetch: int = 0
     ) -> None:
         """prefetch: batches that are sampled while the learner learns (0: none). Raises what `Algorithm.learner` raises, and DataError if
         the task has tables already."""
-        self._task, self._episodes, self._profile = spec.task, episodes, profile or Profile()
+        self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._learner = spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
         self._prefetcher = Prefetcher(partial(_draw, episodes, spec.task), unchanged, depth=prefetch)

@@ -9,32 +9,48 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from ludus import seeding
-from ludus.algorithms.base import Algorithm, LearnerContext
-from ludus.algorithms.diversity import others_of
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.policy_server import PolicyServer
-from ludus.evaluation.beside import Beside
-from ludus.observe.callbacks import Callbacks, UpdateRecord
-from ludus.pacing import Pace
+from ludus.core import seeding
+from ludus.core.timings import Timings
+from ludus.core.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
+from ludus.learners.base import Algorithm, LearnerContext
+from ludus.learners.diversity import others_of
 from ludus.policies.base import Policy
-from ludus.profile import Profile
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.policy_server import PolicyServer
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.manager import Remote, RolloutManager
+from ludus.rollout.manager import RemoteRollouts, RolloutManager
+from ludus.rollout.pacing import AsyncLimits
 from ludus.rollout.shards import merge
-from ludus.stopping.progress import Progress
-from ludus.stopping.stoppers import Stopper
-from ludus.training.collecting import Apart, Collected, Collector, Policies, Together
-from ludus.training.counts import Counts
-from ludus.training.orders import Orders
+from ludus.training.callbacks import CallbackObserver, UpdateRecord
+from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
 from ludus.training.remote import RemoteTrainer, Trainers
+from ludus.training.rollout_requests import RolloutRequests, TrainingCounts
+from ludus.training.stopping import Progress, Stopper
 from ludus.training.trainer import Trainer, TrainerSpec
-from ludus.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 
 LoadPolicy = Callable[[PolicyRef], Policy]
+
+
+class Scorer(Protocol):
+    """What scores versions of a policy while it goes on learning (`ludus.evaluation.background`)."""
+
+    def offer(
+        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
+    ) -> None:
+        """A new version of a task's policy is out. policies: that one and its opponents."""
+        ...
+
+    def take(self, *, wait_for: str | None = None) -> None:
+        """Record the scores that have come. wait_for: a task, all of whose scores are waited for."""
+        ...
+
+    def close(self) -> None:
+        """No more scores: what is not there yet is left."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +63,13 @@ class Parts:
     policy: LoadPolicy
     seed: int
     trainers: Trainers | None = None
-    beside: Beside | None = None
-    callbacks: Callbacks = field(default_factory=Callbacks)
+    beside: Scorer | None = None
+    callbacks: CallbackObserver = field(default_factory=CallbackObserver)
     prefetch: int = 0
     clock: Callable[[], float] = time.perf_counter
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> Timings:
         """Where the run's time goes."""
         return self.rollouts.profile
 
@@ -72,7 +88,7 @@ class Training:
         stop: Stopper,
         start: Weights | None,
         lane: int = 0,
-        pace: Pace | None = None,
+        pace: AsyncLimits | None = None,
         goes_on: State | None = None,
     ) -> None:
         """lane: of the rollouts. pace: of workers that play apart; None: they play together. goes_on: the `learner_state` of the task
@@ -80,7 +96,9 @@ class Training:
         self.task, self._parts, self._stop = task, parts, stop
         self._collect = algorithm.collect()
         seed = seeding.key(parts.seed, task.id)
-        self._orders = Orders(task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=pace is not None)
+        self._orders = RolloutRequests(
+            task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=pace is not None
+        )
         self._total = stop.limit(self._collect.unit)
         total = self._total * task.length if self._total is not None and task.length else None
         others = others_of(task.diversity, parts.policy)
@@ -91,7 +109,7 @@ class Training:
             if parts.trainers is None
             else parts.trainers.begin(spec, lane=lane)
         )
-        self._count = Counts()
+        self._count = TrainingCounts()
         self._first = 1  # version; 0 is that of the member that comes of it
         if goes_on is not None:
             self._trainer.load_state_dict(goes_on["trainer"])
@@ -102,7 +120,7 @@ class Training:
         self._publish()
         self.offer()
 
-    def _collecting(self, lane: int, pace: Pace | None) -> Collector:
+    def _collecting(self, lane: int, pace: AsyncLimits | None) -> Collector:
         carries_on = self._collect.unit == "decisions"
         rollouts = self._parts.rollouts
         # In a circle with its collector, a task's networks would outlive it by a while.
@@ -112,8 +130,8 @@ class Training:
             return this._order(carry_on=carry_on, host=host)
 
         if pace is None:
-            return Together(rollouts, order, lane=lane, carries_on=carries_on)
-        return Apart(
+            return SyncCollector(rollouts, order, lane=lane, carries_on=carries_on)
+        return AsyncCollector(
             rollouts,
             order,
             lane=lane,
@@ -129,7 +147,7 @@ class Training:
         the first order."""
         self._orders.meet(learners)
 
-    def newest(self, mode: str) -> tuple[PolicyRef, Policy | Remote]:
+    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemoteRollouts]:
         """The weights that others play against."""
         ref = PolicyRef(self.task.population, self.task.policy, self._version, mode)
         return ref, self._trainer.policy(self._version)
@@ -294,7 +312,7 @@ class Training:
         self._trainer.load_state_dict(state)
         self._orders.opponents.load_state_dict(state["opponents"])
         self._failure = state["failure"]
-        self._count = Counts.of(state["counts"])
+        self._count = TrainingCounts.of(state["counts"])
         self._started = self._parts.clock()
         if self._parts.trainers is None:
             self._parts.policies.forget(self._key)

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.adaptive_evaluation_worker import main, reached
 from benchmarks.adaptive_games import GAMES, Game
-from ludus.sampling.cells import Cells, first_cells
-from ludus.types import Solution
+from ludus.core.types import Solution
+from ludus.solvers.match_selection import CellSelection, first_cells
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -18,7 +18,7 @@ def test_known_payoffs_are_what_is_played(name):
     game = Game(name, n=6, seed=3, sampling="test")
     np.testing.assert_allclose(game.payoff, -game.payoff.T)
     pairs = first_cells(game.view(), profiles=None, rng=np.random.default_rng(0))
-    game.play(Cells(pairs.profiles, 10_000 * pairs.units))
+    game.play(CellSelection(pairs.profiles, 10_000 * pairs.units))
     view, apart = game.view(), ~np.eye(6, dtype=bool)
     assert game.blocks == 15 * 10_000
     assert (view.count[apart] == 10_000).all()

@@ -15,7 +15,7 @@ from benchmarks.distributed import BENCHMARK, DECISIONS, GENERATIONS, STEPS
 from benchmarks.distributed_envs import Steps, Waiting
 from benchmarks.distributed_worker import Watch
 from benchmarks.harness import Medians
-from ludus.seeding import keys
+from ludus.core.seeding import keys
 from ludus.testing.env import check_env
 
 SECOND = "seconds to start"

@@ -19,12 +19,12 @@ from benchmarks.learning_cells import Run, all_runs, contestant, peer_of, stored
 from benchmarks.learning_run import place, run_seconds, trained
 from benchmarks.learning_task import LearningTask
 from benchmarks.learning_tasks import TASKS, scenario
-from ludus.config import to_yaml
-from ludus.observe.base import RunSummary, Silent
-from ludus.scenario import Scenario
-from ludus.scenario_files import parse_scenario
-from ludus.testing.cue import Cue
-from ludus.types import Metrics
+from ludus.core.config import to_yaml
+from ludus.core.types import Metrics
+from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_files import parse_scenario
+from ludus.storage.base import RunSummary, Silent
+from ludus.testing.fakes import Cue
 
 NEEDS = {"lunarlander": "Box2D", "halfcheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
 IN_THE_ISSUE = """cartpole-ppo cartpole-dqn acrobot-ppo acrobot-dqn lunarlander-ppo lunarlander-dqn pendulum-sac pendulum-td3

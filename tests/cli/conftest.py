@@ -5,4 +5,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "observe"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))

@@ -13,14 +13,14 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-import ludus.observe.reader
-from ludus.algorithms.registry import ALGORITHMS
+import ludus.storage.reader
 from ludus.cli import output
 from ludus.cli.main import COMMANDS, main
-from ludus.errors import ConfigError, RunError
-from ludus.execution.interrupt import StopRequest
-from ludus.observe.base import GenerationRecord
-from ludus.observe.store import Store
+from ludus.core.errors import ConfigError, RunError
+from ludus.driver.control import StopRequest
+from ludus.learners.registry import ALGORITHMS
+from ludus.storage.base import GenerationRecord
+from ludus.storage.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:
 
 
 class Called:
-    """Stands for `ludus.scenario_files` and `ludus.runner`; remembers what it was given."""
+    """Stands for `ludus.driver.scenario_files` and `ludus.driver.runner`; remembers what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stops: bool = False) -> None:
         self.given: dict[str, object] = {}
@@ -45,11 +45,11 @@ class Called:
         self.populations = 2
         fake(
             monkeypatch,
-            "ludus.scenario_files",
+            "ludus.driver.scenario_files",
             load_scenario=self.load,
             list_presets=lambda: {"leduc": "PSRO on Leduc poker"},
         )
-        fake(monkeypatch, "ludus.runner", run=self.run, resume=self.resume)
+        fake(monkeypatch, "ludus.driver.runner", run=self.run, resume=self.resume)
 
     def load(self, name: str, overrides: list[str], seed: int | None) -> SimpleNamespace:
         if name != "leduc":
@@ -189,7 +189,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Called(monkeypatch)
-    fake(monkeypatch, "ludus.algorithms.registry", ALGORITHMS={"ppo": "ludus.algorithms.ppo:PPO"})
+    fake(monkeypatch, "ludus.learners.registry", ALGORITHMS={"ppo": "ludus.learners.ppo.options:PPO"})
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     for expected in (
@@ -215,7 +215,7 @@ def test_every_algorithm_on_any_terminal(
     words = {word for line in lines for word in line.split()}
     assert words >= {*ALGORITHMS, "mask", "memory", "paper", "multi_discrete", "off-policy"}, "no name is folded"
     said = "Too narrow for the columns: class. `ludus list algorithms | cat` has them all."
-    assert (said in lines) == ("class" not in words and not any("ludus.algorithms.ppo" in word for word in words))
+    assert (said in lines) == ("class" not in words and not any("ludus.learners.ppo" in word for word in words))
     assert (said in lines) == (width < 240)
 
 
@@ -287,7 +287,7 @@ def test_a_fault_of_ours_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     synthetic.write(folder / "runs" / "mine", generations=0)
-    monkeypatch.setattr(ludus.observe.reader.Reader, "info", lambda self: 1 / 0)
+    monkeypatch.setattr(ludus.storage.reader.Reader, "info", lambda self: 1 / 0)
     assert main(["report", "mine"]) == 1
     err = capsys.readouterr().err
     assert err == "error: ZeroDivisionError: division by zero (a fault of Ludus; LUDUS_DEBUG=1 shows where)\n"
@@ -373,7 +373,7 @@ def _script(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_working_directory_hides_no_library(folder: Path) -> None:
     (folder / "yaml.py").write_text("raise SystemExit('not this one')\n")
-    (folder / "mine.py").write_text("from ludus.meta_solvers.uniform import Uniform as Solver\n")
+    (folder / "mine.py").write_text("from ludus.solvers.fixed import Uniform as Solver\n")
     found = _script(folder, "config", "kuhn", "meta_solver=mine:Solver")
     assert (found.returncode, found.stderr) == (0, "")
     assert "kind: uniform" in found.stdout

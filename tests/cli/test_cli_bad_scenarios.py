@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import main
-from ludus.errors import UnknownName, article, nearest
-from ludus.scenario_files import list_presets
+from ludus.core.errors import UnknownName, article, nearest
+from ludus.driver.scenario_files import list_presets
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.cli import clone as command
 from ludus.cli.main import main
-from ludus.errors import ConfigError
-from ludus.types import AgentSpec, EnvSpec
+from ludus.core.errors import ConfigError
+from ludus.core.types import AgentSpec, EnvSpec
 
 pytest.importorskip("pyarrow")
 
@@ -73,7 +73,7 @@ def test_a_population_starts_from_a_clone(runs: Path, capsys: pytest.CaptureFixt
 
 
 def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from ludus.data.parquet import read_trajectories
+    from ludus.replay.parquet import read_trajectories
 
     recorded = read_trajectories(runs / "games.parquet")
     name = next(piece.policy for piece in recorded.trajectories if piece.policy.startswith("1-"))
@@ -103,10 +103,10 @@ def test_what_players_do_not_see_makes_no_difference(runs: Path, capsys: pytest.
 @pytest.fixture
 def tensors(runs: Path) -> Path:
     """Trajectories of a game that was not compiled, from a program that said nothing of its settings."""
+    from ludus.core.types import Mixture, PolicyRef, PolicySpec
     from ludus.envs.registry import make_env
+    from ludus.evaluation.trajectories import record_trajectories
     from ludus.policies.registry import build_policy
-    from ludus.recording import record_trajectories
-    from ludus.types import Mixture, PolicyRef, PolicySpec
 
     anyone = build_policy(PolicySpec("random", {"actions": 2}), {})
     both = Mixture.product({player: ([PolicyRef(player, "anyone")], [1.0]) for player in (0, 1)})
@@ -153,8 +153,8 @@ def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tenso
 
 def test_the_network_is_that_of_the_population() -> None:
     """Players 0 and 1 share one, and their critic sees which of them it judges."""
-    from ludus.algorithms.mappo.config import MAPPO
-    from ludus.scenarios.psro import PSRO
+    from ludus.driver.scenarios.psro import PSRO
+    from ludus.learners.ppo.options import MAPPO
 
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)
     agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))
@@ -198,7 +198,7 @@ def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.Captur
 def test_the_time_left_is_told_once_it_takes_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ludus.algorithms.bc import Scores
+    from ludus.learners.bc.clone import Scores
 
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])

@@ -11,16 +11,15 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus import population_exploiters
 from ludus.cli import evaluate as command
 from ludus.cli import output
 from ludus.cli.main import main
-from ludus.evaluation import evaluate, run_population
+from ludus.core.types import Exploitability
+from ludus.evaluation import evaluate, exploiters
+from ludus.evaluation import population as run_population
 from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
-from ludus.evaluation.population_exploitability import PopulationExploitability
-from ludus.evaluation.run_population import PopulationReport
-from ludus.population_exploiters import PopulationExploiters
-from ludus.types import Exploitability
+from ludus.evaluation.exploiters import PopulationExploiters
+from ludus.evaluation.population import PopulationExploitability, PopulationReport
 
 
 def _table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
@@ -141,7 +140,7 @@ def test_trained_responders(
             run_dir, "openspiel/x", 3, MIXTURES, gain, half, least, 50, 2, 400, np.zeros((2, 2)), NAMES
         )
 
-    monkeypatch.setattr(population_exploiters, "exploit_population", exploit_population)
+    monkeypatch.setattr(exploiters, "exploit_population", exploit_population)
     line = ["--population", "--exploit", "50", "--rounds", "2", "--episodes", "400", "--seed", "7"]
     lines = _told(monkeypatch, tmp_path, capsys, *line)
     assert given == {"budget": 50, "rounds": 2, "episodes": 400, "checks": 400, "seed": 7}

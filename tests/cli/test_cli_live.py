@@ -13,13 +13,12 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.cli.main import main
-from ludus.execution import live
-from ludus.execution.control import Control
-from ludus.execution.interrupt import StopRequest
-from ludus.execution.live import Order
-from ludus.observe.base import RunSummary, Silent
-from ludus.observe.store import Store
-from ludus.types import Mixture, TrainingTask
+from ludus.core.types import Mixture, TrainingTask
+from ludus.driver.control import Control, StopRequest
+from ludus.storage import live
+from ludus.storage.base import RunSummary, Silent
+from ludus.storage.live import LiveOrder
+from ludus.storage.store import Store
 
 RUN = "try1"
 
@@ -140,7 +139,9 @@ def test_a_driver_in_a_long_step(
     assert "within 0.1 seconds. The order stands: the run listens when its step ends" in err
     order = live.read_order(folder)
     assert order is not None
-    assert order == Order(order.session, paused=line[0] == "pause", speed=float((*line, 1)[1]), stop=line[0] == "stop")
+    assert order == LiveOrder(
+        order.session, paused=line[0] == "pause", speed=float((*line, 1)[1]), stop=line[0] == "stop"
+    )
 
 
 def test_an_order_that_was_not_taken_can_be_taken_back(
@@ -161,7 +162,7 @@ def test_an_order_for_a_run_that_ended_in_this_moment_is_taken_away(
     leave_as_killed(folder, host="node7")
     write = live.write
 
-    def ends_meanwhile(folder: Path, value: Order | live.Status) -> None:
+    def ends_meanwhile(folder: Path, value: LiveOrder | live.Status) -> None:
         live.remove(folder)
         write(folder, value)
 

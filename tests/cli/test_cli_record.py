@@ -103,7 +103,7 @@ def test_progress_is_told_once_it_takes_long(
 
 def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyarrow")
-    from ludus.data.parquet import read_trajectories
+    from ludus.replay.parquet import read_trajectories
 
     line = ["record", "k", "--trajectories", "games.parquet", "--episodes", "30", "--seed", "2"]
     assert main(line) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus import runner
+from ludus.driver import runner
 
 
 class Frozen(datetime):

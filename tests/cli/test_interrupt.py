@@ -10,11 +10,11 @@ import threading
 import pytest
 
 from ludus.cli.main import main
-from ludus.execution.interrupt import StopRequest, stop_on_signals
+from ludus.driver.control import StopRequest, stop_on_signals
 
 _LOOP = """
 import sys, time
-from ludus.execution.interrupt import stop_on_signals
+from ludus.driver.control import stop_on_signals
 with stop_on_signals() as stop:
     print("ready", flush=True)
     while not stop.requested:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ludus.cli.main import main
+from ludus.core.parts import look_again
 from ludus.policies.file import load_policy
-from ludus.registry import look_again
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PARTS = ("a2c", "own_policy", "own_network", "own_loss", "own_algorithm")

@@ -13,7 +13,7 @@ from ludus.cli import tournament
 from ludus.cli.main import main
 from ludus.cli.progress import EpisodesProgress
 
-BOTS = Path(__file__).parents[1] / "bots"
+BOTS = Path(__file__).parents[1] / "evaluation"
 
 
 @pytest.fixture(autouse=True)

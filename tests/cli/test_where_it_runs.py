@@ -8,7 +8,7 @@ import pytest
 
 from ludus.cli.main import main
 from ludus.cli.train import hints
-from ludus.scenario_files import load_scenario
+from ludus.driver.scenario_files import load_scenario
 
 
 def test_a_runtime_that_is_started_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

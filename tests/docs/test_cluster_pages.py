@@ -11,7 +11,7 @@ import pages
 import pytest
 from pydantic import BaseModel
 
-from ludus.scenario_runtime import RuntimeChoice
+from ludus.driver.scenario_runtime import RuntimeChoice
 
 PAGES = [pages.ROOT / "docs" / "how-to" / f"{name}.md" for name in ("ray", "cluster", "slurm", "kubernetes")]
 

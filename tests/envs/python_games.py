@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Happened
-from ludus.types import AgentSpec, EnvSpec
 
 BOX = Box(-10, 10, (2,), np.float32)
 

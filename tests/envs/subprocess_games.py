@@ -20,10 +20,10 @@ import numpy as np
 from gymnasium.spaces import Box
 from python_games import Team, Turns, spec
 
+from ludus.core.errors import ConfigError
+from ludus.core.types import Array, Timestep
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
-from ludus.errors import ConfigError
-from ludus.types import Array, Timestep
 
 
 def teams(num_envs: int) -> PythonVectorEnv:

@@ -13,23 +13,22 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from masked_choices import Bits, Lock, Locks, Pair, Told, legal
 
 import ludus
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.ppo import PPO
-from ludus.bots.cast import Cast, Named
-from ludus.bots.registry import parse_bot
+from ludus.core.errors import ConfigError, EnvError, PolicyError
+from ludus.core.seeding import keys
 from ludus.envs import wrappers as w
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import one_agent, single_env
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
-from ludus.envs.choices import Choices
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError, PolicyError
-from ludus.evaluation.named import misfit
+from ludus.envs.spaces import Choices
+from ludus.evaluation.bots import BotPool, Named, parse_bot
+from ludus.evaluation.policies import misfit
+from ludus.learners.base import LearnerContext
+from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "locks", count=2)
@@ -250,7 +249,7 @@ class Stubborn:
 
 def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
     spec = one_agent("made up", Box(0, 1, (3,), np.float32), MultiDiscrete([5]))
-    cast = Cast(spec, [Named("stubborn", parse_bot("test_choice_masks:Stubborn"))])
+    cast = BotPool(spec, [Named("stubborn", parse_bot("test_choice_masks:Stubborn"))])
     cast.restart(0, 0, 0, 1)
     seen, mask = np.zeros(3, np.float32), np.array([1, 0, 0, 1, 0], np.bool_)
     assert cast.act(0, 0, 0, observation=seen, mask=mask).tolist() == [3]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.envs.base import VectorEnv
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.errors import ConfigError, EnvError, UnknownName
 from ludus.testing.fakes import ENDS_OFF_TURN, ScriptedEnv
 
 
@@ -36,7 +36,7 @@ def test_a_large_game_is_found_out_without_walking_through_it(monkeypatch):
     def walked(*_args, **_options):
         raise AssertionError("a game of this size is not walked through")
 
-    monkeypatch.setattr("ludus.envs.game_tree.walk", walked)
+    monkeypatch.setattr("ludus.envs.tree.game_tree.walk", walked)
     assert isinstance(make_env("openspiel/chess", num_envs=1), OpenSpielVectorEnv)
     with pytest.raises(AssertionError, match="not walked"):
         make_env("openspiel/kuhn_poker(players=4)", num_envs=1)  # nobody has compiled it before

@@ -9,9 +9,9 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple, flatten
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from ludus.envs.adapters.batches import batch_writer
+from ludus.core.errors import EnvError
+from ludus.envs.adapters.native import batch_writer
 from ludus.envs.spaces import action_space, observation_space
-from ludus.errors import EnvError
 
 FLATTENED = [
     Discrete(4, start=2),

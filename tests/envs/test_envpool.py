@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
+from ludus.envs.adapters.native import AsyncNativeVectorEnv
 from ludus.envs.adapters.single import quiet
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 envpool = pytest.importorskip("envpool")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.seeding import keys
+from ludus.core.types import Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError
-from ludus.seeding import keys
 from ludus.testing.env import check_env
-from ludus.types import Timestep
 
 pytest.importorskip("envpool")
 

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from ludus.envs.families import FAMILIES, Family, missing_package
+from ludus.core.errors import ConfigError
+from ludus.envs.families import FAMILIES, Family
+from ludus.envs.packages import missing_package
 from ludus.envs.registry import list_envs
-from ludus.errors import ConfigError
 
 ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package, what brings it
     "gymnasium/Ant-v5": ("mujoco", "'ludus[mujoco]'"),

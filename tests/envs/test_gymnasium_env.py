@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.single import single_env
 from ludus.envs.base import Renders
-from ludus.envs.python_lone import LoneVectorEnv
-from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.python_loop import LoneVectorEnv, PythonVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.spaces import observation_space
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "gymnasium", count=2)

@@ -11,12 +11,12 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from vector_games import Counting
 
+from ludus.core.errors import EnvError
+from ludus.core.seeding import keys
+from ludus.core.types import Timestep
 from ludus.envs.adapters.native import joint_seed, native_env
 from ludus.envs.base import VectorEnv
-from ludus.errors import EnvError
-from ludus.seeding import keys
 from ludus.testing.env import check_env
-from ludus.types import Timestep
 
 NEXT, SAME, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
 MODES = (NEXT, SAME, DISABLED)

@@ -11,9 +11,9 @@ from gymnasium import registry
 from gymnasium.envs.registration import load_env_creator
 from zoo_replay import play, returns_of
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 ID = "lbf/Foraging-5x5-2p-1f-v3"

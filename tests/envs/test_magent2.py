@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("magent2")
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 SEEDS = keys(3, "magent2", count=2)

@@ -10,9 +10,9 @@ from gymnasium.spaces import Box
 from mpe2 import simple_spread_v3, simple_tag_v3
 from zoo_replay import all_at_once, one_by_one, play, returns_of
 
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 FAST: dict[str, dict[str, Any]] = {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pyspiel
 import pytest
 
-from ludus import seeding
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError
-from ludus.testing.actor import Actor
-from ludus.testing.ledger import Ledger
+from ludus.testing.ledger import Actor, Ledger
 
 _PLAYED = (
     "2048 amazons antichess backgammon banqi bargaining battleship blackjack blotto breakthrough capture_the_flag catch checkers "

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ludus.core.types import Due, Ended, Timestep
 from ludus.envs.adapters.openspiel import load_game
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import list_envs
 from ludus.testing.env import check_env
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, ScriptedEnv
-from ludus.types import Due, Ended, Timestep
 
 FAST = [
     "kuhn_poker",

@@ -6,8 +6,8 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.envs.openspiel import OpenSpielVectorEnv
-from ludus.errors import EnvError
+from ludus.core.errors import EnvError
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 
 SEEDS = np.arange(3, dtype=np.uint64)
 _EMPTY = np.empty(0, np.int64)
@@ -162,7 +162,7 @@ class TestRefusals:
 
 class TestGamesThatMisbehave:
     def test_a_legal_action_that_the_game_does_not_have(self, monkeypatch):
-        monkeypatch.setattr("ludus.envs.openspiel._legal", lambda state: [0, 9])
+        monkeypatch.setattr("ludus.envs.openspiel.vector._legal", lambda state: [0, 9])
         with pytest.raises(EnvError, match=r"allows player 0 the actions \[0, 9\]; it has only 9"):
             OpenSpielVectorEnv("tic_tac_toe", 2).reset(SEEDS[:2])
 
@@ -172,7 +172,7 @@ class TestGamesThatMisbehave:
                 raise pyspiel.SpielError("no such luck")
             state.apply_action(action)
 
-        monkeypatch.setattr("ludus.envs.openspiel._apply", apply)
+        monkeypatch.setattr("ludus.envs.openspiel.vector._apply", apply)
         env = OpenSpielVectorEnv("tic_tac_toe", 3)
         env.reset(SEEDS)
         with pytest.raises(EnvError, match="refused a move in environment 1: no such luck"):

@@ -13,7 +13,7 @@ import pyspiel
 import pytest
 
 from ludus.envs.adapters.openspiel import load_game
-from ludus.envs.openspiel_state import Tensor, observer
+from ludus.envs.openspiel.states import Tensor, observer
 from tests.envs.openspiel_twins import positions, twins
 
 FAST = ["kuhn_poker", "leduc_poker", "liars_dice", "phantom_ttt", "tiny_hanabi", "goofspiel(imp_info=True,num_cards=4)"]

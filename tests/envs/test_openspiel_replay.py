@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.envs.openspiel import OpenSpielVectorEnv
-from ludus.envs.openspiel_replay import replay
+from ludus.core.errors import EnvError
+from ludus.envs.openspiel.games import replay
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import make_env
-from ludus.errors import EnvError
-from ludus.testing.actor import Actor
+from ludus.testing.ledger import Actor
 
 SEEDS = np.array([5], np.uint64)
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "faults", count=2)

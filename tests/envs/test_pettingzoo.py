@@ -11,9 +11,9 @@ import pytest
 from pettingzoo import make as pettingzoo_make
 from zoo_replay import all_at_once, one_by_one, play, returns_of
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 FAST: dict[str, dict[str, Any]] = {

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from zoo_games import Relay, Shift
 
+from ludus.core.errors import EnvError
+from ludus.core.types import Timestep
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
-from ludus.errors import EnvError
 from ludus.testing.env import check_env
-from ludus.types import Timestep
 
 ONE = np.array([7], np.uint64)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.adapters.teams import Sides, players_of, role_of, seat_agents, split_options
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError
 
 WOLVES = ["wolf_0", "wolf_1", "sheep_0"]
 

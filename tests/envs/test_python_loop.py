@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from python_games import Team, Turns, spec
 
+from ludus.core.errors import EnvError
+from ludus.core.seeding import keys
 from ludus.envs.base import Renders, VectorEnv
 from ludus.envs.python_loop import Happened, PythonVectorEnv
-from ludus.errors import EnvError
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "python_loop", count=2)

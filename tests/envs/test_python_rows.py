@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from ludus.core.errors import EnvError
 from ludus.envs.adapters.single import single_env
-from ludus.errors import EnvError
 
 
 class Halves(gymnasium.Env):

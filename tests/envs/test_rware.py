@@ -11,9 +11,9 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import MultiDiscrete
 from zoo_replay import play, returns_of
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
 
 ID = "rware/rware-tiny-2ag-v2"

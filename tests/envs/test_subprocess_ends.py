@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import subprocess_games as games
 
+from ludus.core.errors import ConfigError
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.registry import make_env
-from ludus.envs.subprocesses import SubprocessVectorEnv
-from ludus.errors import ConfigError
 
 Slow = pytest.mark.slow
 
@@ -204,7 +204,7 @@ def test_an_import_that_fails_in_subprocesses_only(tmp_path: Path) -> None:
 
 MAIN = """
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
 
 class Thing: pass
 

@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 import subprocess_games as games
 
+from ludus.core.errors import EnvError
+from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
+from ludus.envs.processes.process import Lost, Process, Share
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.subprocess_process import Lost, Process, Share
-from ludus.envs.subprocesses import SubprocessVectorEnv
-from ludus.errors import EnvError
-from ludus.seeding import keys
-from ludus.testing.actor import Actor
-from ludus.testing.traces import play, same
+from ludus.testing.ledger import Actor, play, same
 
 SEEDS = keys(1, "subprocesses", count=4)
 Made = Callable[..., SubprocessVectorEnv]

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import subprocess_games as games
 
+from ludus.core.seeding import keys
+from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
+from ludus.envs.processes.process import Process
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.subprocess_process import Process
-from ludus.envs.subprocesses import SubprocessVectorEnv
-from ludus.seeding import keys
-from ludus.testing.traces import Row, Trace, record
-from ludus.types import Array, Timestep
+from ludus.testing.ledger import Row, Trace, record
 
 pytestmark = pytest.mark.slow
 

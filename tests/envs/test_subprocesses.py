@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import subprocess_games as games
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.seeding import keys
 from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.subprocesses import SubprocessVectorEnv
-from ludus.errors import ConfigError, EnvError
-from ludus.seeding import keys
-from ludus.testing.actor import Actor
+from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.testing.env import check_env
-from ludus.testing.traces import record, same
+from ludus.testing.ledger import Actor, record, same
 
 SEEDS = keys(1, "subprocesses", count=4)
 Made = Callable[..., SubprocessVectorEnv]

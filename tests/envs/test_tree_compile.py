@@ -4,9 +4,9 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.envs.game_tree import compile_tree, try_compile
+from ludus.core.errors import EnvError
+from ludus.envs.tree.game_tree import compile_tree, try_compile
 from ludus.envs.tree.walk import surely_larger
-from ludus.errors import EnvError
 
 
 @pytest.mark.parametrize(

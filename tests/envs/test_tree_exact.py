@@ -6,8 +6,8 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.envs.game_tree import GameTree, PlanStack, compile_tree
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.envs.tree.game_tree import GameTree, PlanStack, compile_tree
 
 GOOFSPIEL = "goofspiel(imp_info=True,num_cards=4,points_order={})"
 FAST = [

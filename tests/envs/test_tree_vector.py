@@ -8,11 +8,11 @@ import pytest
 from tree_replay import Replay, legal, play
 from tree_toy import PayingGame
 
+from ludus.core.errors import EnvError
+from ludus.core.types import Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.game_tree import compile_tree
+from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.errors import EnvError
-from ludus.types import Timestep
 
 GAMES = [
     "kuhn_poker",

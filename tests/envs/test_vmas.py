@@ -12,13 +12,12 @@ pytest.importorskip("vmas")
 import torch
 import vmas
 
-from ludus.envs.adapters.vmas_vector import VmasVectorEnv
+from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.seeding import keys
+from ludus.envs.adapters.vmas import VmasVectorEnv
 from ludus.envs.registry import list_envs, make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
-from ludus.seeding import keys
 from ludus.testing.env import check_env
-from ludus.testing.ledger import Ledger
-from ludus.testing.traces import play, same
+from ludus.testing.ledger import Ledger, play, same
 
 SEEDS = keys(4, "vmas", count=3)
 

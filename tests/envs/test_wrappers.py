@@ -12,13 +12,13 @@ from gymnasium.spaces import Box, Discrete
 from python_games import Turns, spec
 from wrapped_games import SEEDS, Screen, Wrap, acts, goofspiel, poker, screens, teams, three, turns
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError
 from ludus.testing.env import check_env
-from ludus.types import AgentSpec, EnvSpec
 
 # ------------------------------------------------------------------------------------------ the contract
 

@@ -10,11 +10,11 @@ from gymnasium.spaces import Discrete
 from python_games import Turns, spec
 from wrapped_games import SEEDS, Wrap, poker, screens, teams, turns
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
 from ludus.envs.python_loop import PythonVectorEnv
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, EnvError, UnknownName
 
 
 def test_wrap_applies_in_order_and_passes_the_rest_on() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyspiel
 
-from ludus.envs.game_tree import GameTree
+from ludus.core.seeding import mix, uniform
+from ludus.core.types import Enumeration, Timestep
+from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.seeding import mix, uniform
-from ludus.types import Enumeration, Timestep
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

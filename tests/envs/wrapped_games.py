@@ -9,12 +9,12 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from python_games import Team, Turns, spec
 
+from ludus.core.seeding import keys
+from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
-from ludus.seeding import keys
-from ludus.types import AgentSpec, EnvSpec, Timestep
 
 SEEDS = keys(1, "wrappers", count=2)
 Wrap = Callable[[VectorEnv], VectorEnv]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.seeding import keys
-from ludus.testing.actor import Actor
+from ludus.testing.ledger import Actor
 
 
 @dataclass

@@ -11,11 +11,11 @@ from scipy.optimize import linprog
 
 import ludus
 from ludus.cli.main import main
-from ludus.envs.game_tree import compile_tree
-from ludus.errors import ConfigError, ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation import against
-from ludus.evaluation.measures import population_performance
-from ludus.evaluation.run_population import stored_plans
+from ludus.evaluation.against import population_performance
+from ludus.evaluation.population import stored_plans
 from ludus.evaluation.stored import StoredRun
 from ludus.population.payoffs import Payoffs
 

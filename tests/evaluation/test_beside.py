@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.errors import PartDied
-from ludus.evaluation.beside import Beside, Score
-from ludus.execution.interrupt import StopRequest
-from ludus.observe.base import Silent
-from ludus.observe.reader import Reader
-from ludus.observe.store import Store
+from ludus.core.errors import PartDied
+from ludus.core.types import Metrics, Mixture, PolicyRef, TrainingTask
+from ludus.driver.control import StopRequest
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario_files import parse_scenario
+from ludus.evaluation.background import BackgroundEvaluator, Score
 from ludus.rollout.base import Episodes, Rollout, RolloutOrder
 from ludus.rollout.manager import Pending
-from ludus.runner import resume, run
-from ludus.scenario_files import parse_scenario
-from ludus.types import Metrics, Mixture, PolicyRef, TrainingTask
+from ludus.storage.base import Silent
+from ludus.storage.reader import Reader
+from ludus.storage.store import Store
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12}
@@ -163,7 +163,7 @@ class Watched:
     def __init__(self, ends: list[float | PartDied | None], *, scored: frozenset[int] = frozenset()) -> None:
         self.rollouts, self.scores, self.told = FakeRollouts(ends), list[Score](), list[str]()
         self.task = TrainingTask("task", 1, 0, (0,), "0-1", Mixture(()))
-        self.beside = Beside(
+        self.beside = BackgroundEvaluator(
             self.rollouts,  # type: ignore[arg-type]
             every=1,
             episodes=2,

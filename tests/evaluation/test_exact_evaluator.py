@@ -8,13 +8,13 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.envs.game_tree import GameTree, compile_tree
-from ludus.errors import ScenarioError
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Solution
+from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, tabular_spec
-from ludus.types import Factor, Mixture, PolicyRef, PolicySpec, Solution
 
 KUHN_3 = "kuhn_poker(players=3)"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ludus.core.types import Factor, Mixture, PolicyRef, Solution
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
-from ludus.evaluation.mixtures import factors_of, instead
+from ludus.evaluation.exploiters import exploit_run
+from ludus.evaluation.matches import factors_of, instead
 from ludus.evaluation.stored import META, StoredRun
-from ludus.exploit import exploit_run
-from ludus.observe.reader import Reader
-from ludus.runner import run
-from ludus.scenario_files import parse_scenario
-from ludus.types import Factor, Mixture, PolicyRef, Solution
+from ludus.storage.reader import Reader
 
 MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))
 TRAFFIC = Solution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))

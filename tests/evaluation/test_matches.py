@@ -11,17 +11,18 @@ import pytest
 from scipy import stats
 
 import ludus
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, RunError
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
-from ludus.evaluation.matches import MatchPlayer, Profile, outcomes, won
-from ludus.observe.reader import Reader
+from ludus.evaluation.matches import MatchPlayer, MatchProfile, outcomes
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
+from ludus.population.matches import won
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Factor, Match, Mixture, PolicyRef
+from ludus.storage.reader import Reader
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
 def match(
     player: MatchPlayer, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: int
 ) -> Match:
-    (found,) = player.play([Profile(index, seats)], episodes, **options)
+    (found,) = player.play([MatchProfile(index, seats)], episodes, **options)
     return found
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import ludus
 from ludus.cli.main import main
-from ludus.errors import ConfigError, DataError
-from ludus.evaluation import run_ratings
-from ludus.observe.reader import Reader
+from ludus.core.errors import ConfigError, DataError
+from ludus.evaluation import ratings
 from ludus.population.payoffs import Payoffs
+from ludus.storage.reader import Reader
 
 
 def trained(folder: Path, **options: object) -> Path:
@@ -70,8 +70,8 @@ def test_newest_policies_that_nobody_met_are_left_out() -> None:
     mean[:, :2, 0], count[:2, 0] = 1.0, 5
     nothing = np.zeros((3, 3), np.bool_)
     payoffs = Payoffs(mean, count, np.zeros_like(mean), nothing, ((-1, 1),) * 2, (0, 1), True)
-    assert run_ratings._met(payoffs) == (2, 1)
-    assert run_ratings._first(payoffs, (2, 1)).mean.tolist() == [[[1.0], [1.0]]] * 2
+    assert ratings._met(payoffs) == (2, 1)
+    assert ratings._first(payoffs, (2, 1)).mean.tolist() == [[[1.0], [1.0]]] * 2
 
 
 def test_the_command(computed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

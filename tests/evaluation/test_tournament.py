@@ -15,20 +15,19 @@ import pytest
 from scipy import stats
 
 import ludus
+from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
+from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
 from ludus.evaluation.tournament.entrants import read_field, run_at
-from ludus.evaluation.tournament.exact import exact_tournament
 from ludus.evaluation.tournament.report import TournamentReport
-from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
+from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import FILE, TournamentStore
 from ludus.policies.actor_critic import initial_weights as gru_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
-from ludus.scenario import Environment
 
-BOTS = Path(__file__).parents[1] / "bots"
+BOTS = Path(__file__).parents[1] / "evaluation"
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 
 

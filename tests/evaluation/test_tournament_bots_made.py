@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from gymnasium.spaces import Discrete
 
-from ludus.errors import ConfigError, LudusError, PartDied, PolicyError
+from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError
+from ludus.envs.options import Environment
 from ludus.evaluation.tournament import process
 from ludus.evaluation.tournament.run import Options, play_tournament
 from ludus.evaluation.tournament.store import FILE
 from ludus.policies.file import save_policy
 from ludus.policies.specs import random_spec
-from ludus.scenario import Environment
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 
 
 @pytest.fixture(autouse=True)
 def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[1] / "bots")])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[1] / "evaluation")])
     monkeypatch.setattr(process, "MAKING", 1.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 
 TWO = ((0,), (1,))

@@ -11,20 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
+from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
-from ludus.errors import ConfigError
-from ludus.evaluation.tournament.entrants import read_field, run_at
-from ludus.evaluation.tournament.field import Field
+from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.orders import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
 from ludus.evaluation.tournament.report import TournamentReport
-from ludus.evaluation.tournament.results import Result
+from ludus.evaluation.tournament.results import MeetingResult
 from ludus.evaluation.tournament.run import Options, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import Played
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
-from ludus.scenario import Environment
-from ludus.types import EnvSpec
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)
@@ -41,9 +40,9 @@ def meeting(names: str) -> Meeting:
     return Meeting(tuple(names), (tuple(names), tuple(names[::-1])) if len(names) > 1 else (tuple(names),))
 
 
-def result(names: str, n: int, *mean: float) -> Result:
+def result(names: str, n: int, *mean: float) -> MeetingResult:
     """Of returns with a spread of 0.5."""
-    return Result(meeting(names), n, np.array(mean), np.full(len(mean), n / 4), ())
+    return MeetingResult(meeting(names), n, np.array(mean), np.full(len(mean), n / 4), ())
 
 
 def played(names: str, first: int, n: int, mean: float) -> Played:
@@ -151,7 +150,7 @@ def test_what_makes_no_sense(changes: dict[str, object], words: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Field:
+def known(tmp_path_factory: pytest.TempPathFactory) -> TournamentField:
     """Kuhn poker, by how much sense they have: who has 1 bets with the king, passes with the jack; who has -1 the other way round. Each
     beats all that have less, by 0.042 at least (computed)."""
     folder = tmp_path_factory.mktemp("known")
@@ -177,7 +176,7 @@ def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float]]]:
     return {r.meeting.id: (r.n, r.mean.tolist()) for r in report.results}
 
 
-def test_the_ranking_with_a_quarter_of_the_episodes(known: Field, tmp_path: Path) -> None:
+def test_the_ranking_with_a_quarter_of_the_episodes(known: TournamentField, tmp_path: Path) -> None:
     """All 28 orders are decided, and right; everybody against everybody as often has open ones after four times as many episodes."""
     report = run_tournament(known, tmp_path / "adaptive", Options(budget=400_000))
     assert report.orders is not None
@@ -195,7 +194,7 @@ def test_the_ranking_with_a_quarter_of_the_episodes(known: Field, tmp_path: Path
     assert orders_of(uniform.results, known.spec, budget=1, confidence=0.95).undecided
 
 
-def test_the_budget_holds_and_what_is_open_is_named(known: Field, tmp_path: Path) -> None:
+def test_the_budget_holds_and_what_is_open_is_named(known: TournamentField, tmp_path: Path) -> None:
     report = run_tournament(known, tmp_path, Options(budget=30_000))
     assert 29_900 < report.episodes <= 30_000
     assert report.orders is not None
@@ -208,7 +207,9 @@ def test_the_budget_holds_and_what_is_open_is_named(known: Field, tmp_path: Path
     assert len(more.orders.undecided) < len(open_)
 
 
-def test_killed_it_goes_through_the_same_rounds(known: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_it_goes_through_the_same_rounds(
+    known: TournamentField, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = Options(budget=20_000)
     whole = run_tournament(known, tmp_path / "whole", options)
     monkeypatch.setattr("ludus.evaluation.tournament.run._BATCH", 150)
@@ -232,7 +233,7 @@ def test_killed_it_goes_through_the_same_rounds(known: Field, tmp_path: Path, mo
 
 
 def test_what_is_stored_counts_and_is_not_played_again(
-    known: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: TournamentField, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_tournament(known, tmp_path, Options(episodes=40))
     more = run_tournament(known, tmp_path, Options(budget=4000))
@@ -244,7 +245,7 @@ def test_what_is_stored_counts_and_is_not_played_again(
 
 def test_bots_and_three_players(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who passes always loses to chance; two that are one are never told apart. Six orders of seats each."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[1] / "bots")])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[1] / "evaluation")])
     names = ("own_bots:First", "bot:random", "bot:uniform_random")
     options = Options(budget=6000, workers=2)
     report = play_tournament(names, tmp_path, env=Environment(id="openspiel/kuhn_poker(players=3)"), options=options)

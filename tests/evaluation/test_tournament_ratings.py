@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import DataError, SolverError
+from ludus.core.errors import DataError, SolverError
+from ludus.core.types import EnvSpec
 from ludus.evaluation.matches import outcomes
-from ludus.evaluation.payoff_ratings import mirrored
+from ludus.evaluation.ratings import mirrored, parse_ratings
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.report import TournamentReport, report_of
-from ludus.evaluation.tournament.results import Result, only_wins_and_losses, payoffs_of
-from ludus.evaluation.tournament.store import Order
-from ludus.population.ratings.registry import parse_ratings
-from ludus.population.statistics import moments
-from ludus.types import EnvSpec
+from ludus.evaluation.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
+from ludus.evaluation.tournament.store import StoredOrder
+from ludus.population.matches import moments
 
 
 def game(most: float, *, players: int = 2, least: float | None = None) -> EnvSpec:
@@ -22,7 +21,7 @@ def game(most: float, *, players: int = 2, least: float | None = None) -> EnvSpe
     return EnvSpec("hand", (), ((low, most),) * players, tuple((p,) for p in range(players)), zero_sum=True)
 
 
-def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -> Result:
+def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -> MeetingResult:
     """Each deal in both orders of the seats; `first` gains the same in either."""
     mine = np.array(gains)
     theirs = constant - mine
@@ -30,14 +29,14 @@ def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -
     for seats, returns in (((first, second), (mine, theirs)), ((second, first), (theirs, mine))):
         samples = np.stack(returns, axis=1)
         found = moments(samples)
-        orders.append(Order(seats, len(gains), found.mean, found.m2, outcomes(samples)))
+        orders.append(StoredOrder(seats, len(gains), found.mean, found.m2, outcomes(samples)))
     total = moments(np.stack([mine, theirs], axis=1))
-    return Result(
+    return MeetingResult(
         Meeting((first, second), (orders[0].seats, orders[1].seats)), len(gains), total.mean, total.m2, tuple(orders)
     )
 
 
-def report(results: list[Result], spec: EnvSpec, *ratings: str) -> TournamentReport:
+def report(results: list[MeetingResult], spec: EnvSpec, *ratings: str) -> TournamentReport:
     names = {name: [True, True] for result in results for name in result.meeting.entrants}
     return report_of(results, folder=None, spec=spec, seats=names, raters=parse_ratings(ratings))
 

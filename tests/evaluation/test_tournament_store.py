@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.errors import DataError, RunError
-from ludus.evaluation.tournament.store import FILE, Order, Played, TournamentStore
+from ludus.core.errors import DataError, RunError
+from ludus.evaluation.tournament.store import FILE, Played, StoredOrder, TournamentStore
 
 ENTRANTS = {"a": ("1" * 64, "first"), "b": ("2" * 64, "second"), "c": ("3" * 64, "third")}
 
@@ -24,8 +24,8 @@ def store(folder: Path, **changes) -> TournamentStore:
 
 
 def played(first: int, n: int, mean: float = 0.5, names: str = "ab") -> Played:
-    def order(seats: str) -> Order:
-        return Order(tuple(seats), n, np.array([mean, -mean]), np.array([2.0, 2.0]), ((n, 0, 0), (0, 0, n)))
+    def order(seats: str) -> StoredOrder:
+        return StoredOrder(tuple(seats), n, np.array([mean, -mean]), np.array([2.0, 2.0]), ((n, 0, 0), (0, 0, n)))
 
     both = np.array([mean, -mean])
     return Played(f'["{names[0]}", "{names[1]}"]', first, n, both, 2 * abs(both), (order(names), order(names[::-1])))

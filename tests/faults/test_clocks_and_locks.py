@@ -14,10 +14,10 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
-from ludus.errors import RunError
-from ludus.observe.lock import RunLock, is_running, require_writable
-from ludus.runner import resume
-from ludus.scenario_runtime import RuntimeChoice
+from ludus.core.errors import RunError
+from ludus.driver.runner import resume
+from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.storage.run_dirs import RunLock, is_running, require_writable
 
 YEAR = 365 * 24 * 3600.0
 

@@ -12,10 +12,10 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
-from ludus.errors import RunError
-from ludus.observe.base import Silent
-from ludus.observe.reader import Reader
-from ludus.runner import resume
+from ludus.core.errors import RunError
+from ludus.driver.runner import resume
+from ludus.storage.base import Silent
+from ludus.storage.reader import Reader
 
 
 @pytest.fixture(scope="module")

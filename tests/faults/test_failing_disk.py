@@ -15,11 +15,11 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
-from ludus.errors import RunError
-from ludus.observe import database
-from ludus.observe.reader import Reader
-from ludus.observe.store import Store
-from ludus.runner import resume
+from ludus.core.errors import RunError
+from ludus.driver.runner import resume
+from ludus.storage import store as database
+from ludus.storage.reader import Reader
+from ludus.storage.store import Store
 
 NAMES = ("fsync", "replace", "rename", "mkdir")
 """What needs room, beside writing."""
@@ -46,7 +46,7 @@ class Disk:
         return maybe
 
     def write_file(self, path: Path, content: bytes, *, durable: bool = True) -> None:
-        """As `ludus.files.write_file`, but that what fails leaves half of the content."""
+        """As `ludus.core.files.write_file`, but that what fails leaves half of the content."""
         try:
             self.operation()
         except OSError:
@@ -83,7 +83,7 @@ def disk(run_dir: Path, fails: Callable[[int], bool]) -> Iterator[Disk]:
     with pytest.MonkeyPatch.context() as patch:
         for name in NAMES:
             patch.setattr(os, name, made.wrapped(getattr(os, name)))
-        for module in ("ludus.files", "ludus.execution.checkpoint", "ludus.policies.file"):
+        for module in ("ludus.core.files", "ludus.storage.checkpoint", "ludus.policies.file"):
             patch.setattr(f"{module}.write_file", made.write_file, raising=False)
         patch.setattr(Store, "commit", made.commit(Store.commit))
         yield made
@@ -160,7 +160,7 @@ def test_a_full_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         return connection
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ludus.observe.store.connect", small)
+        patch.setattr("ludus.storage.store.connect", small)
         assert main(["train", "mine.yaml", "generations=8", "--run-dir", "run"]) == 2
     err = capsys.readouterr().err
     assert err.endswith("cannot be used: database or disk is full. Make room and resume the run.\n")

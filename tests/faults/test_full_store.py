@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.observe.base import RunSummary, Silent
-from ludus.observe.spilling import Spilling, spilling
+from ludus.driver.runner import Spilling, spilling
 from ludus.runtime.inprocess import InProcess
+from ludus.storage.base import RunSummary, Silent
 
 MB = 10**6
 SUMMARY = RunSummary(Path("run"), 1, 1.0, 1, None, "the schedule is complete")

@@ -16,7 +16,7 @@ from benchmarks.faults import Loop, undisturbed
 from benchmarks.faults_processes import kill
 from benchmarks.faults_scene import BESIDE, Scene, flaws
 from benchmarks.faults_victims import VICTIMS, WORKERS
-from ludus.observe.reader import Reader
+from ludus.storage.reader import Reader
 
 pytestmark = pytest.mark.slow
 

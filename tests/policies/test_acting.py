@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.policies.categorical import draw, masked_softmax, one_hot_best, sample
 from ludus.policies.mlp import Layout, forward
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, tanh
-from ludus.policies.sampling import draw, masked_softmax, one_hot_best, sample
 from ludus.policies.specs import mlp_spec
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import Packing, initial_weights, load_arrays, make_network
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.file import load_policy, save_policy
@@ -63,7 +63,7 @@ def test_contract_on_an_enumeration(enumerated_game):
 
 @pytest.fixture
 def enumerated_game():
-    from ludus.types import Enumeration
+    from ludus.core.types import Enumeration
 
     rng = np.random.default_rng(5)
     mask = rng.random((9, 3)) < 0.7

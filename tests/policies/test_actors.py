@@ -10,10 +10,10 @@ import torch
 from scipy.special import ndtri
 from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution
 
-from ludus.errors import PolicyError
-from ludus.policies.actor_specs import actor_spec
+from ludus.core.errors import PolicyError
 from ludus.policies.actors import initial_actor, log_slope
 from ludus.policies.registry import build_policy
+from ludus.policies.specs import actor_spec
 from ludus.testing.policy import check_policy
 
 LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 0.5], np.float32)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
 from ludus.policies.bodies import body_config, make_body, orthogonal
 
 

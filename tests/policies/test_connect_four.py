@@ -6,7 +6,7 @@ import pyspiel
 import pytest
 import torch
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
 from ludus.policies.connect_four import FourInRow, mover_view, windows
 from ludus.testing.network import check_network
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import initial_weights, load_arrays, make_network
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.registry import build_policy

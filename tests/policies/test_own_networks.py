@@ -11,23 +11,22 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from ludus.algorithms.base import Algorithm
-from ludus.algorithms.dqn.config import DQN, Rainbow
-from ludus.algorithms.ppo.config import PPO
-from ludus.algorithms.r2d2.config import R2D2
-from ludus.envs.game_tree import compile_tree
-from ludus.errors import ConfigError, PolicyError, ScenarioError
-from ludus.parts import build_part, dump_part
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.parts import build_part, dump_part
+from ludus.core.types import PolicySpec
+from ludus.envs.tree.game_tree import compile_tree
+from ludus.learners.base import Algorithm
+from ludus.learners.dqn.options import DQN, Rainbow
+from ludus.learners.ppo.options import PPO
+from ludus.learners.r2d2.options import R2D2
 from ludus.policies.actor_critic import initial_weights, make_network
-from ludus.policies.bodies import make_body
+from ludus.policies.bodies import OwnBody, make_body
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.own_body import OwnBody
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import actor_critic_spec, body_config, parse_body
 from ludus.testing.algorithm import check_algorithm
 from ludus.testing.network import check_network
 from ludus.testing.policy import check_policy
-from ludus.types import PolicySpec
 
 SKIP = {"kind": "own_networks:Skip", "width": 3}
 CATEGORICAL = {"kind": "categorical", "actions": 2}
@@ -43,7 +42,7 @@ def spec(network: Any = SKIP, *, shape: tuple[int, ...] = (4,), **options: Any) 
 def test_as_data() -> None:
     for given in ("mlp", "own_networks:Skip", SKIP):
         assert parse_body(given) == given
-        oracle = build_part("oracle", {"kind": "ppo", "network": given}, {"ppo": "ludus.algorithms.ppo.config:PPO"})
+        oracle = build_part("oracle", {"kind": "ppo", "network": given}, {"ppo": "ludus.learners.ppo.options:PPO"})
         assert build_part("oracle", dump_part(oracle, {}), {}) == oracle
     assert parse_body({"kind": "own_networks:Skip"}) == "own_networks:Skip"
     assert parse_body({"kind": "impala"}) == "impala"

@@ -4,22 +4,20 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ludus.errors import PolicyError, UnknownName
+from ludus.core.errors import PolicyError, UnknownName
+from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.actor_critic import initial_weights as gru_initial
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.network import MLPPolicy, initial_weights
-from ludus.policies.q_module import arrays_of, make_module
+from ludus.policies.q_module import arrays_of, make_module, make_recurrent
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
-from ludus.policies.q_recurrent import make_recurrent
-from ludus.policies.q_specs import Head, q_module_spec, q_recurrent_spec
 from ludus.policies.registry import POLICIES, build_policy
-from ludus.policies.sampling import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.specs import body_config, gru_spec, mlp_spec, q_spec
+from ludus.policies.specs import QHeadSpec, body_config, gru_spec, mlp_spec, q_module_spec, q_recurrent_spec, q_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
-from ludus.types import Enumeration, PolicySpec
 
 INPUTS, ACTIONS = 6, 4
 
@@ -66,7 +64,7 @@ def make(kind, enumeration, seed=0, **options):
         spec = q_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8,), **options)
         return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
     if kind == "q_module":
-        spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=Head(**options))
+        spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=QHeadSpec(**options))
         return build_policy(spec, {**arrays_of(make_module(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)})
     if kind == "q_recurrent":
         spec = q_recurrent_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), memory=5, **options)

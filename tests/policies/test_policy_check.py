@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.envs.game_tree import compile_tree
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, PolicySpec
+from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.categorical import CategoricalPolicy
 from ludus.testing.fakes import CountingPolicy, FixedPolicy
 from ludus.testing.policy import check_policy
-from ludus.types import Act, PolicySpec
 
 KUHN = compile_tree("kuhn_poker").enumeration
 

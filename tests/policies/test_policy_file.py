@@ -7,12 +7,12 @@ import pytest
 from gymnasium.spaces import Discrete
 from safetensors.numpy import save
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import PolicySpec
 from ludus.policies.actor_critic import initial_weights as network_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
 from ludus.policies.specs import action_config, actor_critic_spec, body_config, mlp_spec
-from ludus.types import PolicySpec
 
 SPEC = mlp_spec(inputs=3, actions=2, hidden=(4,))
 

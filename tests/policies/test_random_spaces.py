@@ -7,11 +7,11 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from scipy import stats
 
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import action_config, random_spec
 from ludus.testing.policy import check_policy
-from ludus.types import Enumeration, PolicySpec
 
 INF = np.inf
 SPACES = [

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.algorithms.base import Algorithm, LearnerContext
-from ludus.algorithms.registry import ALGORITHMS
+from ludus.core.parts import build_part
 from ludus.envs.registry import make_env
-from ludus.parts import build_part
-from ludus.policies.actor_specs import actor_spec
+from ludus.learners.base import Algorithm, LearnerContext
+from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import actor_critic_spec, body_config
-from ludus.policies.tabulates import tabulates
+from ludus.policies.specs import actor_critic_spec, actor_spec, body_config, tabulates
 
 BODY = body_config(hidden=(4,))
 ORACLES: list[dict[str, Any]] = [

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from ludus.core.types import Match, PolicyRef
+from ludus.population.matches import moments
 from ludus.population.payoff_table import PayoffTable
-from ludus.population.statistics import moments
-from ludus.types import Match, PolicyRef
 
 
 def table(sizes=(2, 3), population=None, zero_sum=False, bound=10.0):

@@ -7,12 +7,22 @@ import numpy as np
 import pytest
 from payoff_samples import match
 
-from ludus.errors import DataError, EnvError
-from ludus.execution import checkpoint
+from ludus.core.arrays import same_weights
+from ludus.core.errors import DataError, EnvError
+from ludus.core.types import (
+    EnvSpec,
+    Evaluated,
+    EvaluationTask,
+    Match,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    Trained,
+    TrainingTask,
+)
 from ludus.population.agent_manager import AgentManager
 from ludus.population.base import Lineage, Recorder, WeightsStore, populations_of
-from ludus.types import EnvSpec, Evaluated, EvaluationTask, Match, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
-from ludus.weights import same_weights
+from ludus.storage import checkpoint
 
 SPEC = PolicySpec("tabular", {"actions": 3})
 

@@ -7,10 +7,10 @@ import pytest
 from openskill.models import PlackettLuce
 from payoff_samples import match, table
 
-from ludus.errors import ConfigError, DataError, SolverError
+from ludus.core.errors import ConfigError, DataError, SolverError
+from ludus.core.types import Solution
+from ludus.evaluation.ratings import rate
 from ludus.population.ratings.open_skill import _spread
-from ludus.population.ratings.registry import rate
-from ludus.types import Solution
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 

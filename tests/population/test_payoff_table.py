@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
-from ludus.errors import DataError
+from ludus.core.errors import DataError
+from ludus.core.types import PolicyRef
+from ludus.population.matches import Moments, merge, moments
 from ludus.population.payoff_table import PayoffTable
-from ludus.population.statistics import Moments, merge, moments
-from ludus.types import PolicyRef
 
 # ---------------------------------------------------------------------------------------------- statistics
 

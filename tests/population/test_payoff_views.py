@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
-from ludus.errors import DataError
-from ludus.population.statistics import decayed, moments
+from ludus.core.errors import DataError
+from ludus.population.matches import decayed, moments
 
 # ---------------------------------------------------------------------------------------------- exact cells
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ludus.errors import DataError
+from ludus.core.errors import DataError
 from ludus.population.payoffs import Payoffs
 
 

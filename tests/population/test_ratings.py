@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from payoff_samples import match, table
 from scipy.optimize import minimize
 
-from ludus.errors import ConfigError, DataError, UnknownName
+from ludus.core.errors import ConfigError, DataError, UnknownName
+from ludus.evaluation.ratings import RATINGS, rate, rater
 from ludus.population.ratings.base import Rater
-from ludus.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo
+from ludus.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximise
 from ludus.population.ratings.elo import OnlineElo
-from ludus.population.ratings.paired_comparison import Likelihood, covariance, maximise
-from ludus.population.ratings.registry import RATINGS, rate, rater
 from ludus.population.ratings.results import Pairs, duels, pairs
 
 

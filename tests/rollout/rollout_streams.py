@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 
-from ludus.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.core.types import AgentSpec, Due, Ended, EnvSpec, Finished, Timestep
 
 
 class StreamEnv:

@@ -10,15 +10,15 @@ import pytest
 from mortal_env import Mortal
 from numpy.testing import assert_array_equal
 
+from ludus.core.errors import PartDied
+from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.errors import PartDied
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Mixture, PolicyRef
 
 ME = PolicyRef(0, "me", 1)
 SPEC = mlp_spec(inputs=2, actions=2, hidden=[8])

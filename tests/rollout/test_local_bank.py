@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.envs.game_tree import compile_tree
-from ludus.errors import PolicyError
+from ludus.core.errors import PolicyError
+from ludus.core.types import Act, Due, PolicyRef, PolicySpec
+from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.random import RandomPolicy
 from ludus.rollout.inference import local
 from ludus.rollout.inference.groups import Group, merge
-from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.inference.tables import StackedTables
+from ludus.rollout.inference.local import LocalBank, StackedTables
 from ludus.testing.fakes import ENDS_OFF_TURN, CountingPolicy, FixedPolicy, ScriptedEnv, StackedFixed
-from ludus.types import Act, Due, PolicyRef, PolicySpec
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
 SPEC = ScriptedEnv([ENDS_OFF_TURN], 1).spec

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.errors import ScenarioError
-from ludus.policies.modes import drawn, mode_keys
+from ludus.policies.specs import drawn, mode_keys
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import Act, Mixture, PolicyRef, PolicySpec
 
 ME = PolicyRef(0, "me", 1)
 MODES = (("greedy", 0.25), ("explore", 0.75))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.envs.game_tree import GameTree, compile_tree
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
+from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.network import MLPPolicy, initial_weights
@@ -15,7 +16,6 @@ from ludus.policies.tabular import TabularPolicy
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import Factor, Mixture, PolicyRef
 
 LEDUC = "leduc_poker"
 RANDOM_POINTS = "goofspiel(imp_info=True,num_cards=4,points_order=random)"

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ludus.data.trajectories import Trajectories, join
+from ludus.core.errors import PartDied, ScenarioError
+from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.errors import PartDied, ScenarioError
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.replay.trajectories import Trajectories, join
+from ludus.rollout.base import Recent, Rollout, RolloutOrder
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.recent import Recent
 from ludus.rollout.shards import Shard, check_portions, shards_of, whole
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Mixture, PolicyRef
 
 ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")
 MIXTURE = Mixture.product({1: ([YOU, OTHER], [0.5, 0.5])})

@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ludus.envs.game_tree import compile_tree
+from ludus.core.errors import PartDied, PolicyError, RunError
+from ludus.core.types import Act, AgentSpec, Due, EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.errors import PartDied, PolicyError, RunError
+from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies import actor_critic, network, q_network
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, q_spec, tabular_spec
 from ludus.rollout.base import RolloutOrder
-from ludus.rollout.host import Parcel
+from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference import remote
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
@@ -27,7 +28,6 @@ from ludus.rollout.inference.server import InferenceServer, ServerSpec
 from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.inprocess import InProcess
 from ludus.testing.fakes import CountingPolicy, FixedPolicy, StackedFixed
-from ludus.types import Act, AgentSpec, Due, EnvSpec, Mixture, PolicyRef, PolicySpec
 
 MLP = mlp_spec(inputs=3, actions=4, hidden=[8])
 WIDE = mlp_spec(inputs=3, actions=4, hidden=[16, 8], value="none")
@@ -55,7 +55,7 @@ class Served:
 
     def sent(self, policies: Sequence[tuple[PolicyRef, Policy]]):
         for _, policy in policies:
-            self._sent.setdefault(id(policy), (policy, self.runtime.put(Parcel(policy))))
+            self._sent.setdefault(id(policy), (policy, self.runtime.put(PolicyMessage(policy))))
         return [(ref, self._sent[id(policy)][1]) for ref, policy in policies]
 
     def bank(self, spec: EnvSpec, num_envs: int, client: str = "a") -> RemoteBank:
@@ -363,7 +363,7 @@ class TestWhatIsRefused:
 @pytest.mark.parametrize(("rows", "parts"), [(10, 1), (100, 3), (600, 1)])
 def test_what_is_too_much_for_a_call_goes_in_pieces(rows: int, parts: int) -> None:
     """2008 bytes a row: within a call, in pieces that are, or through the object store."""
-    whole = remote.Rows(
+    whole = remote.RequestRows(
         3, np.arange(rows * 500, dtype=np.float32).reshape(rows, 500), None, None, np.zeros((rows, 2), np.float32)
     )
     cut = remote._cut(whole)

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from ludus.errors import PolicyError, RunError
-from ludus.rollout.inference.batches import Batches
+from ludus.core.errors import PolicyError, RunError
+from ludus.rollout.inference.server import Batches
 
 FOR_EVER = 600.0
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ludus.core.errors import PartDied, ScenarioError
+from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.errors import PartDied, ScenarioError
 from ludus.policies import network
 from ludus.policies.base import Policy
 from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.inference.servers import Servers, Shared
+from ludus.rollout.inference.server import Servers, Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
-from ludus.types import Mixture, PolicyRef, PolicySpec
 
 MAKE = partial(make_env, "openspiel/connect_four")
 SPEC = mlp_spec(inputs=126, actions=7, hidden=[16])

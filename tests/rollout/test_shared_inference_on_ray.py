@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from ludus.errors import PartDied, PolicyError, RunError
-from ludus.rollout.host import Parcel
+from ludus.core.errors import PartDied, PolicyError, RunError
+from ludus.core.types import Act, Due, PolicyRef, PolicySpec
+from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.inference.server import InferenceServer, ServerSpec
 from ludus.testing.fakes import TEAM, CountingPolicy, ScriptedEnv
-from ludus.types import Act, Due, PolicyRef, PolicySpec
 
 pytestmark = pytest.mark.slow
 SPEC = ScriptedEnv([TEAM], 1).spec
@@ -96,7 +96,7 @@ class Set:
 
     def policy(self, version: int, does: str = ""):
         spec = PolicySpec(f"{__name__}:Odd", {"does": does, "marker": str(self.marker)})
-        return PolicyRef(0, "odd", version), self.runtime.put(Parcel(Odd(spec)))
+        return PolicyRef(0, "odd", version), self.runtime.put(PolicyMessage(Odd(spec)))
 
     def play(self, client: int, policies, *, steps: int, width: int = 1):
         peer = self.runtime.peer(self.server)

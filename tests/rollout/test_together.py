@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.errors import ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.types import Mixture, PolicyRef, PolicySpec
 
 ME = PolicyRef(0, "me", 1)
 UNIFORM = build_policy(PolicySpec("random", {"actions": 2}), {})

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_streams import StreamEnv
 
+from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout import worker as worker_module
 from ludus.rollout.base import Rollout, RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.fakes import CountingPolicy, FixedPolicy
-from ludus.types import Mixture, PolicyRef
 
 ME, A, B = PolicyRef(0, "me", 1), PolicyRef(1, "a"), PolicyRef(1, "b")
 NEXT_STEP = ("ddde", "de", "dde")  # after its end, an environment lists nothing for a step

@@ -11,13 +11,12 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from rollout_streams import StreamEnv
 
+from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.noise import Uniforms
-from ludus.rollout.worker import RolloutWorker
-from ludus.types import Act, Mixture, PolicyRef, PolicySpec
+from ludus.rollout.worker import RolloutWorker, Uniforms
 
 ME, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "other")
 

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.data.joint import joint
-from ludus.data.trajectories import Trajectories
-from ludus.errors import DataError
+from ludus.core.errors import DataError
+from ludus.core.types import Mixture, PolicyRef
+from ludus.replay.trajectories import Trajectories, joint
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.env import check_env
 from ludus.testing.fakes import TEAM, FixedPolicy, Frame, Script, ScriptedEnv
-from ludus.types import Mixture, PolicyRef
 
 OTHER = PolicyRef(1, "other")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ludus.errors import DataError, PartDied, RunError, UnknownName
+from ludus.core.errors import DataError, PartDied, RunError, UnknownName
 from ludus.runtime.inprocess import Answer, InProcess, build_runtime
 from ludus.testing.runtime import Tally, check_runtime
 

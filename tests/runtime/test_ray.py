@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from ludus.errors import PartDied, RunError, UnknownName
+from ludus.core.errors import PartDied, RunError, UnknownName
 from ludus.testing.runtime import Tally, check_runtime
 
 pytestmark = pytest.mark.slow

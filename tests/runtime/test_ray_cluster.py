@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import ray
 
-from ludus.errors import PartDied, RunError
+from ludus.core.errors import PartDied, RunError
 from ludus.testing.runtime import Tally
 
 pytestmark = pytest.mark.slow

@@ -8,34 +8,34 @@ import numpy as np
 import pyspiel
 import pytest
 
-from ludus.envs.game_tree import compile_tree
-from ludus.errors import ConfigError
-from ludus.evaluation.population_exploitability import population_exploitability
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
-from ludus.opponents.base import Evidence
-from ludus.opponents.no_regret import RegretMatchingPlus
+from ludus.core.errors import ConfigError
+from ludus.core.types import Adaptive, Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.envs.tree.game_tree import compile_tree
+from ludus.evaluation.population import population_exploitability
 from ludus.population.base import View
-from ludus.schedulers.anytime import AnytimePSRO, SelfPlayPSRO
-from ludus.schedulers.pack import pack_task, unpack_task
+from ludus.rollout.opponent_rules import RegretMatchingPlusRule
+from ludus.rollout.opponents import Evidence
+from ludus.schedulers.anytime import AnytimePSROScheduler, SelfPlayPSROScheduler
+from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Adaptive, Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 OPTIONS = {"solver": Nash(), "generations": 3, "population": (0, 1), "seed": 0}
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1)], ids=str)
-@pytest.mark.parametrize("kind", [AnytimePSRO, SelfPlayPSRO])
+@pytest.mark.parametrize("kind", [AnytimePSROScheduler, SelfPlayPSROScheduler])
 @pytest.mark.parametrize("order", ["simultaneous", "sequential"])
-def test_contract(kind: type[AnytimePSRO], population: tuple[int, ...], order: str) -> None:
+def test_contract(kind: type[AnytimePSROScheduler], population: tuple[int, ...], order: str) -> None:
     options = {**OPTIONS, "population": population, "order": order, "begin": "last"}
     check_scheduler(lambda: kind(**options), population=population)
 
 
-@pytest.mark.parametrize("kind", [AnytimePSRO, SelfPlayPSRO])
+@pytest.mark.parametrize("kind", [AnytimePSROScheduler, SelfPlayPSROScheduler])
 @pytest.mark.parametrize("population", [(0,), (0, 1, 1), (0, 0, 0)], ids=str)
-def test_two_players_only(kind: type[AnytimePSRO], population: tuple[int, ...]) -> None:
+def test_two_players_only(kind: type[AnytimePSROScheduler], population: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=f"two players; this game has {len(population)}"):
         kind(**{**OPTIONS, "solver": Uniform(), "population": population})
 
@@ -45,7 +45,7 @@ def view(rows: tuple[str, ...], columns: tuple[str, ...]) -> View:
     return View(refs, exact_view(np.zeros((2, len(rows), len(columns))), zero_sum=True))
 
 
-def answered(scheduler: AnytimePSRO, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
+def answered(scheduler: AnytimePSROScheduler, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
     for task in tasks:
         if isinstance(task, TrainingTask):
             ref = PolicyRef(task.population, task.policy)
@@ -56,7 +56,7 @@ def answered(scheduler: AnytimePSRO, tasks: list[Task], now: View, averages: dic
 
 
 def test_the_mean_of_what_a_rule_has_moved_is_announced() -> None:
-    scheduler = AnytimePSRO(**OPTIONS, rule="hedge", rule_options={"rate": 2.0})
+    scheduler = AnytimePSROScheduler(**OPTIONS, rule="hedge", rule_options={"rate": 2.0})
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     rows = Factor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
@@ -72,7 +72,7 @@ def test_the_mean_of_what_a_rule_has_moved_is_announced() -> None:
 
 
 def test_without_a_mean_the_solver_is_asked() -> None:
-    scheduler = AnytimePSRO(**{**OPTIONS, "solver": Uniform()})
+    scheduler = AnytimePSROScheduler(**{**OPTIONS, "solver": Uniform()})
     now = view(("0-0",), ("1-0",))
     tasks = scheduler.next_tasks(now, free=3)
     now = view(("0-0", "0-1"), ("1-0", "1-1"))
@@ -82,7 +82,7 @@ def test_without_a_mean_the_solver_is_asked() -> None:
 
 
 def test_responses_and_new_strategies_train_in_pairs() -> None:
-    scheduler = SelfPlayPSRO(**OPTIONS, share=0.25)
+    scheduler = SelfPlayPSROScheduler(**OPTIONS, share=0.25)
     now = view(("0-0",), ("1-0", "1-a"))
     announcement, response, new = scheduler.next_tasks(now, free=3)
     assert (response.policy, new.policy) == ("0-1", "1-1-new")
@@ -111,7 +111,7 @@ def test_responses_and_new_strategies_train_in_pairs() -> None:
 
 
 def test_one_population_trains_one_pair() -> None:
-    scheduler = SelfPlayPSRO(**{**OPTIONS, "population": (0, 0)})
+    scheduler = SelfPlayPSROScheduler(**{**OPTIONS, "population": (0, 0)})
     refs = ((PolicyRef(0, "0-0"),),)
     now = View(refs, exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     _, response, new = scheduler.next_tasks(now, free=9)
@@ -122,7 +122,7 @@ def test_one_population_trains_one_pair() -> None:
 
 def test_newcomers_have_weight_where_the_last_mean_begins() -> None:
     """Multiplicative weights would never leave zero."""
-    scheduler = AnytimePSRO(**OPTIONS, rule="hedge", begin="last")
+    scheduler = AnytimePSROScheduler(**OPTIONS, rule="hedge", begin="last")
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     rows, columns = second.opponents.start.factors
@@ -152,7 +152,7 @@ class _ExactResponses:
         other = 1 - mine
         factors = list(task.opponents.start.factors)
         own = np.stack([self.plans[other][entry[0].policy] for entry in factors[other].entries])
-        rule = RegretMatchingPlus(explore=0.0)
+        rule = RegretMatchingPlusRule(explore=0.0)
         state, total = rule.start(np.array(factors[other].probs)), np.zeros(len(own))
         played, won = np.ones(len(own), np.int64), np.zeros(len(own))
         for _ in range(self.rounds):
@@ -172,7 +172,7 @@ class _ExactResponses:
 def test_with_exact_responses_exploitability_never_rises() -> None:
     """McAleer et al. 2022, Proposition 2; and what is announced is least exploitable, up to the rule's regret."""
     exact = _ExactResponses(rounds=400)
-    scheduler = AnytimePSRO(**{**OPTIONS, "generations": 8})
+    scheduler = AnytimePSROScheduler(**{**OPTIONS, "generations": 8})
     found = []
     while tasks := scheduler.next_tasks(exact.view(), free=9):
         averages = {}

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.algorithms.dqn import DQN
-from ludus.algorithms.exact import ExactBestResponse
-from ludus.algorithms.ppo import PPO
-from ludus.errors import ConfigError, ScenarioError
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
-from ludus.opponents.moving import Moving
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, TrainingTask
+from ludus.learners.dqn.options import DQN
+from ludus.learners.exact.oracle import ExactBestResponse
+from ludus.learners.ppo.options import PPO
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
+from ludus.rollout.opponents import Moving
 from ludus.schedulers.diversity import (
     RULE,
     BehaviouralDiversity,
@@ -24,11 +23,12 @@ from ludus.schedulers.diversity import (
     check_diversity,
     rows_of,
 )
-from ludus.schedulers.pack import pack_task, unpack_task
 from ludus.schedulers.psro import PSROScheduler
+from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Adaptive, Diversity, Mixture, PolicyRef, TrainingTask
 
 BOTH = [BehaviouralDiversity(), ResponseDiversity()]
 

@@ -8,20 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
-from ludus.meta_solvers.uniform import Uniform
-from ludus.opponents.base import Evidence
-from ludus.opponents.moving import Moving
-from ludus.opponents.no_regret import Hedge
-from ludus.population.base import View
-from ludus.schedulers.anytime import AnytimePSRO
-from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
-from ludus.schedulers.efficient import EfficientPSRO
-from ludus.schedulers.pack import pack_task, unpack_task
-from ludus.schedulers.warm_start import WarmStart
-from ludus.testing.meta_solver import exact_view
-from ludus.testing.scheduler import check_scheduler
-from ludus.types import (
+from ludus.core.errors import ConfigError
+from ludus.core.types import (
     Adaptive,
     Diversity,
     Evaluated,
@@ -34,6 +22,17 @@ from ludus.types import (
     Trained,
     TrainingTask,
 )
+from ludus.population.base import View
+from ludus.rollout.opponent_rules import Hedge
+from ludus.rollout.opponents import Evidence, Moving
+from ludus.schedulers.anytime import AnytimePSROScheduler
+from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
+from ludus.schedulers.efficient import EfficientPSROScheduler
+from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.warm_start import WarmStart
+from ludus.solvers.fixed import Uniform
+from ludus.testing.meta_solver import exact_view
+from ludus.testing.scheduler import check_scheduler
 
 OPTIONS: dict[str, Any] = {"generations": 3, "population": (0, 1), "seed": 0}
 
@@ -43,7 +42,7 @@ OPTIONS: dict[str, Any] = {"generations": 3, "population": (0, 1), "seed": 0}
 @pytest.mark.parametrize("begin", ["uniform", "last"])
 def test_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
     options = {**OPTIONS, "population": population, "levels": levels, "begin": begin}
-    check_scheduler(lambda: EfficientPSRO(**options), population=population)
+    check_scheduler(lambda: EfficientPSROScheduler(**options), population=population)
 
 
 def view(*names: tuple[str, ...], population: tuple[int, ...] = (0, 1)) -> View:
@@ -53,7 +52,7 @@ def view(*names: tuple[str, ...], population: tuple[int, ...] = (0, 1)) -> View:
     return View(refs, exact_view(np.full((2, *sizes), np.nan), zero_sum=True, population=population))
 
 
-def answered(scheduler: EfficientPSRO, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
+def answered(scheduler: EfficientPSROScheduler, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
     for task in tasks:
         if isinstance(task, TrainingTask):
             ref = PolicyRef(task.population, task.policy)
@@ -64,7 +63,7 @@ def answered(scheduler: EfficientPSRO, tasks: list[Task], now: View, averages: d
 
 
 def test_nothing_is_evaluated_but_what_is_announced() -> None:
-    scheduler = EfficientPSRO(**OPTIONS, rule_options={"rate": 2.0})
+    scheduler = EfficientPSROScheduler(**OPTIONS, rule_options={"rate": 2.0})
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     assert isinstance(announcement, EvaluationTask)
@@ -83,7 +82,7 @@ def test_nothing_is_evaluated_but_what_is_announced() -> None:
 
 
 def test_levels_meet_those_below_them_live() -> None:
-    scheduler = EfficientPSRO(**OPTIONS, levels=2)
+    scheduler = EfficientPSROScheduler(**OPTIONS, levels=2)
     assert scheduler.together == 4
     now = view(("0-0",), ("1-0", "1-a"))
     announcement, *tasks = scheduler.next_tasks(now, free=5)
@@ -103,7 +102,7 @@ def test_levels_meet_those_below_them_live() -> None:
 
 
 def test_the_rule_moves_live_policies_too() -> None:
-    scheduler = EfficientPSRO(**{**OPTIONS, "population": (0, 0)}, levels=2)
+    scheduler = EfficientPSROScheduler(**{**OPTIONS, "population": (0, 0)}, levels=2)
     now = view(("0-0",), population=(0, 0))
     _, _, high = scheduler.next_tasks(now, free=3)
     moving = Moving(high.opponents)
@@ -112,7 +111,7 @@ def test_the_rule_moves_live_policies_too() -> None:
 
 
 def test_a_mixture_that_begins_with_the_last() -> None:
-    scheduler = EfficientPSRO(**OPTIONS, begin="last")
+    scheduler = EfficientPSROScheduler(**OPTIONS, begin="last")
     now = view(("0-0",), ("1-0", "1-a"))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     columns = replace(first.opponents.start.factors[1], probs=(0.9, 0.1))
@@ -125,8 +124,8 @@ def test_a_mixture_that_begins_with_the_last() -> None:
 
 def test_one_level_trains_what_anytime_psro_does() -> None:
     names = ("0-0", "0-1"), ("1-0", "1-1")
-    one = EfficientPSRO(**OPTIONS, rule="regret_matching_plus").next_tasks(view(*names), free=3)
-    other = AnytimePSRO(**OPTIONS, solver=Uniform()).next_tasks(view_of_zeros(*names), free=3)
+    one = EfficientPSROScheduler(**OPTIONS, rule="regret_matching_plus").next_tasks(view(*names), free=3)
+    other = AnytimePSROScheduler(**OPTIONS, solver=Uniform()).next_tasks(view_of_zeros(*names), free=3)
     for mine, theirs in zip(one[1:], other[1:], strict=True):
         assert replace(mine, opponents=replace(mine.opponents, moves_live=False)) == theirs
 
@@ -187,7 +186,7 @@ class _ExactResponses:
 def test_with_exact_responses_exploitability_does_not_rise(levels: int) -> None:
     game = np.random.default_rng(1).normal(size=(6, 6))
     exact, found = _ExactResponses(game, rounds=300), list[float]()
-    scheduler = EfficientPSRO(**{**OPTIONS, "generations": 8 // levels}, levels=levels)
+    scheduler = EfficientPSROScheduler(**{**OPTIONS, "generations": 8 // levels}, levels=levels)
     while tasks := list(scheduler.next_tasks(exact.view(), free=9)):
         found += [exact.exploitability(task.solution.marginals) for task in tasks if isinstance(task, EvaluationTask)]
         averages = exact.train([task for task in tasks if isinstance(task, TrainingTask)])
@@ -197,7 +196,7 @@ def test_with_exact_responses_exploitability_does_not_rise(levels: int) -> None:
 
 
 def test_without_a_mean_all_members_are_alike() -> None:
-    scheduler = EfficientPSRO(**OPTIONS)
+    scheduler = EfficientPSROScheduler(**OPTIONS)
     now = view(("0-0",), ("1-0",))
     tasks = scheduler.next_tasks(now, free=3)
     now = view(("0-0", "0-1"), ("1-0", "1-1"))
@@ -207,7 +206,7 @@ def test_without_a_mean_all_members_are_alike() -> None:
 
 
 def test_its_responses_may_be_diverse_and_start_from_the_last() -> None:
-    scheduler = EfficientPSRO(
+    scheduler = EfficientPSROScheduler(
         **OPTIONS, diversity=BehaviouralDiversity(weight=0.2), warm_start=(WarmStart(source="last"),)
     )
     _, row, column = scheduler.next_tasks(view(("0-0", "0-1"), ("1-0",)), free=3)
@@ -227,4 +226,4 @@ def test_its_responses_may_be_diverse_and_start_from_the_last() -> None:
 )
 def test_what_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        EfficientPSRO(**{**OPTIONS, **options})
+        EfficientPSROScheduler(**{**OPTIONS, **options})

@@ -5,39 +5,42 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError, RunError
-from ludus.meta_solvers.nash import Nash
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.driver.scenarios.league import League as LeagueScenario
 from ludus.population.base import View
-from ludus.scenarios.league import League as LeagueScenario
-from ludus.schedulers.league import League
-from ludus.schedulers.league_players import LeagueRules
+from ludus.schedulers.league import LeagueRules, LeagueScheduler
+from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 0, 1, 2)], ids=str)
 def test_contract(population: tuple[int, ...]) -> None:
-    check_scheduler(lambda: League(population=population, chunks=3, seed=0), population=population)
+    check_scheduler(lambda: LeagueScheduler(population=population, chunks=3, seed=0), population=population)
 
 
 def test_contract_of_the_options() -> None:
     rules = LeagueRules(least=1, most=2, reset=0.5)
     options = {"main": 2, "main_exploiters": 0, "league_exploiters": 1, "rules": rules, "decay": 0.5}
     check_scheduler(
-        lambda: League(population=(0, 1), chunks=4, seed=0, solver=Nash(), **options), population=(0, 1), initial=2
+        lambda: LeagueScheduler(population=(0, 1), chunks=4, seed=0, solver=Nash(), **options),
+        population=(0, 1),
+        initial=2,
     )
-    check_scheduler(lambda: League(population=(0, 0), chunks=3, seed=0, complete=True, **options), population=(0, 0))
+    check_scheduler(
+        lambda: LeagueScheduler(population=(0, 0), chunks=3, seed=0, complete=True, **options), population=(0, 0)
+    )
 
 
 def test_a_league_needs_a_main_agent_and_someone_to_begin_with() -> None:
     with pytest.raises(ConfigError, match="main"):
-        League(population=(0, 0), chunks=1, seed=0, main=0)
+        LeagueScheduler(population=(0, 0), chunks=1, seed=0, main=0)
     with pytest.raises(ConfigError, match="LeagueRules; given a dict"):
-        League(population=(0, 0), chunks=1, seed=0, rules={"least": 1})
+        LeagueScheduler(population=(0, 0), chunks=1, seed=0, rules={"least": 1})
     empty = View(((),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     with pytest.raises(ConfigError, match="empty"):
-        League(population=(0, 0), chunks=1, seed=0).next_tasks(empty, free=9)
+        LeagueScheduler(population=(0, 0), chunks=1, seed=0).next_tasks(empty, free=9)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +54,11 @@ def test_a_league_needs_a_main_agent_and_someone_to_begin_with() -> None:
 )
 def test_a_league_of_other_players_cannot_go_on(changed: dict[str, object], message: str) -> None:
     options = {"population": (0, 0), "chunks": 2, "seed": 0}
-    state = League(**options).state_dict()
-    other = League(**{**options, **changed})
+    state = LeagueScheduler(**options).state_dict()
+    other = LeagueScheduler(**{**options, **changed})
     with pytest.raises(RunError, match=message):
         other.load_state_dict(state)
-    assert other.state_dict() == League(**{**options, **changed}).state_dict()
+    assert other.state_dict() == LeagueScheduler(**{**options, **changed}).state_dict()
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
@@ -67,7 +70,7 @@ def view(row: list[list[float]], *names: str) -> View:
     return View((refs(*names),), exact_view(np.stack([matrix, -matrix]), zero_sum=True, population=(0, 0)))
 
 
-def answered(league: League, tasks: list[Task], now: View) -> None:
+def answered(league: LeagueScheduler, tasks: list[Task], now: View) -> None:
     for task in tasks:
         if isinstance(task, TrainingTask):
             league.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
@@ -76,7 +79,7 @@ def answered(league: League, tasks: list[Task], now: View) -> None:
 
 
 def test_two_chunks() -> None:
-    league = League(
+    league = LeagueScheduler(
         population=(0, 0),
         chunks=2,
         seed=0,
@@ -109,7 +112,9 @@ def test_two_chunks() -> None:
 
 
 def test_only_what_matchmaking_needs_is_evaluated() -> None:
-    league = League(population=(0, 0), chunks=3, seed=0, league_exploiters=1, rules=LeagueRules(least=1, most=1))
+    league = LeagueScheduler(
+        population=(0, 0), chunks=3, seed=0, league_exploiters=1, rules=LeagueRules(least=1, most=1)
+    )
     now = view([[0.0]], "first")
     tasks = league.next_tasks(now, free=4)
     names = ["first", *(task.policy for task in tasks[1:])]  # main, main exploiter, league exploiter

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.errors import ConfigError
-from ludus.schedulers.league_players import Checkpoint, LeagueRules, Opponent, Player, opponents_of, ready
+from ludus.core.errors import ConfigError
+from ludus.schedulers.league import LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of, ready
 from ludus.schedulers.win_rates import Member
 
-M0, M1 = Player(0, "main", 0), Player(0, "main", 1)
-EXPLOITER, LEAGUE = Player(0, "main_exploiter", 0), Player(0, "league_exploiter", 0)
-FIRST = Checkpoint(Member(0, 0))
-OLD, NEW = Checkpoint(Member(0, 1), M0), Checkpoint(Member(0, 2), M0)
-OF_EXPLOITER, OF_LEAGUE = Checkpoint(Member(0, 3), EXPLOITER), Checkpoint(Member(0, 4), LEAGUE)
+M0, M1 = LeaguePlayer(0, "main", 0), LeaguePlayer(0, "main", 1)
+EXPLOITER, LEAGUE = LeaguePlayer(0, "main_exploiter", 0), LeaguePlayer(0, "league_exploiter", 0)
+FIRST = PlayerCheckpoint(Member(0, 0))
+OLD, NEW = PlayerCheckpoint(Member(0, 1), M0), PlayerCheckpoint(Member(0, 2), M0)
+OF_EXPLOITER, OF_LEAGUE = PlayerCheckpoint(Member(0, 3), EXPLOITER), PlayerCheckpoint(Member(0, 4), LEAGUE)
 RULES = LeagueRules()
 
 
 def meets(
-    player: Player, past: list[Checkpoint], rates: dict[Opponent, float], mains: tuple[Player, ...] = (M0,)
+    player: LeaguePlayer,
+    past: list[PlayerCheckpoint],
+    rates: dict[Opponent, float],
+    mains: tuple[LeaguePlayer, ...] = (M0,),
 ) -> dict[Opponent, float]:
     given = opponents_of(player, mains, past, lambda mine, other: rates[other] if mine == player else 0.0, RULES)
     assert sum(given.values()) == pytest.approx(1.0)
@@ -75,7 +78,7 @@ def test_a_main_agent_that_beats_everybody_plays_itself() -> None:
 
 def test_two_main_agents_of_which_the_other_is_too_strong_yet() -> None:
     # M1 is met half of the time; at 0.3 its checkpoints are played instead: FIRST (everyone's) by variance, 0.25 of 0.34, and ITS, 0.09
-    its = Checkpoint(Member(0, 5), M1)
+    its = PlayerCheckpoint(Member(0, 5), M1)
     rates = {FIRST: 0.5, its: 0.1, M1: 0.3}
     # 0.5, 0.1 falls: nothing is verified, for neither main agent
     expected = {

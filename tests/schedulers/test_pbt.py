@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.league_players import LeagueRules
-from ludus.schedulers.pack import pack_task, unpack_task
-from ludus.schedulers.pbt import PBT
-from ludus.schedulers.tuning import Range, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.league import LeagueRules
+from ludus.schedulers.pbt import PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 RANGES = {"learning_rate": Range(1e-4, 1e-2), "entropy": Range(0.0, 0.1, log=False)}
 RULES = TuningRules(fraction=0.5, spread=None)
@@ -22,7 +21,7 @@ RULES = TuningRules(fraction=0.5, spread=None)
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1)], ids=str)
 def test_contract(population: tuple[int, ...]) -> None:
     check_scheduler(
-        lambda: PBT(population=population, chunks=3, seed=0, ranges=RANGES, learners=2, rules=RULES),
+        lambda: PBTScheduler(population=population, chunks=3, seed=0, ranges=RANGES, learners=2, rules=RULES),
         population=population,
         everywhere=population == (0, 0),
     )
@@ -31,7 +30,9 @@ def test_contract(population: tuple[int, ...]) -> None:
 def test_contract_of_the_options() -> None:
     rules = TuningRules(every=2, resample=1.0)
     check_scheduler(
-        lambda: PBT(population=(0, 1), chunks=3, seed=0, ranges=RANGES, learners=5, rules=rules, complete=True),
+        lambda: PBTScheduler(
+            population=(0, 1), chunks=3, seed=0, ranges=RANGES, learners=5, rules=rules, complete=True
+        ),
         initial=(2, 1),
         everywhere=False,
     )
@@ -84,7 +85,7 @@ def test_even_games_are_looked_for() -> None:
     np.testing.assert_allclose(matched(np.array([0.5, 1.0]), None), [0.5, 0.5])
 
 
-def answered(scheduler: PBT, tasks: list[Task], now: View) -> None:
+def answered(scheduler: PBTScheduler, tasks: list[Task], now: View) -> None:
     for task in tasks:
         if isinstance(task, TrainingTask):
             scheduler.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
@@ -94,7 +95,7 @@ def answered(scheduler: PBT, tasks: list[Task], now: View) -> None:
 
 def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
     rules = TuningRules(fraction=0.5, resample=0.0)
-    scheduler = PBT(population=(0, 0), chunks=2, seed=0, ranges=RANGES, learners=2, rules=rules, span=(-1, 1))
+    scheduler = PBTScheduler(population=(0, 0), chunks=2, seed=0, ranges=RANGES, learners=2, rules=rules, span=(-1, 1))
     assert scheduler.together == 2
     first = (PolicyRef(0, "first"),)
     now = View((first,), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
@@ -117,9 +118,9 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
 
 def test_two_learners_at_least() -> None:
     with pytest.raises(ConfigError, match="two"):
-        PBT(population=(0,), chunks=1, seed=0, ranges={}, learners=1)
+        PBTScheduler(population=(0,), chunks=1, seed=0, ranges={}, learners=1)
     with pytest.raises(ConfigError, match="TuningRules; given a LeagueRules"):
-        PBT(population=(0,), chunks=1, seed=0, ranges={}, rules=LeagueRules())
+        PBTScheduler(population=(0,), chunks=1, seed=0, ranges={}, rules=LeagueRules())
     assert drawn({}, np.random.default_rng(0)) == {}
 
 
@@ -134,11 +135,11 @@ def test_two_learners_at_least() -> None:
 )
 def test_other_learners_and_other_options_cannot_go_on(changed: dict[str, object], message: str) -> None:
     options = {"population": (0, 0), "chunks": 2, "seed": 0, "ranges": RANGES, "learners": 2}
-    state = PBT(**options).state_dict()
-    other = PBT(**{**options, **changed})
+    state = PBTScheduler(**options).state_dict()
+    other = PBTScheduler(**{**options, **changed})
     with pytest.raises(RunError, match=message):
         other.load_state_dict(state)
-    assert other.state_dict() == PBT(**{**options, **changed}).state_dict()
-    elsewhere = PBT(**{**options, "ranges": {**RANGES, "entropy": Range(0.0, 1.0, log=False)}})
+    assert other.state_dict() == PBTScheduler(**{**options, **changed}).state_dict()
+    elsewhere = PBTScheduler(**{**options, "ranges": {**RANGES, "entropy": Range(0.0, 1.0, log=False)}})
     elsewhere.load_state_dict(state)
     assert elsewhere.state_dict() == state

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError, RunError, ScenarioError
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
+from ludus.core.errors import ConfigError, RunError, ScenarioError
+from ludus.core.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
-from ludus.schedulers.pipeline import PipelinePSRO
+from ludus.schedulers.pipeline import PipelinePSROScheduler
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 
-def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> PipelinePSRO:
+def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> PipelinePSROScheduler:
     solver = Nash() if len(population) == 2 else Uniform()
-    return PipelinePSRO(**{"solver": solver, "generations": 3, "population": population, "seed": 0, **options})
+    return PipelinePSROScheduler(**{"solver": solver, "generations": 3, "population": population, "seed": 0, **options})
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1), (0, 1, 1)], ids=str)
@@ -38,7 +38,7 @@ def test_contract_with_several_initial_policies() -> None:
     check_scheduler(lambda: pipeline(levels=2, most=2), initial=2)
 
 
-def answered(scheduler: PipelinePSRO, tasks: list[Task], now: View) -> None:
+def answered(scheduler: PipelinePSROScheduler, tasks: list[Task], now: View) -> None:
     for task in tasks:
         if isinstance(task, TrainingTask):
             ref = PolicyRef(task.population, task.policy)
@@ -122,7 +122,7 @@ def test_a_level_is_frozen_at_last() -> None:
     assert [task.id for task in scheduler.next_tasks(view(strengths), free=2)] == ["exploitability-4"]
 
 
-def finished(levels: int) -> tuple[PipelinePSRO, dict[str, float]]:
+def finished(levels: int) -> tuple[PipelinePSROScheduler, dict[str, float]]:
     """A pipeline whose two levels are frozen, and what its policies are worth."""
     scheduler = pipeline((0, 0), levels=levels, generations=2, most=1)
     strengths = {"0-0": 0.0}

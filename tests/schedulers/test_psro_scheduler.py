@@ -5,27 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.config import Config
-from ludus.errors import ConfigError, SolverError
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError, SolverError
+from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Solution, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.psro import PSROScheduler
 from ludus.schedulers.responses import BestResponse, RectifiedResponse, SequentialLeague, opponents
 from ludus.schedulers.warm_start import WarmStart, choose
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import (
-    Evaluated,
-    EvaluationTask,
-    Mixture,
-    PolicyRef,
-    PolicySpec,
-    Solution,
-    Trained,
-    TrainingTask,
-)
 
 
 def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **options: object) -> PSROScheduler:

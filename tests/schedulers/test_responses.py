@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.errors import SolverError
+from ludus.core.errors import SolverError
+from ludus.core.types import Solution
 from ludus.schedulers.responses import (
     BestResponse,
     PreferenceResponse,
@@ -18,7 +19,6 @@ from ludus.schedulers.responses import (
     values_of,
 )
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
-from ludus.types import Solution
 
 # chicken: (dare, dare) 0,0; (dare, chicken) 7,2; (chicken, dare) 2,7; (chicken, chicken) 6,6
 CHICKEN = exact_view([[[0, 7], [2, 6]], [[0, 2], [7, 6]]], zero_sum=False)

@@ -9,16 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
+from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.anytime import AnytimePSRO, SelfPlayPSRO
+from ludus.schedulers.anytime import AnytimePSROScheduler, SelfPlayPSROScheduler
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.fixed_opponents import FixedOpponents
-from ludus.schedulers.league import League
-from ludus.schedulers.league_players import LeagueRules
-from ludus.schedulers.past import QualityPast
-from ludus.schedulers.pipeline import PipelinePSRO
+from ludus.schedulers.fixed_opponents import FixedOpponentsScheduler
+from ludus.schedulers.league import LeagueRules, LeagueScheduler
+from ludus.schedulers.pipeline import PipelinePSROScheduler
 from ludus.schedulers.psro import PSROScheduler
 from ludus.schedulers.responses import (
     BestResponse,
@@ -27,9 +24,10 @@ from ludus.schedulers.responses import (
     RectifiedResponse,
     SequentialLeague,
 )
-from ludus.schedulers.self_play import PFSP, FictitiousSelfPlay, SelfPlay
+from ludus.schedulers.self_play import FictitiousSelfPlayScheduler, PFSPScheduler, QualityPast, SelfPlayScheduler
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Solution
 
 
 @dataclass(frozen=True)
@@ -54,15 +52,15 @@ KINDS: dict[str, Callable[..., Scheduler]] = {
     "jpsro cce": lambda **p: PSROScheduler(solver=Joint(), **PSRO, **p),
     "jpsro ce": lambda **p: PSROScheduler(solver=Joint(), responses=RecommendedResponse(most=2), **PSRO, **p),
     "sequential league": lambda **p: PSROScheduler(**TWO, responses=SequentialLeague(), **p),
-    "anytime": lambda **p: AnytimePSRO(**TWO, **p),
-    "self-play psro": lambda **p: SelfPlayPSRO(**TWO, **p),
-    "pipeline": lambda **p: PipelinePSRO(**TWO, levels=2, most=2, **p),
-    "self-play": lambda **p: SelfPlay(**CHUNKS, **p),
-    "quality": lambda **p: SelfPlay(latest=0.8, past=QualityPast(rate=0.5), **CHUNKS, **p),
-    "fictitious": lambda **p: FictitiousSelfPlay(**CHUNKS, **p),
-    "pfsp": lambda **p: PFSP(latest=0.4, **CHUNKS, **p),
-    "fixed": lambda **p: FixedOpponents(**CHUNKS, **p),
-    "league": lambda **p: League(rules=LeagueRules(least=1, most=2), decay=0.5, **CHUNKS, **p),
+    "anytime": lambda **p: AnytimePSROScheduler(**TWO, **p),
+    "self-play psro": lambda **p: SelfPlayPSROScheduler(**TWO, **p),
+    "pipeline": lambda **p: PipelinePSROScheduler(**TWO, levels=2, most=2, **p),
+    "self-play": lambda **p: SelfPlayScheduler(**CHUNKS, **p),
+    "quality": lambda **p: SelfPlayScheduler(latest=0.8, past=QualityPast(rate=0.5), **CHUNKS, **p),
+    "fictitious": lambda **p: FictitiousSelfPlayScheduler(**CHUNKS, **p),
+    "pfsp": lambda **p: PFSPScheduler(latest=0.4, **CHUNKS, **p),
+    "fixed": lambda **p: FixedOpponentsScheduler(**CHUNKS, **p),
+    "league": lambda **p: LeagueScheduler(rules=LeagueRules(least=1, most=2), decay=0.5, **CHUNKS, **p),
 }
 
 

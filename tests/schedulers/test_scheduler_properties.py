@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.schedulers.league_players import ROLES, Checkpoint, LeagueRules, Opponent, Player, opponents_of
-from ludus.schedulers.past import PrioritisedPast, QualityPast, UniformPast, grown
+from ludus.core.types import PolicyRef, Solution
+from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
+from ludus.schedulers.pbt import Range, TuningRules, copies, explored
 from ludus.schedulers.responses import conditional, opponents, rectified, supported, values_of
+from ludus.schedulers.self_play import PrioritisedPast, QualityPast, UniformPast, grown
 from ludus.schedulers.subgame import lifted, restricted
-from ludus.schedulers.tuning import Range, TuningRules, copies, explored
 from ludus.schedulers.win_rates import Member, pairing
 from ludus.testing.meta_solver import exact_view
-from ludus.types import PolicyRef, Solution
 
 POPULATIONS = st.sampled_from([(0, 0), (0, 1), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 0, 1, 1)])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -22,21 +22,21 @@ patient = settings(deadline=None)  # on a busy machine an example may take long
 
 
 @st.composite
-def leagues(draw: st.DrawFn) -> tuple[Player, list[Player], list[Checkpoint], dict[Opponent, float]]:
-    mains = [Player(0, "main", number) for number in range(draw(st.integers(1, 3)))]
-    parents = [None, *mains, *(Player(0, role, 0) for role in ROLES[1:])]
+def leagues(draw: st.DrawFn) -> tuple[LeaguePlayer, list[LeaguePlayer], list[PlayerCheckpoint], dict[Opponent, float]]:
+    mains = [LeaguePlayer(0, "main", number) for number in range(draw(st.integers(1, 3)))]
+    parents = [None, *mains, *(LeaguePlayer(0, role, 0) for role in ROLES[1:])]
     made_by = draw(st.lists(st.sampled_from(parents), max_size=8))
-    past = [Checkpoint(Member(0, k), parent) for k, parent in enumerate([None, *made_by])]
+    past = [PlayerCheckpoint(Member(0, k), parent) for k, parent in enumerate([None, *made_by])]
     rates = {o: draw(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])) for o in [*mains, *past]}
     role = draw(st.sampled_from(ROLES))
-    player = mains[0] if role == "main" else Player(0, role, 0)
+    player = mains[0] if role == "main" else LeaguePlayer(0, role, 0)
     return player, mains, past, rates
 
 
 @patient
 @given(leagues())
 def test_matchmaking_is_a_distribution_over_who_is_there(
-    league: tuple[Player, list[Player], list[Checkpoint], dict[Opponent, float]],
+    league: tuple[LeaguePlayer, list[LeaguePlayer], list[PlayerCheckpoint], dict[Opponent, float]],
 ) -> None:
     player, mains, past, rates = league
     rules = LeagueRules()
@@ -47,7 +47,7 @@ def test_matchmaking_is_a_distribution_over_who_is_there(
     if player.role == "league_exploiter":
         assert set(met) <= set(past)
     if player.role == "main":
-        of_past = sum(share for other, share in met.items() if isinstance(other, Checkpoint))
+        of_past = sum(share for other, share in met.items() if isinstance(other, PlayerCheckpoint))
         assert of_past >= rules.past - 1e-9
 
 

@@ -8,28 +8,35 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
+from ludus.core.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.fixed_opponents import FixedOpponents
-from ludus.schedulers.past import PrioritisedPast, QualityPast, UniformPast, grown
-from ludus.schedulers.self_play import PFSP, FictitiousSelfPlay, SelfPlay
+from ludus.schedulers.fixed_opponents import FixedOpponentsScheduler
+from ludus.schedulers.self_play import (
+    FictitiousSelfPlayScheduler,
+    PFSPScheduler,
+    PrioritisedPast,
+    QualityPast,
+    SelfPlayScheduler,
+    UniformPast,
+    grown,
+)
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-from ludus.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 
 POPULATIONS = [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
 KINDS: dict[str, Callable[..., Scheduler]] = {
-    "naive": SelfPlay,
-    "quality": lambda **options: SelfPlay(latest=0.8, past=QualityPast(rate=0.1), **options),
-    "last two": lambda **options: SelfPlay(latest=0.5, past=UniformPast(last=2), complete=True, **options),
-    "every seat": lambda population, **options: SelfPlay(
+    "naive": SelfPlayScheduler,
+    "quality": lambda **options: SelfPlayScheduler(latest=0.8, past=QualityPast(rate=0.1), **options),
+    "last two": lambda **options: SelfPlayScheduler(latest=0.5, past=UniformPast(last=2), complete=True, **options),
+    "every seat": lambda population, **options: SelfPlayScheduler(
         population=population, latest=0.5, every_seat=len(set(population)) == 1 < len(population), **options
     ),
-    "fictitious": FictitiousSelfPlay,
-    "pfsp": PFSP,
-    "pfsp and latest": lambda **options: PFSP(latest=0.5, weighting="variance", **options),
-    "fixed": FixedOpponents,
+    "fictitious": FictitiousSelfPlayScheduler,
+    "pfsp": PFSPScheduler,
+    "pfsp and latest": lambda **options: PFSPScheduler(latest=0.5, weighting="variance", **options),
+    "fixed": FixedOpponentsScheduler,
 }
 
 
@@ -59,7 +66,7 @@ def pennies(rows: int, columns: int) -> np.ndarray:
 
 
 def test_naive_self_play_of_two_populations_is_one_group() -> None:
-    scheduler = SelfPlay(population=(0, 1), chunks=2, seed=0)
+    scheduler = SelfPlayScheduler(population=(0, 1), chunks=2, seed=0)
     assert scheduler.together == 2
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     (announcement,) = scheduler.next_tasks(view, free=1)  # the group does not fit
@@ -88,7 +95,7 @@ def test_naive_self_play_of_two_populations_is_one_group() -> None:
 
 
 def test_shares_of_one_population() -> None:
-    scheduler = SelfPlay(population=(0, 0), chunks=2, seed=0, latest=0.8)
+    scheduler = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, latest=0.8)
     assert scheduler.together == 1
     view = View((refs("0-0", "0-a"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
     task = scheduler.next_tasks(view, free=2)[1]
@@ -100,12 +107,12 @@ def test_shares_of_one_population() -> None:
 
 
 def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
-    scheduler = SelfPlay(population=(0, 0), chunks=2, seed=0, latest=0.75, every_seat=True)
+    scheduler = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, latest=0.75, every_seat=True)
     view = View((refs("0-0"),), exact_view(pennies(1, 1), zero_sum=True, population=(0, 0)))
     _, task = scheduler.next_tasks(view, free=2)
     assert task.together == 0.75
     assert task.opponents.factors[1] == Factor((1,), (refs("0-0"),), (1.0,))
-    naive = SelfPlay(population=(0, 0), chunks=2, seed=0, every_seat=True)
+    naive = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, every_seat=True)
     _, task = naive.next_tasks(view, free=2)
     assert task.together == 1.0
     for population, advice in (
@@ -113,7 +120,7 @@ def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
         ((0, 1), "Give share=always, or leave every_seat out"),
     ):
         with pytest.raises(ConfigError, match=advice):
-            SelfPlay(population=population, chunks=2, seed=0, every_seat=True)
+            SelfPlayScheduler(population=population, chunks=2, seed=0, every_seat=True)
 
 
 def test_qualities() -> None:
@@ -126,7 +133,9 @@ def test_qualities() -> None:
 
 
 def test_qualities_fall_where_the_learner_wins() -> None:
-    scheduler = SelfPlay(population=(0, 1), chunks=9, seed=0, latest=0.5, past=QualityPast(rate=0.01), span=(-1, 1))
+    scheduler = SelfPlayScheduler(
+        population=(0, 1), chunks=9, seed=0, latest=0.5, past=QualityPast(rate=0.01), span=(-1, 1)
+    )
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     tasks = scheduler.next_tasks(view, free=3)
     np.testing.assert_allclose(tasks[1].opponents.factors[1].probs, [0.5, 0.25, 0.25])
@@ -139,7 +148,7 @@ def test_qualities_fall_where_the_learner_wins() -> None:
 
 
 def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
-    scheduler = FictitiousSelfPlay(population=(0, 1), chunks=9, seed=0)
+    scheduler = FictitiousSelfPlayScheduler(population=(0, 1), chunks=9, seed=0)
     assert scheduler.together == 1
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, first, second = scheduler.next_tasks(view, free=3)
@@ -149,7 +158,7 @@ def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
 
 
 def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
-    scheduler = PFSP(population=(0, 1), chunks=9, seed=0, span=(-1, 1))
+    scheduler = PFSPScheduler(population=(0, 1), chunks=9, seed=0, span=(-1, 1))
     empty = exact_view(np.full((2, 2, 3), np.nan), zero_sum=True)
     payoffs = type(empty)(empty.mean, empty.count, empty.m2, np.zeros((2, 3), bool), ((-1.0, 1.0),) * 2, (0, 1), True)
     populations = (refs("0-0", "0-a"), refs("1-0", "1-a", "1-b"))
@@ -166,7 +175,7 @@ def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
 
 
 def test_what_nobody_has_found_out_counts_as_even() -> None:
-    scheduler = PFSP(population=(0, 1), chunks=9, seed=0)
+    scheduler = PFSPScheduler(population=(0, 1), chunks=9, seed=0)
     payoffs = exact_view(np.zeros((2, 1, 2)), zero_sum=True)
     payoffs = replace(payoffs, mean=np.full((2, 1, 2), np.nan), exact=np.zeros((1, 2), bool))
     view = View((refs("0-0"), refs("1-0", "1-a")), payoffs)
@@ -190,7 +199,7 @@ def test_the_last_so_many_are_at_least_one() -> None:
 
 def test_fixed_opponents_stay_as_they_are() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
-    scheduler = FixedOpponents(population=(0, 1), chunks=2, opponents=mixture)
+    scheduler = FixedOpponentsScheduler(population=(0, 1), chunks=2, opponents=mixture)
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, task = scheduler.next_tasks(view, free=3)
     assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.25, 0.75]]
@@ -206,22 +215,22 @@ def test_fixed_opponents_must_be_members() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-O"), (1.0,))})
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     with pytest.raises(ConfigError, match=r"1-O.*1-0"):
-        FixedOpponents(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
+        FixedOpponentsScheduler(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
     with pytest.raises(ConfigError, match="populations"):
-        FixedOpponents(population=(0, 0), learners=(1,))
+        FixedOpponentsScheduler(population=(0, 0), learners=(1,))
     for learners in ((), (0, 0)):
         with pytest.raises(ConfigError, match="each once"):
-            FixedOpponents(population=(0, 1), learners=learners)
+            FixedOpponentsScheduler(population=(0, 1), learners=learners)
 
 
 def test_a_learner_that_is_added_later_starts_anew() -> None:
     options = {"population": (0, 1), "start": "first.safetensors"}
-    scheduler = FixedOpponents(chunks=1, **options)
+    scheduler = FixedOpponentsScheduler(chunks=1, **options)
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     tasks = scheduler.next_tasks(view, free=2)
     view = View((refs("0-0", "0-1"), refs("1-0")), exact_view(pennies(2, 1), zero_sum=True))
     answered(scheduler, tasks, view)
-    more = FixedOpponents(chunks=3, learners=(0, 1), **options)
+    more = FixedOpponentsScheduler(chunks=3, learners=(0, 1), **options)
     more.load_state_dict(scheduler.state_dict())
     announcement, first, second = more.next_tasks(view, free=3)
     assert (first.policy, first.continues, first.start) == ("0-2", "chunk-0-1", None)
@@ -232,13 +241,13 @@ def test_a_learner_that_is_added_later_starts_anew() -> None:
 
 
 def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights() -> None:
-    scheduler = SelfPlay(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    scheduler = SelfPlayScheduler(population=(0, 0), chunks=9, seed=0, mode="greedy")
     view = View((refs("0-0"),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     announcement, task = scheduler.next_tasks(view, free=2)
     saved = PolicyRef(0, "0-1", mode="greedy")
     view = View((refs("0-0", "0-1"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
     scheduler.on_result(Trained(task, saved, PolicySpec("random"), {}, {}, {}, failure="the loss is NaN"), view)
-    again = SelfPlay(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    again = SelfPlayScheduler(population=(0, 0), chunks=9, seed=0, mode="greedy")
     again.load_state_dict(scheduler.state_dict())
     answered(again, [announcement], view)
     answered(again, again.next_tasks(view, free=1), view)
@@ -251,6 +260,6 @@ def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights(
 def test_an_empty_population_and_a_share_that_is_none() -> None:
     view = View((refs("0-0"), ()), exact_view(np.zeros((2, 1, 1)), zero_sum=True))
     with pytest.raises(ConfigError, match="population 1 is empty"):
-        SelfPlay(population=(0, 1), chunks=1, seed=0).next_tasks(view, free=2)
+        SelfPlayScheduler(population=(0, 1), chunks=1, seed=0).next_tasks(view, free=2)
     with pytest.raises(ConfigError, match="latest"):
-        SelfPlay(population=(0, 1), chunks=1, seed=0, latest=1.5)
+        SelfPlayScheduler(population=(0, 1), chunks=1, seed=0, latest=1.5)

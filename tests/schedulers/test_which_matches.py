@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.errors import ConfigError
-from ludus.meta_solvers.nash import Nash
-from ludus.meta_solvers.uniform import Uniform
+from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.anytime import AnytimePSRO
-from ludus.schedulers.league import League
-from ludus.schedulers.pipeline import PipelinePSRO
+from ludus.schedulers.anytime import AnytimePSROScheduler
+from ludus.schedulers.league import LeagueScheduler
+from ludus.schedulers.pipeline import PipelinePSROScheduler
 from ludus.schedulers.psro import PSROScheduler
 from ludus.schedulers.sampling import AdaptiveSampling, EveryHole, Sampling
-from ludus.schedulers.self_play import SelfPlay
+from ludus.schedulers.self_play import SelfPlayScheduler
+from ludus.solvers.fixed import Uniform
+from ludus.solvers.nash import Nash
 from ludus.testing.scheduler import check_scheduler
 
 
@@ -129,7 +129,9 @@ def test_contract_of_psro(population: tuple[int, ...]) -> None:
 
 def test_contract_of_others() -> None:
     check_scheduler(lambda: PSROScheduler(generations=3, order="sequential", **options((0, 1))), population=(0, 1))
-    check_scheduler(lambda: AnytimePSRO(generations=3, **options((0, 1))), population=(0, 1))
-    check_scheduler(lambda: PipelinePSRO(generations=2, most=2, levels=2, **options((0, 1))), population=(0, 1))
-    check_scheduler(lambda: League(chunks=3, **options((0, 0))), population=(0, 0))
-    check_scheduler(lambda: SelfPlay(chunks=3, complete=True, **options((0, 1))), population=(0, 1))
+    check_scheduler(lambda: AnytimePSROScheduler(generations=3, **options((0, 1))), population=(0, 1))
+    check_scheduler(
+        lambda: PipelinePSROScheduler(generations=2, most=2, levels=2, **options((0, 1))), population=(0, 1)
+    )
+    check_scheduler(lambda: LeagueScheduler(chunks=3, **options((0, 0))), population=(0, 0))
+    check_scheduler(lambda: SelfPlayScheduler(chunks=3, complete=True, **options((0, 1))), population=(0, 1))

@@ -9,11 +9,11 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.spaces import Box, Discrete
 
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.core.types import AgentSpec, EnvSpec, Timestep
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
 from ludus.envs.python_loop import Happened, PythonVectorEnv
 from ludus.envs.wrappers.base import Wrapper
-from ludus.types import AgentSpec, EnvSpec, Timestep
 
 
 class Spoiled(Wrapper):

@@ -10,15 +10,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from misbehaving import Breaks, Spoiled, Team, no_masks, nobody_ends, python_vector, too_long, too_much
 
+from ludus.core.seeding import keys
+from ludus.core.types import Due, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.openspiel import OpenSpielVectorEnv
+from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.wrappers.base import Wrapper
-from ludus.seeding import keys
-from ludus.testing.actor import Actor
-from ludus.testing.env import ADVICE, Check, check_env, run_checks
-from ludus.testing.speed import measure_speed
-from ludus.testing.traces import Row, same
-from ludus.types import Due, EnvSpec, Timestep
+from ludus.testing.env import ADVICE, Check, check_env, measure_speed, run_checks
+from ludus.testing.ledger import Actor, Row, same
 
 
 def failures(checks: list[Check]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus import load_scenario
-from ludus.runner import run
+from ludus.driver.runner import run
 
 _RUNS = {
     "ppo": ("leduc", "generations=2", "response.episodes=500"),
@@ -25,10 +25,10 @@ def left() -> list[str]:
     own = (
         "ludus.training.",
         "ludus.rollout.",
-        "ludus.algorithms.",
-        "ludus.data.",
-        "ludus.execution.",
-        "ludus.observe.",
+        "ludus.learners.",
+        "ludus.replay.",
+        "ludus.driver.",
+        "ludus.storage.",
     )
     found = (type(o) for o in gc.get_objects())
     return sorted(t.__name__ for t in found if str(t.__module__).startswith(own))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from ludus.errors import ScenarioError
-from ludus.pacing import Pace
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout.base import Episodes, Rollout, RolloutOrder
 from ludus.rollout.manager import Pending
-from ludus.training.collecting import Apart
-from ludus.types import Mixture, PolicyRef
+from ludus.rollout.pacing import AsyncLimits
+from ludus.training.collecting import AsyncCollector
 
 NO_EPISODES = Episodes(
     returns=np.zeros((0, 1)),
@@ -78,10 +78,10 @@ class Task:
     """What a training is to its collector."""
 
     def __init__(
-        self, manager: FakeManager, pace: Pace, *, carries_on: bool = True, orders: float = 1e9, lane: int = 0
+        self, manager: FakeManager, pace: AsyncLimits, *, carries_on: bool = True, orders: float = 1e9, lane: int = 0
     ) -> None:
         self.version, self.left, self.manager = 1, orders, manager
-        self.collector = Apart(
+        self.collector = AsyncCollector(
             manager,  # type: ignore[arg-type]
             self.order,
             lane=lane,
@@ -108,7 +108,7 @@ class Task:
 
 def test_every_host_has_two_orders_and_the_rest_waits_for_what_is_learned() -> None:
     manager = FakeManager([1, 1])
-    task = Task(manager, Pace())
+    task = Task(manager, AsyncLimits())
     task.collector.begin()
     assert manager.started == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
     assert task.iteration() == [0, 1]
@@ -119,7 +119,7 @@ def test_every_host_has_two_orders_and_the_rest_waits_for_what_is_learned() -> N
 
 def test_nobody_waits_for_the_slowest() -> None:
     manager = FakeManager([1, 1, 1, 10])
-    task = Task(manager, Pace())
+    task = Task(manager, AsyncLimits())
     came = [host for _ in range(6) for host in task.iteration()]
     assert len(came) >= 24, "four portions an iteration, or more where several come at once"
     assert came.count(3) <= 3
@@ -128,13 +128,16 @@ def test_nobody_waits_for_the_slowest() -> None:
 
 
 def test_all_that_comes_within_the_window_is_taken() -> None:
-    assert Task(FakeManager([1, 3, 9]), Pace(in_flight=1, min_completed=1)).iteration() == [0]
-    assert Task(FakeManager([1, 3, 9]), Pace(in_flight=1, min_completed=1, gather_window=2.0)).iteration() == [0, 1]
+    assert Task(FakeManager([1, 3, 9]), AsyncLimits(in_flight=1, min_completed=1)).iteration() == [0]
+    assert Task(FakeManager([1, 3, 9]), AsyncLimits(in_flight=1, min_completed=1, gather_window=2.0)).iteration() == [
+        0,
+        1,
+    ]
 
 
 def test_what_is_too_old_is_thrown_away_and_counted() -> None:
     manager = FakeManager([1, 7])
-    task = Task(manager, Pace(in_flight=1, min_completed=1, max_lag=2))
+    task = Task(manager, AsyncLimits(in_flight=1, min_completed=1, max_lag=2))
     stale = 0
     for _ in range(8):
         collected = task.collector.take()
@@ -147,7 +150,7 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
 
 def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     manager = FakeManager([1, 2], dies={0})
-    task = Task(manager, Pace())
+    task = Task(manager, AsyncLimits())
     assert task.iteration() == [1, 1]
     first = manager.started[:4]
     assert first == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
@@ -163,7 +166,7 @@ def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
 def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
     """Two tasks in their lanes: the host dies, the first one learns of it, and the second one has asked the next life by then."""
     manager = FakeManager([1])
-    first, second = (Task(manager, Pace(in_flight=2), lane=lane) for lane in (0, 1))
+    first, second = (Task(manager, AsyncLimits(in_flight=2), lane=lane) for lane in (0, 1))
     first.collector.begin()
     second.left = 1e-9  # wants one order for now
     second.collector.begin()
@@ -182,7 +185,7 @@ def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
 
 def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:
     manager = FakeManager([1, 2])
-    task = Task(manager, Pace())
+    task = Task(manager, AsyncLimits())
     came = len(task.iteration())
     owed = task.collector.drain()
     assert came + len(owed.rollouts) == len(manager.started)
@@ -199,7 +202,7 @@ def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:
 
 def test_no_more_is_asked_for_than_the_task_wants() -> None:
     manager = FakeManager([1, 1])
-    task = Task(manager, Pace(), orders=1.0)  # two portions are one order
+    task = Task(manager, AsyncLimits(), orders=1.0)  # two portions are one order
     assert task.iteration() == [0, 1]
     assert task.iteration() == []
     assert len(manager.started) == 2
@@ -207,7 +210,7 @@ def test_no_more_is_asked_for_than_the_task_wants() -> None:
 
 def test_the_end_forgets_what_is_owed() -> None:
     manager = FakeManager([1, 1])
-    task = Task(manager, Pace())
+    task = Task(manager, AsyncLimits())
     task.collector.begin()
     task.collector.close()
     assert manager.forgotten == 4
@@ -215,4 +218,4 @@ def test_the_end_forgets_what_is_owed() -> None:
 
 def test_more_portions_than_can_be_there_are_refused() -> None:
     with pytest.raises(ScenarioError, match=r"min_completed=5.*2 workers with 2 orders each make 4 at most"):
-        Task(FakeManager([1, 1]), Pace(min_completed=5))
+        Task(FakeManager([1, 1]), AsyncLimits(min_completed=5))

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, SpyRollouts
 
-from ludus.algorithms.ppo import PPO
-from ludus.algorithms.spaces import discrete
-from ludus.algorithms.tabular_q import TabularQ
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.policy_server import PolicyServer
+from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, PolicySpec, State, Trained, TrainingTask
 from ludus.envs.registry import make_env
+from ludus.learners.ppo.options import PPO
+from ludus.learners.spaces import discrete
+from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.policy_server import PolicyServer
 from ludus.runtime.inprocess import InProcess
-from ludus.stopping.stoppers import parse_stopper
+from ludus.training.stopping import parse_stopper
 from ludus.training.tasks import train
 from ludus.training.training import Parts, Training
-from ludus.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, PolicySpec, State, Trained, TrainingTask
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
 DECISIONS = TabularQ(batch=20, batch_unit="decisions")

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.algorithms.base import LearnerContext
-from ludus.algorithms.dqn import DQN
-from ludus.algorithms.ppo import PPO
-from ludus.algorithms.ranks import Ranks
-from ludus.data.base import Sample
+from ludus.core.errors import RunError
 from ludus.envs.registry import make_env
-from ludus.errors import RunError
+from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.options import DQN
+from ludus.learners.ppo.options import PPO
+from ludus.learners.ranks import Ranks
 from ludus.policies.registry import build_policy
-from ludus.testing.synthetic import synthetic_rollout
-from ludus.training.ranks import Meeting, ProcessGroup
+from ludus.replay.base import Sample
+from ludus.testing.algorithm import synthetic_rollout
+from ludus.training.remote import ProcessGroup, RankMeeting
 
 
 def meet(size, work, *, address=None, timeout=20.0):
     """[work(group)] of ranks in threads."""
-    meeting = Meeting() if address is None else None
+    meeting = RankMeeting() if address is None else None
     where = address if meeting is None else meeting.address
 
     def run(rank):
@@ -72,7 +72,7 @@ def test_it_is_a_group_of_ranks_with_shares():
 
 
 def test_several_groups_meet_at_one_address():
-    meeting = Meeting()
+    meeting = RankMeeting()
 
     def run(name, rank):
         with ProcessGroup(meeting.address, rank=rank, size=2, timeout=20.0, name=name) as group:
@@ -86,7 +86,7 @@ def test_several_groups_meet_at_one_address():
 
 
 def test_who_comes_too_late_is_an_error_that_says_so():
-    meeting = Meeting()
+    meeting = RankMeeting()
     with pytest.raises(RunError, match=r"rank 1 of 2 met not all others at 127.0.0.1:\d+ within 0.5 s"):
         ProcessGroup(meeting.address, rank=1, size=2, timeout=0.5)
 
@@ -135,9 +135,9 @@ def test_what_is_wrong_is_said(address, rank, message):
 
 
 def test_a_port_that_is_taken_is_said():
-    meeting = Meeting()
+    meeting = RankMeeting()
     with pytest.raises(RunError, match=r"ranks cannot meet at 127\.0\.0\.1:"):
-        Meeting(port=int(meeting.address.rpartition(":")[2]))
+        RankMeeting(port=int(meeting.address.rpartition(":")[2]))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -188,7 +188,7 @@ def in_process(name, address, rank, size, dies, answers):
 
 
 def processes(name, size, *, dies=None):
-    meeting, spawn = Meeting(), multiprocessing.get_context("spawn")
+    meeting, spawn = RankMeeting(), multiprocessing.get_context("spawn")
     answers = spawn.Queue()
     started = [
         spawn.Process(target=in_process, args=(name, meeting.address, rank, size, dies, answers))

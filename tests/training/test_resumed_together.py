@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.core.types import Factor, Mixture, PolicyRef, TrainingTask
 from ludus.training.tasks import train
-from ludus.types import Factor, Mixture, PolicyRef, TrainingTask
 
 
 class Fake:

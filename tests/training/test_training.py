@@ -7,22 +7,22 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ludus.algorithms.base import Algorithm
-from ludus.algorithms.dqn import DQN
-from ludus.algorithms.ppo import PPO
-from ludus.algorithms.spaces import discrete
-from ludus.algorithms.tabular_q import TabularQ
-from ludus.data.episode_server import EpisodeServer
-from ludus.data.policy_server import PolicyServer
+from ludus.core.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env
-from ludus.pacing import Pace
+from ludus.learners.base import Algorithm
+from ludus.learners.dqn.options import DQN
+from ludus.learners.ppo.options import PPO
+from ludus.learners.spaces import discrete
+from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.policy_server import PolicyServer
 from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
+from ludus.rollout.pacing import AsyncLimits
 from ludus.runtime.inprocess import InProcess
-from ludus.stopping.stoppers import parse_stopper
+from ludus.training.stopping import parse_stopper
 from ludus.training.training import Parts, Training
-from ludus.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 
 UNIFORM = PolicyRef(0, "uniform")
 
@@ -211,7 +211,7 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
         parts=parts,
         stop=parse_stopper({"episodes": 240}),
         start=None,
-        pace=Pace(),
+        pace=AsyncLimits(),
     )
     while training.finished() is None:
         training.step()

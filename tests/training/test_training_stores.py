@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, training_of
 
-from ludus.algorithms.dqn import DQN
-from ludus.algorithms.ppo import PPO
-from ludus.algorithms.tabular_q import TabularQ
-from ludus.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
+from ludus.core.errors import DataError, Deadlock, ScenarioError, TableClosed, UnknownName
+from ludus.core.types import Adaptive, Mixture, PolicyRef
+from ludus.learners.dqn.options import DQN
+from ludus.learners.ppo.options import PPO
+from ludus.learners.tabular_q.options import TabularQ
 from ludus.training.training import Training
-from ludus.types import Adaptive, Mixture, PolicyRef
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
 

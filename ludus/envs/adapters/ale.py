@@ -12,14 +12,19 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-from ludus.envs.adapters.native import NativeVectorEnv
-from ludus.envs.adapters.native_async import AsyncNativeVectorEnv
-from ludus.envs.adapters.native_base import Native, Seeds
-from ludus.envs.adapters.pools import OPTIONS, batch_and_threads, check_options
+from ludus.core.errors import EnvError, UnknownName
+from ludus.core.types import Array
+from ludus.envs.adapters.native import (
+    OPTIONS,
+    AsyncNativeVectorEnv,
+    Native,
+    NativeVectorEnv,
+    Seeds,
+    batch_and_threads,
+    check_options,
+)
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
-from ludus.errors import EnvError, UnknownName
-from ludus.types import Array
 
 _OURS = ("self", "game", "num_envs", "batch_size", "num_threads", "autoreset_mode")
 
@@ -29,7 +34,7 @@ def make(
 ) -> VectorEnv:
     """`name` is a game's ROM, such as `ms_pacman`. Observations are uint8[stack, height, width], with a last axis of 3 if in colour.
 
-    threads, batch_size: see `ludus.envs.adapters.pools`. options: of `ale_py.vector_env.AtariVectorEnv`, with its defaults.
+    threads, batch_size: see `ludus.envs.adapters.native`. options: of `ale_py.vector_env.AtariVectorEnv`, with its defaults.
     Raises UnknownName, ConfigError for options that it does not have, EnvError if it cannot be made.
     """
     id = f"ale/{name}"

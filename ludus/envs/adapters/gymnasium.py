@@ -13,12 +13,12 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.core.parts import look_again
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import PIP, missing_package
-from ludus.errors import ConfigError, EnvError, UnknownName, nearest
-from ludus.registry import look_again
+from ludus.envs.packages import PIP, missing_package
 
 _VECTOR = ("auto", "native", "python")
 _NEEDS = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}  # packages of Gymnasium's groups

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.core.errors import UnknownName
 from ludus.envs.adapters.teams import split_options
 from ludus.envs.adapters.tuple_env import tuple_vector
 from ludus.envs.adapters.zoo import made_with
 from ludus.envs.base import VectorEnv
-from ludus.errors import UnknownName
 
 __all__ = ["make", "names"]
 

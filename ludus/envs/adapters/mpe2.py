@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ludus.core.errors import UnknownName
 from ludus.envs.adapters.teams import split_options
 from ludus.envs.adapters.zoo import Api, check_api, made_with, shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
-from ludus.errors import UnknownName
 
 __all__ = ["make", "names"]
 

@@ -1,26 +1,429 @@
-"""Vectors that step all of their environments together: Gymnasium's own, whatever their autoreset mode.
-
-actions -> dense array -> the vector's step -> who is due | earned | ended -> (restarts of whoever ended) -> publish
-"""
+"""Vectors that step all of their environments themselves: Gymnasium's own, EnvPool's and ALE's, with one agent each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium import Space, spaces
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
+from numba import njit
 from numpy.typing import NDArray
 
-from ludus.envs.adapters import native_kernels as kernels
-from ludus.envs.adapters.native_base import Native, NativeBase, Seeds
+from ludus.core.errors import ConfigError, EnvError, nearest
+from ludus.core.machine import cores
+from ludus.core.types import Array, Determinism, EnvSpec, Timestep
+from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import MASK, one_agent
 from ludus.envs.base import VectorEnv
-from ludus.envs.spaces import observation_space
-from ludus.errors import EnvError
-from ludus.types import Array, Determinism, Timestep
+from ludus.envs.publisher import Publisher
+from ludus.envs.python_loop import check_actions
+from ludus.envs.spaces import Choices, action_start, observation_space
+
+# --------------------------------------------------------------------------------------------------------------------
+# The compiled parts of vectors that step all of their environments themselves, with one agent each.
+
+GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
+
+
+@njit(cache=True)
+def hand_out(given, slot, actions, bounds):  # type: ignore[no-untyped-def]
+    """actions[slot[i]] = bounds[0] + given[i]. Returns the first row that is not in 0 … bounds[1] - 1, or -1."""
+    for i in range(len(given)):
+        action = given[i]
+        if action < 0 or action >= bounds[1]:
+            return i
+        actions[slot[i]] = action + bounds[0]
+    return -1
+
+
+@njit(cache=True)
+def hand_out_masked(given, slot, actions, bounds, mask):  # type: ignore[no-untyped-def]
+    """As `hand_out`, with mask bool[n, A]."""
+    for i in range(len(given)):
+        action = given[i]
+        if action < 0 or action >= bounds[1] or not mask[i, action]:
+            return i
+        actions[slot[i]] = action + bounds[0]
+    return -1
+
+
+@njit(cache=True)
+def play(reward, terminated, truncated, rest, idle, resting, due, earned, over):  # type: ignore[no-untyped-def]
+    """What a step of all environments means for each. rest: an ended environment takes its next step to restart.
+
+    Writes who is due, what it earned, and how its episode ended. Returns how many are due and how many ended.
+    """
+    acting = 0
+    ended = 0
+    for e in range(len(due)):
+        due[e] = False
+        if idle[e]:
+            continue
+        if resting[e]:
+            resting[e] = False
+        else:
+            earned[e] += reward[e]
+            if terminated[e] or truncated[e]:
+                over[e] = TERMINATED if terminated[e] else TRUNCATED
+                resting[e] = rest
+                ended += 1
+                continue
+        due[e] = True
+        acting += 1
+    return acting, ended
+
+
+@njit(cache=True)
+def play_some(ids, reward, terminated, truncated, rest, idle, resting, due, earned, over):  # type: ignore[no-untyped-def]
+    """As `play`, of the environments `ids` alone, whose rewards and ends are given in that order. Nobody else is due."""
+    acting = 0
+    ended = 0
+    due[:] = False
+    for i in range(len(ids)):
+        e = ids[i]
+        if idle[e]:
+            continue
+        if resting[e]:
+            resting[e] = False
+        else:
+            earned[e] += reward[i]
+            if terminated[i] or truncated[i]:
+                over[e] = TERMINATED if terminated[i] else TRUNCATED
+                resting[e] = rest
+                ended += 1
+                continue
+        due[e] = True
+        acting += 1
+    return acting, ended
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Observations of a native vector, in whatever space, written into one array with a row for each environment.
+
+Write = Callable[[Any, Array], None]
+"""(batched observations, out [n, *shape]) -> None."""
+
+
+def batch_writer(space: Space[Any], *, what: str) -> Write:
+    """What writes a batch of a space's observations as `ludus.envs.spaces.observation_space` announces them: Boxes as they are,
+    everything else flattened, in the order of `gymnasium.spaces.flatten`. It raises ValueError, TypeError or LookupError for what is not
+    in the space (Boxes may be left). Raises EnvError for spaces whose batches are no arrays."""
+    if isinstance(space, spaces.Box):
+        return _copy
+    return _flat(space, what)
+
+
+def _copy(batch: Any, out: Array) -> None:
+    values = np.asarray(batch)
+    if values.shape != out.shape:
+        raise ValueError(f"they are of shape {values.shape}; expected {out.shape}")
+    out[...] = values
+
+
+def _flat(space: Space[Any], what: str) -> Write:
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return lambda batch, out: np.copyto(out, np.asarray(batch).reshape(out.shape), casting="unsafe")
+    if isinstance(space, spaces.Discrete):
+        start, count = int(space.start), np.array([space.n])
+        return lambda batch, out: _one_hot(np.asarray(batch).reshape(-1, 1) - start, out, count, np.zeros(1, np.int64))
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = space.nvec.ravel()
+        offset, first = np.concatenate(([0], np.cumsum(sizes)[:-1])), space.start.ravel()
+        return lambda batch, out: _one_hot(np.asarray(batch).reshape(len(out), -1) - first, out, sizes, offset)
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        return _joined([(key, spaces.flatdim(part), _flat(part, what)) for key, part in parts])
+    raise EnvError(f"observations of {what} contain {space}, whose batches are not arrays; give vector=python.")
+
+
+def _one_hot(index: Array, out: Array, sizes: Array, offset: Array) -> None:
+    """index: int[n, k] from 0; a one at offset + index in each of the k parts of out's rows."""
+    if ((index < 0) | (index >= sizes)).any():
+        raise ValueError(f"{index.tolist()} (counted from 0) must be below {sizes.tolist()}")
+    out.fill(0)
+    np.put_along_axis(out, index + offset, 1, axis=1)
+
+
+def _joined(parts: list[tuple[Any, int, Write]]) -> Write:
+    def write(batch: Any, out: Array) -> None:
+        begin = 0
+        for key, width, part in parts:
+            part(batch[key], out[:, begin : begin + width])
+            begin += width
+
+    return write
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Options that EnvPool and ALE's vector have in common.
+
+OPTIONS = ("threads", "batch_size")  # of Ludus, besides those of the environment
+_COUNTS = (
+    "agent_view_size", "board_size", "frame_skip", "frame_stack", "frameskip", "height", "history_len", "history_length", "img_height",
+    "img_width", "max_episode_steps", "max_num_frames_per_episode", "size", "stack_num", "width",
+)  # fmt: skip
+
+
+def check_options(
+    id: str,
+    usual: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    ours: tuple[str, ...],
+    counts: tuple[str, ...] = (),
+) -> None:
+    """Raise ConfigError for options of an environment that it does not have, or of the wrong type: the pools' own messages about types
+    are long, and some numbers end the process.
+
+    usual: what can be given -> its default, or None. ours: what else the adapter takes, for suggestions. counts: options that start at
+    1, besides those that do so everywhere; others start at 0, unless their default is below.
+    """
+    for option, given in options.items():
+        if option not in usual:
+            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*usual, *ours})}")
+        default = usual[option]
+        allowed: Any = (int, float) if type(default) is float else type(default)
+        if isinstance(default, bool | int | float | str) and (
+            not isinstance(given, allowed) or isinstance(given, bool) != isinstance(default, bool)
+        ):
+            raise ConfigError(
+                f"{option}={given!r} was given for {id}; expected {type(default).__name__}, such as {default!r}."
+            )
+        least = 1 if option in (*_COUNTS, *counts) else 0
+        if type(default) is int and default >= 0 and given < least:
+            raise ConfigError(f"{option}={given} was given for {id}; at least {least} is needed.")
+        if option.endswith("_probability") and isinstance(default, float) and not 0 <= given <= 1:
+            raise ConfigError(f"{option}={given} was given for {id}; expected 0 to 1.")
+
+
+def batch_and_threads(id: str, num_envs: int, *, batch_size: int | None, threads: int | None) -> tuple[int, int]:
+    """How many environments a timestep waits for, and how many threads step them.
+
+    batch_size: fewer than `num_envs` make the vector asynchronous; None: all. threads: None: as many as there are cores for this
+    process; never more than environments. Raises ConfigError for numbers that make no sense.
+    """
+    for option, given in (("batch_size", batch_size), ("threads", threads)):
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int)):
+            raise ConfigError(f"{option}={given!r} was given for {id}; expected a whole number.")
+    batch = num_envs if batch_size is None else batch_size
+    if not 1 <= batch <= num_envs:
+        raise ConfigError(f"batch_size={batch_size} was given for {id}; expected 1 to num_envs={num_envs}.")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads={threads} was given for {id}; at least 1 is needed.")
+    return batch, min(threads or cores(), num_envs)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What vectors that step their environments themselves have in common: Gymnasium's, EnvPool's, ALE's, with one agent
+# each.
+
+Seeds: TypeAlias = NDArray[np.uint64]
+
+
+def _show(vector: Any, environment: int, _: Array) -> Any:
+    frames = vector.render() if getattr(vector, "render_mode", None) else None
+    return None if frames is None else frames[environment]
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What there is to know about a native vector.
+
+    observation, action: its spaces, of one environment. mode: when it restarts what ended. fresh: each step returns new arrays, which
+    may be kept. start: makes or reseeds it: seeds uint64[E] -> it, first observations, info.
+    mask: (observations, info) -> legal actions bool[E, A], A as in `Choices`.
+    show: (vector, environment, observations [E, …]) -> an image, text, or None.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+    observation: Space[Any]
+    action: Space[Any]
+    mode: AutoresetMode
+    start: Callable[[Seeds], tuple[Any, Any, Mapping[str, Any]]]
+    fresh: bool = False
+    mask: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    show: Callable[[Any, int, Array], Any] = _show
+
+
+class NativeBase:
+    """What synchronous and asynchronous vectors share: actions, masks, observations, errors. See `Native`; first: the vector, if it is
+    made already."""
+
+    def __init__(self, native: Native, *, first: Any = None) -> None:
+        self.spec = native.spec
+        self.num_envs = native.num_envs
+        self._native = native
+        self._vector: Any = first
+        self._pub = Publisher(native.spec, native.num_envs, masked=(native.mask is not None,))
+        self._write = batch_writer(native.observation, what=native.spec.id)
+        self._resting = np.zeros(native.num_envs, np.bool_)
+        self._rest = native.mode is AutoresetMode.NEXT_STEP
+        self._disabled = native.mode is AutoresetMode.DISABLED
+        space = native.action
+        self._space = native.spec.agents[0].action
+        self._actions = np.zeros((native.num_envs, *(space.shape or ())), space.dtype)
+        self._add = action_start(space)
+        self._choices = Choices.of(space)
+        self._default: Any = np.clip(0, space.low, space.high) if isinstance(space, Box) else self._add
+        self._bounds = np.array([self._add, space.n], np.int64) if isinstance(space, Discrete) else None
+        self._dtype = self._pub.observation[0].dtype
+        self._shape = self._pub.observation[0].shape
+        self._boxes = isinstance(native.observation, Box)
+        self._keeps = native.fresh and self._boxes
+        flat = len(self._shape) == 2 and np.issubdtype(self._dtype, np.floating)
+        self._plain = self._rest and flat and native.mask is None  # what `Publisher.publish_one` does
+        self._fits = ((native.num_envs,),) * 3
+        self._done = np.zeros(native.num_envs, np.bool_)
+        self._shown = self._pub.observation[0]
+        self._last: Timestep | None = None
+
+    # ------------------------------------------------------------------------------------------ the contract
+
+    def snapshot(self) -> bytes | None:
+        """None: what goes on inside the vector cannot be saved."""
+        return None
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """Raises EnvError: there are no snapshots."""
+        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
+
+    def render(self, environment: int) -> NDArray[np.uint8] | str:
+        """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""
+        if self._last is None:
+            raise EnvError(f"{self.spec.id} has not been reset yet; there is nothing to render.")
+        show = self._native.show
+        shown: NDArray[np.uint8] | str | None = drawn(
+            self.spec.id, lambda: show(self._vector, environment, self._shown)
+        )
+        if shown is None:
+            raise EnvError(f"{self.spec.id} has nothing to show; make it with render=True.")
+        return shown
+
+    def close(self) -> None:
+        """Close the vector."""
+        vector, self._vector, self._last = self._vector, None, None
+        if vector is not None:
+            vector.close()
+
+    # ------------------------------------------------------------------------------------------ parts of a step
+
+    def _start(self, seeds: Seeds, episodes: int | NDArray[np.int64] | None) -> tuple[Any, Mapping[str, Any]]:
+        """Seeds the vector; its first observations and info."""
+        self._pub.reset(seeds, episodes)
+        self._resting.fill(False)
+        self._actions[...] = self._default
+        try:
+            self._vector, seen, info = self._native.start(self._pub.seeds)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise self._broken(f"raised {type(error).__name__} in reset: {error}") from error
+        return seen, info
+
+    def _hand_out(self, actions: tuple[Array, ...]) -> None:
+        """Put the actions of whoever is due into the dense array. Raises EnvError for illegal ones."""
+        if self._last is None:
+            raise EnvError("step was called before reset; reset the environment first.")
+        due, given = self._last.due[0], np.asarray(actions[0])
+        if len(given) != len(due.slot):
+            raise EnvError(f"player 0 was given {len(given)} actions for {len(due.slot)} due decisions; one each.")
+        bounds = self._bounds
+        if bounds is None or given.ndim != 1 or given.dtype.kind not in "iu":
+            check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
+            self._actions[due.slot] = given + self._add if np.any(self._add) else given
+            return
+        if due.mask is None:
+            wrong = hand_out(given, due.slot, self._actions, bounds)
+        else:
+            wrong = hand_out_masked(given, due.slot, self._actions, bounds, due.mask)
+        if wrong >= 0:
+            check_actions(self._space, given, mask=due.mask, what=f"player 0 of {self.spec.id}")
+
+    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+        """Put observations and masks of all environments into the publisher."""
+        pub = self._pub
+        if not self._boxes or getattr(seen, "shape", None) != self._shape:
+            self._copy(seen, pub.observation[0])
+        elif self._keeps and seen.dtype == self._dtype and seen.flags.c_contiguous:
+            pub.observation[0] = seen
+        else:
+            pub.observation[0][...] = seen
+        self._shown = pub.observation[0]
+        if self._native.mask is not None:
+            self._see_masks(self._native.mask(seen, info), info.get(f"_{MASK}"))
+
+    def _see_masks(self, given: Any, present: Array | None) -> None:
+        """present: bool[E], whose masks these are; after a partial reset only of those that were reset."""
+        legal = self._pub.mask[0]
+        assert legal is not None
+        given = self._laid(given, present)
+        if given.shape != legal.shape:
+            raise self._broken(
+                f"gave masks of shape {given.shape}; expected {legal.shape}, an entry for each value of each number, side by side"
+            )
+        np.copyto(legal, given, where=True if present is None else present[:, None], casting="unsafe")
+        self._idle_actions(legal)
+
+    def _laid(self, given: Any, present: Array | None) -> Array:
+        """Masks as an array; of environments that give one mask for each number, those of each environment side by side."""
+        array: Array = np.asarray(given)
+        if array.dtype != object or array.shape != (self.num_envs,):
+            return array
+        assert self._choices is not None
+        rows = np.ones((len(array), self._choices.width), np.bool_)
+        try:
+            for e in range(len(array)) if present is None else np.flatnonzero(present):
+                rows[e] = self._choices.flat(array[e])
+        except ValueError as error:
+            raise self._broken(f"gave {error}") from None
+        return rows
+
+    def _idle_actions(self, legal: NDArray[np.bool_]) -> None:
+        """Legal ones, for those that nobody decides for."""
+        assert self._choices is not None
+        first = self._choices.first(legal).reshape(self._actions.shape)
+        np.add(first, self._add, out=self._actions, casting="unsafe")
+
+    def _copy(self, seen: Any, out: Array) -> None:
+        try:
+            self._write(seen, out)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise self._broken(f"gave observations that are not in its space: {error}") from error
+
+    def _columns(self, n: int, *given: Any) -> list[Array]:
+        """Rewards, terminated and truncated as arrays of n entries."""
+        columns = [np.asarray(values) for values in given]
+        for column, what in zip(columns, ("rewards", "terminated", "truncated"), strict=True):
+            if column.shape != (n,):
+                raise self._broken(f"gave {what} of shape {column.shape}; expected ({n},)")
+            if column.dtype.kind not in ("biuf" if what == "rewards" else "biu"):
+                raise self._broken(
+                    f"gave {what} of type {column.dtype}; expected {'numbers' if what == 'rewards' else 'truth values'}"
+                )
+        return columns
+
+    def _broken(self, sentence: str) -> EnvError:
+        """An error of the whole vector: nobody knows which environment."""
+        pub = self._pub
+        return EnvError(
+            f"{self.spec.id} {sentence}; a vector of {self.num_envs}, seeds from {pub.seeds[0]}, environment 0 in episode "
+            f"{pub.episode[0]}, step {pub.length[0]}."
+        )
+
+    def _publish(self) -> Timestep:
+        self._last = self._pub.publish()
+        return self._last
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Vectors that step all of their environments together: Gymnasium's own, whatever their autoreset mode. actions ->
+# dense array -> the vector's step -> who is due | earned | ended -> (restarts of whoever ended) -> publish
 
 
 def native_env(
@@ -117,7 +520,7 @@ class NativeVectorEnv(NativeBase):
         pub = self._pub
         if self._disabled:
             self._done = terminated | truncated
-        counts: tuple[int, int] = kernels.play(
+        counts: tuple[int, int] = play(
             reward, terminated, truncated, self._rest, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
         )
         return counts
@@ -169,3 +572,80 @@ class NativeVectorEnv(NativeBase):
             told = info.get("final_info", {})
             given = told.get(MASK)
             legal[...] = True if given is None else self._laid(given, told.get(f"_{MASK}"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Vectors whose environments work at their own speed: EnvPool's and ALE's with a `batch_size` below their number of
+# environments. actions of a batch -> send -> the batch that is ready first -> who of it is due | ended -> publish;
+# the others list nothing
+
+Send: TypeAlias = Callable[[Any, Array, NDArray[np.int64]], None]
+"""(vector, actions [n, …], environments int64[n]) -> None."""
+
+
+class AsyncNativeVectorEnv(NativeBase):
+    """`VectorEnv` over a vector that answers with a batch of environments at a time, numbered by info["env_id"], and restarts an ended
+    one with its next action. `native.start` gives the first batch; those outside of it are restarting.
+
+    Environments that have played their quota go on unseen, since a batch may have to wait for them.
+    """
+
+    def __init__(self, native: Native, *, send: Send) -> None:
+        super().__init__(native)
+        self._send = send
+        self._ids: NDArray[np.int64] = np.empty(0, np.int64)  # the last batch
+
+    def reset(self, seeds: Seeds, *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`. Raises EnvError if the vector cannot be made or reset."""
+        seen, info = self._start(seeds, episodes)
+        self._resting.fill(True)
+        n = len(info["env_id"])
+        acting, _ = self._take(seen, np.zeros(n), np.zeros(n, np.bool_), np.zeros(n, np.bool_), info)
+        return self._until_due(acting)
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        """See `VectorEnv.step`. Raises EnvError for illegal actions and for whatever the vector raises or breaks."""
+        self._hand_out(actions)
+        return self._until_due(self._advance())
+
+    def _until_due(self, acting: int) -> Timestep:
+        """Wait for batches until somebody must act, or everybody is idle."""
+        while not acting and not self._pub.idle.all():
+            acting = self._advance()
+        return self._publish()
+
+    def _advance(self) -> int:
+        """Send the last batch off and take the next. How many are due."""
+        try:
+            self._send(self._vector, self._actions[self._ids], self._ids)
+            seen, reward, terminated, truncated, info = self._vector.recv()
+        except Exception as error:
+            raise self._broken(f"raised {type(error).__name__}: {error}") from error
+        n = len(info["env_id"])
+        reward, terminated, truncated = self._columns(n, reward, terminated, truncated)
+        acting, ended = self._take(seen, reward, terminated, truncated, info)
+        if ended:
+            self._pub.begin_next()
+        return acting
+
+    def _take(
+        self, seen: Any, reward: Array, terminated: Array, truncated: Array, info: Mapping[str, Any]
+    ) -> tuple[int, int]:
+        """What a batch means. How many are due and how many ended."""
+        pub = self._pub
+        ids = self._ids = np.asarray(info["env_id"]).astype(np.int64)
+        rows = np.empty((len(ids), *self._shape[1:]), self._dtype)
+        self._copy(seen, rows)
+        pub.observation[0][ids] = rows
+        self._shown = pub.observation[0]
+        legal, final_legal = pub.mask[0], pub.final_mask[0]
+        if self._native.mask is not None and legal is not None and final_legal is not None:
+            legal[ids] = final_legal[ids] = np.asarray(self._native.mask(seen, info), np.bool_)
+            self._idle_actions(legal)
+        counts: tuple[int, int] = play_some(
+            ids, reward, terminated, truncated, True, pub.idle, self._resting, pub.due[0], pub.reward[0], pub.over
+        )
+        if counts[1]:
+            done = terminated | truncated
+            pub.final[0][ids[done]] = rows[done]
+        return counts

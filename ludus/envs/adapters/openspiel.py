@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.envs.base import VectorEnv
-from ludus.envs.game_tree import try_compile
-from ludus.envs.openspiel import Observation, OpenSpielVectorEnv, check_playable
-from ludus.envs.openspiel_games import load_game, names
+from ludus.envs.openspiel.games import load_game, names
+from ludus.envs.openspiel.vector import Observation, OpenSpielVectorEnv, check_playable
+from ludus.envs.tree.game_tree import try_compile
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.errors import ConfigError, EnvError, nearest
 
 __all__ = ["load_game", "make", "names"]
 
@@ -30,7 +30,8 @@ def make(
 
     tree: "auto" compiles a game whose tree has at most `node_limit` nodes (compiled trees are kept for the process), and steps the others
     through OpenSpiel's API; "on" insists, "off" never compiles. observation: "auto", "information_state" or "observation".
-    openings: episodes begin after 0 to this many random moves; such a game is not compiled, see `ludus.envs.openspiel_state.Game`.
+    openings: episodes begin after 0 to this many random moves; such a game is not compiled, see
+    `ludus.envs.openspiel.states.OpenSpielGame`.
     Raises UnknownName, ConfigError for wrong parameters or options, EnvError for a game that cannot be played, or compiled with tree="on".
     """
     if unknown:

@@ -10,10 +10,10 @@ from typing import Any
 
 from gymnasium import spaces
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.parts import load
 from ludus.envs.adapters.teams import Sides, split_options
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, EnvError
-from ludus.registry import load
 
 __all__ = ["make"]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.adapters.teams import split_options
 from ludus.envs.adapters.zoo import Api, check_api, made_with, shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, UnknownName
 
 __all__ = ["make", "names"]
 

@@ -13,16 +13,13 @@ from gymnasium import Space
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping
-from ludus.envs.adapters.drawing import drawn
+from ludus.core.errors import EnvError
+from ludus.core.types import AgentSpec, Determinism, EnvSpec
+from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
 from ludus.envs.base import VectorEnv
-from ludus.envs.choices import Choices
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_lone import LoneVectorEnv
-from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv
-from ludus.envs.spaces import action_space, action_start, from_zero, observation_space
-from ludus.errors import EnvError
-from ludus.types import AgentSpec, Determinism, EnvSpec
+from ludus.envs.python_loop import Flaw, Happened, LoneVectorEnv, PythonVectorEnv
+from ludus.envs.spaces import Choices, action_space, action_start, from_zero, observation_space
 
 MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"

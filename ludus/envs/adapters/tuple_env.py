@@ -10,13 +10,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_mapping, one_flag
-from ludus.envs.adapters.drawing import drawn
-from ludus.envs.adapters.seats import Seat
-from ludus.envs.adapters.teams import Sides, seat_agents
+from ludus.core.errors import ConfigError, EnvError
+from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_mapping, drawn, one_flag
+from ludus.envs.adapters.teams import AgentSeat, Sides, seat_agents
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
-from ludus.errors import ConfigError, EnvError
 
 
 def tuple_vector(
@@ -78,7 +76,7 @@ class TupleEnv:
         self,
         env: Any,
         id: str,
-        team: Sequence[Seat],
+        team: Sequence[AgentSeat],
         *,
         out_of_time: Callable[[Any], bool] | None = None,
         forget: Callable[[Any], None] | None = None,

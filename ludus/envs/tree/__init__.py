@@ -1,1 +1,1 @@
-"""The parts of the compiled game tree; `ludus.envs.game_tree` puts them together."""
+"""Games small enough to be enumerated, as flat arrays."""

@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.errors import EnvError
 from ludus.envs.tree.walk import TERMINAL, Walk
-from ludus.errors import EnvError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

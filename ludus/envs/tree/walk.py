@@ -14,7 +14,7 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from ludus.errors import EnvError
+from ludus.core.errors import EnvError
 
 CHANCE = -1
 TERMINAL = -4

@@ -1,14 +1,17 @@
 """Wrappers: plain functions that take a vector of environments and return one. `ludus.envs.wrappers.base` says how to write one."""
 
-from ludus.envs.wrappers.frame_stack import frame_stack
-from ludus.envs.wrappers.images import grayscale, resize
-from ludus.envs.wrappers.joint_state import joint_state
 from ludus.envs.wrappers.masks import mask_actions
-from ludus.envs.wrappers.observations import agent_ids, flatten_observation, scale_observation
+from ludus.envs.wrappers.observations import (
+    agent_ids,
+    flatten_observation,
+    frame_stack,
+    grayscale,
+    resize,
+    scale_observation,
+)
 from ludus.envs.wrappers.registry import WRAPPERS, wrap
-from ludus.envs.wrappers.rewards import clip_reward, scale_reward, sign_reward
-from ludus.envs.wrappers.teams import group_players
-from ludus.envs.wrappers.time_limit import time_limit
+from ludus.envs.wrappers.rewards import clip_reward, scale_reward, sign_reward, time_limit
+from ludus.envs.wrappers.teams import group_players, joint_state
 
 __all__ = [
     "WRAPPERS",

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.types import Array, Due, Ended, EnvSpec, Timestep
 from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.wrappers.packing import pack, unpack
-from ludus.errors import ConfigError, EnvError
-from ludus.types import Array, Due, Ended, EnvSpec, Timestep
+
+# --------------------------------------------------------------------------------------------------------------------
+# Snapshots of wrapped vectors: the inner vector's bytes beside named arrays, in safetensors' format.
+
+_INNER = "inner"
+
+
+def pack(inner: bytes, columns: Mapping[str, Array]) -> bytes:
+    """One byte string for both."""
+    arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    packed: bytes = save({_INNER: np.frombuffer(inner, np.uint8), **arrays})
+    return packed
+
+
+def unpack(packed: bytes, *, names: Iterable[str], what: str) -> tuple[bytes, dict[str, Array]]:
+    """(inner, columns) again. Raises EnvError if it is no such byte string, or has other columns than `names`."""
+    try:
+        arrays: dict[str, Array] = load(packed)
+    except SafetensorError as error:
+        raise EnvError(f"a snapshot of {what} cannot be read: {error}; was it cut or changed?") from error
+    if arrays.keys() != {_INNER, *names}:
+        raise EnvError(f"a snapshot of {what} was made under other wrappers; restore into an equal vector.")
+    inner = arrays.pop(_INNER)
+    return inner.tobytes(), arrays
+
 
 Change: TypeAlias = Callable[[int, NDArray[np.int32], Array, Array], Array]
 """(player, slots int32[n], observations [n, *old shape], a buffer [n, *new shape]) -> [n, *new shape], in the buffer or not."""
@@ -59,7 +85,7 @@ class Wrapper:
         return self.env.render(environment)
 
     def truncate(self, environments: NDArray[np.int64]) -> None:
-        """End the present episodes of these environments with the next step; see `ludus.envs.wrappers.time_limit`."""
+        """End the present episodes of these environments with the next step; see `ludus.envs.wrappers.rewards`."""
         self.env.truncate(environments)  # type: ignore[attr-defined]
 
     def close(self) -> None:

@@ -8,13 +8,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.parts import load
+from ludus.core.types import Array, Due, Ended, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.choices import Choices
 from ludus.envs.python_loop import check_actions
+from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper, chosen, refuse_enumerated
-from ludus.errors import ConfigError, EnvError
-from ludus.registry import load
-from ludus.types import Array, Due, Ended, Timestep
 
 MaskFunction: TypeAlias = Callable[[Array], NDArray[np.bool_]]
 """Observations [n, *shape] -> bool[n, A], which actions are legal; A as in `Choices`."""

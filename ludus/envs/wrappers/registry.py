@@ -6,24 +6,24 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ludus.core.errors import ConfigError, nearest
+from ludus.core.parts import load
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, nearest
-from ludus.registry import load
 
 WRAPPERS: Mapping[str, str] = {
     "agent_ids": "ludus.envs.wrappers.observations:agent_ids",
     "clip_reward": "ludus.envs.wrappers.rewards:clip_reward",
     "flatten_observation": "ludus.envs.wrappers.observations:flatten_observation",
-    "frame_stack": "ludus.envs.wrappers.frame_stack:frame_stack",
-    "grayscale": "ludus.envs.wrappers.images:grayscale",
+    "frame_stack": "ludus.envs.wrappers.observations:frame_stack",
+    "grayscale": "ludus.envs.wrappers.observations:grayscale",
     "group_players": "ludus.envs.wrappers.teams:group_players",
-    "joint_state": "ludus.envs.wrappers.joint_state:joint_state",
+    "joint_state": "ludus.envs.wrappers.teams:joint_state",
     "mask_actions": "ludus.envs.wrappers.masks:mask_actions",
-    "resize": "ludus.envs.wrappers.images:resize",
+    "resize": "ludus.envs.wrappers.observations:resize",
     "scale_observation": "ludus.envs.wrappers.observations:scale_observation",
     "scale_reward": "ludus.envs.wrappers.rewards:scale_reward",
     "sign_reward": "ludus.envs.wrappers.rewards:sign_reward",
-    "time_limit": "ludus.envs.wrappers.time_limit:time_limit",
+    "time_limit": "ludus.envs.wrappers.rewards:time_limit",
 }
 
 

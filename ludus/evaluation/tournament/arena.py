@@ -17,20 +17,19 @@ from gymnasium.spaces import Box
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.bots.cast import Cast, Named, Tell
-from ludus.bots.states import States
+from ludus.core import seeding
+from ludus.core.errors import EnvError
+from ludus.core.types import Array, Due, Enumeration, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.errors import EnvError
+from ludus.evaluation.bots import BotPool, BotStates, Named, Tell
 from ludus.policies.base import Policy
 from ludus.rollout.inference.local import LocalBank
-from ludus.types import Array, Due, Enumeration, PolicyRef, Timestep
 
 _BOT_SEED = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class ArenaPlayer:
     """Who sits in a seat: a policy in one of its modes, or a bot."""
 
     name: str
@@ -42,7 +41,7 @@ class Player:
 class Arena:
     """A vector of environments, and everybody who may play in it. It owns the vector."""
 
-    def __init__(self, env: VectorEnv, players: Sequence[Player], *, tell: Tell | None = None) -> None:
+    def __init__(self, env: VectorEnv, players: Sequence[ArenaPlayer], *, tell: Tell | None = None) -> None:
         """tell: hears which of `players` is about to be asked, if it is a bot."""
         self.env, spec = env, env.spec
         self._players = tuple(players)
@@ -56,8 +55,8 @@ class Arena:
         bots = [(k, player.bot) for k, player in enumerate(players) if player.bot is not None]
         self._cast_of = {k: number for number, (k, _) in enumerate(bots)}
         hear = None if tell is None else _translated(tell, [k for k, _ in bots])
-        self._cast = Cast(spec, [bot for _, bot in bots], hear)
-        self._states = States(spec) if any(self._cast.by_state) else None
+        self._cast = BotPool(spec, [bot for _, bot in bots], hear)
+        self._states = BotStates(spec) if any(self._cast.by_state) else None
         self._key = np.zeros(env.num_envs, np.uint64)
         self._count = np.zeros(env.num_envs, np.int64)
 

@@ -1,30 +1,78 @@
-"""Who takes part in a tournament, by what a user writes: policies as `ludus.evaluation.named` says, and bots.
+"""Who takes part in a tournament, by what a user writes: policies as `ludus.evaluation.policies` says, and bots.
 
 bot:random, bot:mcts,simulations=100, bot:NAME,key=value…
-module:Class,key=value…   a bot of the user's own (see `ludus.bots.base`)
+module:Class,key=value…   a bot of the user's own (see `ludus.evaluation.bots`)
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from ludus.bots.cast import Named
-from ludus.bots.registry import parse_bot, require_fit
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.errors import ConfigError, RunError
-from ludus.evaluation.games import identity, told
-from ludus.evaluation.named import Drawn, FindRun, Wanted, policies_of, take_apart
+from ludus.envs.options import Environment
+from ludus.evaluation.bots import Named, parse_bot, require_fit
+from ludus.evaluation.policies import Drawn, FindRun, Wanted, identity, policies_of, take_apart, told
 from ludus.evaluation.stored import StoredRun
-from ludus.evaluation.tournament.arena import Player
-from ludus.evaluation.tournament.exam import examine
-from ludus.evaluation.tournament.field import Entrant, Field, Seat, sha256
-from ludus.observe.schema import FILE
-from ludus.policies.digest import digest_of
-from ludus.scenario import Environment
+from ludus.evaluation.tournament.arena import ArenaPlayer
+from ludus.evaluation.tournament.process import Asked, BotProcess
+from ludus.policies.file import digest_of
+from ludus.storage.database import FILE
+
+# --------------------------------------------------------------------------------------------------------------------
+# The game of a tournament and who plays in it.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntrantSeat:
+    """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
+
+    players: tuple[ArenaPlayer, ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entrant:
+    """name: as it was given. seats: [P], None where it cannot play. sha256: of all that decides how it plays. detail: in words."""
+
+    name: str
+    seats: tuple[EntrantSeat | None, ...]
+    sha256: str
+    detail: str
+
+    @property
+    def has_bots(self) -> bool:
+        """Whether a bot has to be asked, one decision at a time."""
+        return any(player.bot is not None for seat in self.seats if seat is not None for player in seat.players)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TournamentField:
+    """The game that all entrants play, and the entrants."""
+
+    settings: Environment
+    spec: EnvSpec
+    entrants: tuple[Entrant, ...]
+
+    @property
+    def game(self) -> str:
+        """What makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which seats."""
+        alike = [list(group) for group in self.spec.symmetry if len(group) > 1]
+        return json.dumps({**json.loads(identity(self.settings)), **({"interchangeable": alike} if alike else {})})
+
+
+def sha256(data: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
 
 DEADLINE = 60.0  # seconds
 
@@ -38,7 +86,7 @@ def run_at(path: str) -> Path:
 
 def read_field(
     texts: Sequence[str], *, env: Environment | None, find_run: FindRun, deadline: float = DEADLINE
-) -> Field:
+) -> TournamentField:
     """The entrants that these texts name. env: the game, for entrants that belong to no run. deadline: seconds that a bot may take to be
     made (10 at least).
 
@@ -58,7 +106,7 @@ def read_field(
         entrants = tuple(reader.entrant(one) for one in given)
     finally:
         made.close()
-    return Field(settings, made.spec, entrants)
+    return TournamentField(settings, made.spec, entrants)
 
 
 def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environment:
@@ -97,8 +145,8 @@ class _Reader:
             return self._bot(given)
         seats = policies_of(given, self._spec)
         if given.random:
-            players = [Player(given.text, drawn.policy) for (drawn,) in seats]
-            alone = tuple(Seat((player,), (1.0,)) for player in players)
+            players = [ArenaPlayer(given.text, drawn.policy) for (drawn,) in seats]
+            alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
             return Entrant(given.text, alone, sha256(b"random"), "uniform over the legal actions")
         if given.file is not None:
             return self._file(given, seats)
@@ -114,27 +162,27 @@ class _Reader:
         if found is None:
             require_fit(f"{given.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
             found = json.dumps(spec.identity(), sort_keys=True)
-        seat = Seat((Player(given.text, bot=Named(given.text, spec)),), (1.0,))
+        seat = EntrantSeat((ArenaPlayer(given.text, bot=Named(given.text, spec)),), (1.0,))
         return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
 
     def _file(self, given: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
         (one, *_) = [one for seat in drawn for one in seat]
-        seat = Seat((Player(given.text, one.policy, one.mode),), (1.0,))
+        seat = EntrantSeat((ArenaPlayer(given.text, one.policy, one.mode),), (1.0,))
         digest = sha256(f"{self._digest(one, (given.text,))} {one.mode}".encode())
         return Entrant(
             given.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
         )
 
     def _of_run(self, given: Wanted, run: StoredRun, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
-        seats: list[Seat | None] = []
+        seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
         for some in drawn:
             if not some:
                 seats.append(None)
                 parts.append(None)
                 continue
-            players = tuple(Player(f"{given.text} {one.name}", one.policy, one.mode) for one in some)
-            seats.append(Seat(players, tuple(one.prob for one in some)))
+            players = tuple(ArenaPlayer(f"{given.text} {one.name}", one.policy, one.mode) for one in some)
+            seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
             parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
         what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
         return Entrant(given.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
@@ -143,3 +191,53 @@ class _Reader:
         if key not in self._digests:
             self._digests[key] = digest_of(drawn.policy)
         return self._digests[key]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Bots of a user's own, made for the first time: in a process, since making one may never end.
+
+_LOOK = 0.2  # seconds between two looks at whether a bot takes too long
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """These bots are to be made, and to fit a game."""
+
+    bots: tuple[Named, ...]
+    spec: EnvSpec
+    wrapped: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Of the bots."""
+        return [bot.name for bot in self.bots]
+
+    def begin(self, asked: Asked) -> Callable[[], list[str]]:
+        """In the process: what answers with their identities, as JSON."""
+        found = []
+        for number, bot in enumerate(self.bots):
+            asked(number)
+            require_fit(repr(bot.name), bot.spec.make(), self.spec, wrapped=self.wrapped)
+            found.append(json.dumps(bot.spec.identity(), sort_keys=True))
+            asked(-1)
+        return lambda: found
+
+
+def examine(bots: Sequence[Named], spec: EnvSpec, *, wrapped: bool, deadline: float) -> dict[str, str]:
+    """Name -> `BotSpec.identity` as JSON, of bots that can be made and play the game.
+
+    Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time.
+    """
+    if not bots:
+        return {}
+    light = replace(spec, agents=(), state=None, enumeration=None)  # fitting looks at no more
+    process = BotProcess(Exam(tuple(bots), light, wrapped))
+    try:
+        process.call()
+        while not process.answered():
+            process.check(deadline)
+            wait([process.connection], timeout=_LOOK)
+        found: list[str] = process.answer()
+    finally:
+        process.close()
+    return dict(zip([bot.name for bot in bots], found, strict=True))

@@ -10,8 +10,8 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
-from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.core import seeding
+from ludus.core.errors import ConfigError
 
 _MOST_ORDERS = 24
 

@@ -2,8 +2,9 @@
 
 The order of two entrants is that of their mean returns, over all seats, in the meetings in which both sit; in games of one player, where
 nobody meets anybody, that of their mean returns. It is decided once their intervals no longer overlap. All intervals hold at once and at
-all times (`ludus.sampling.confidence`), so one may look after each round: with a probability of at least `confidence`, no decided order is
-wrong. For two players who share a population it is what `ludus.sampling.goals.ResponseGraph` asks of a payoff table; a tournament is not
+all times (`ludus.solvers.confidence`), so one may look after each round: with a probability of at least `confidence`, no decided order is
+wrong. For two players who share a population it is what
+`ludus.solvers.match_selection.ResponseGraph` asks of a payoff table; a tournament is not
 one, since who sits with whom is a list, and three entrants may earn three different things in one meeting.
 """
 
@@ -16,15 +17,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import ConfigError
+from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
 from ludus.evaluation.tournament.meetings import Meeting, Piece, missing
-from ludus.evaluation.tournament.results import Result
+from ludus.evaluation.tournament.results import MeetingResult
 from ludus.evaluation.tournament.store import Played
-from ludus.population.statistics import Moments, merge
-from ludus.sampling.confidence import mean_bounds
-from ludus.sampling.goals import overlapping
-from ludus.sampling.payoff_bounds import MIN_UNITS
-from ludus.types import EnvSpec
+from ludus.population.matches import Moments, merge
+from ludus.solvers.confidence import MIN_UNITS, mean_bounds
+from ludus.solvers.match_selection import overlapping
 
 FIRST = 10
 """Deals of every meeting before anything is decided."""
@@ -113,11 +113,11 @@ class Rounds:
             self._sums[id] = merge(self._sums[id], found) if id in self._sums else found
         self._waiting[id] = rest
 
-    def _result(self, id: str) -> Result:
+    def _result(self, id: str) -> MeetingResult:
         total = self._sums[id]
-        return Result(self._meetings[id], int(total.n), total.mean, total.m2, ())
+        return MeetingResult(self._meetings[id], int(total.n), total.mean, total.m2, ())
 
-    def _more(self, results: Sequence[Result]) -> dict[str, int]:
+    def _more(self, results: Sequence[MeetingResult]) -> dict[str, int]:
         """Deals that undecided meetings are to have; empty: it is over."""
         open_ = open_meetings(bounds_of(results, self._spec, self._confidence), self._spec)
         undecided = [result for result, is_open in zip(results, open_.tolist(), strict=True) if is_open]
@@ -132,7 +132,7 @@ class Rounds:
         return {result.meeting.id: min(result.n + each, level) for result in behind} if each > 0 else {}
 
 
-def orders_of(results: Sequence[Result], spec: EnvSpec, *, budget: int, confidence: float) -> Orders:
+def orders_of(results: Sequence[MeetingResult], spec: EnvSpec, *, budget: int, confidence: float) -> Orders:
     """What is decided by all results."""
     low, high = bounds_of(results, spec, confidence)
     found: list[Undecided] = []
@@ -149,7 +149,7 @@ def orders_of(results: Sequence[Result], spec: EnvSpec, *, budget: int, confiden
     return Orders(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(found))
 
 
-def bounds_of(results: Sequence[Result], spec: EnvSpec, confidence: float) -> Bounds:
+def bounds_of(results: Sequence[MeetingResult], spec: EnvSpec, confidence: float) -> Bounds:
     """low, high: float64[meetings, entrants], of mean returns over the seats; all hold together, at all times. results: of all meetings."""
     least, most = np.array(spec.utility_range).T
     mean, m2 = np.array([r.mean for r in results]), np.array([r.m2 for r in results])

@@ -6,13 +6,75 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.types import PolicySpec, Weights
+from ludus.envs.options import Environment
+from ludus.evaluation.bots import Named
+from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
 from ludus.evaluation.tournament.meetings import Piece, cut
-from ludus.evaluation.tournament.process import BotProcess
-from ludus.evaluation.tournament.setup import Setup
+from ludus.evaluation.tournament.process import Asked, BotProcess
+from ludus.policies.registry import build_policy
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a process is sent that plays a tournament's episodes.
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A player on its way to another process."""
+
+    name: str
+    spec: PolicySpec | None
+    weights: Weights | None
+    mode: str
+    bot: Named | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a process plays: the game, in `num_envs` environments, and all who may."""
+
+    settings: Environment
+    num_envs: int
+    players: tuple[_Sent, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the players."""
+        return [player.name for player in self.players]
+
+    def begin(self, asked: Asked) -> Callable[..., Any]:
+        """In the process: what answers as `Arena.play`."""
+        players = [
+            ArenaPlayer(
+                sent.name,
+                None if sent.spec is None else build_policy(sent.spec, sent.weights or {}),
+                sent.mode,
+                sent.bot,
+            )
+            for sent in self.players
+        ]
+        return Arena(self.settings.make(num_envs=self.num_envs), players, tell=asked).play
+
+
+def setup_of(settings: Environment, num_envs: int, players: tuple[ArenaPlayer, ...]) -> Setup:
+    """The parts that travel."""
+    sent = tuple(
+        _Sent(
+            player.name,
+            None if player.policy is None else player.policy.spec,
+            None if player.policy is None else dict(player.policy.weights()),
+            player.mode,
+            player.bot,
+        )
+        for player in players
+    )
+    return Setup(settings, num_envs, sent)
+
 
 Episodes = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
 _FIRST, _MOST = 16, 4096  # episodes of a portion
@@ -26,7 +88,7 @@ class _Portion:
     begun: float
 
 
-class Pool:
+class ProcessPool:
     """Processes in which bots play. record: takes what each portion brought, float64[episodes, P]."""
 
     def __init__(

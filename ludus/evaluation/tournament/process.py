@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ludus import errors
-from ludus.errors import LudusError, PartDied, PolicyError, UnknownName
+from ludus.core import errors
+from ludus.core.errors import LudusError, PartDied, PolicyError, UnknownName
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many

@@ -11,12 +11,59 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from ludus.core.errors import SolverError
+from ludus.core.types import EnvSpec
+from ludus.evaluation.ratings import rate_all
 from ludus.evaluation.tournament.orders import Orders
-from ludus.evaluation.tournament.ratings import Rated, rate
-from ludus.evaluation.tournament.results import Result, only_wins_and_losses
+from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
 from ludus.population.ratings.base import Rater
-from ludus.population.ratings.bradley_terry import Z95
-from ludus.types import EnvSpec
+from ludus.population.ratings.bradley_terry import Z95, BradleyTerry
+from ludus.population.ratings.results import duels, pairs
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ratings of a tournament's entrants.
+
+DEFAULT = "bradley_terry"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rated:
+    """name: which rating it is. unit: of its numbers. rating, low, high: float64[n], with its 95% interval; NaN where unknown."""
+
+    name: str
+    unit: str
+    rating: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+
+def rate(
+    results: Sequence[MeetingResult], place: Mapping[str, int], spec: EnvSpec, raters: Mapping[str, Rater]
+) -> tuple[Rated, ...]:
+    """What `raters` say of the entrants. Without any: Bradley–Terry with ties, of the win counts of two-player games.
+
+    place: of each entrant in the arrays. Their intervals take episodes for independent: those of one deal, whose seats are mirrored,
+    differ more than that, so they are rather too wide; those of mean_payoff are of deals. Raises as the raters do.
+    """
+    log = matches_of(results, place)
+    if not raters:
+        if spec.num_players != 2 or not log:
+            return ()
+        found = BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))
+        return (Rated(DEFAULT, found.unit, found.rating, found.low, found.high, found.notes),)
+    try:
+        tables = rate_all(raters, payoffs_of(results, place, spec), log)
+    except SolverError as error:
+        raise SolverError(
+            f"{error} In a tournament a profile is of entrants, from 0 in the order given; where some never meet (policies of one seat, or "
+            "an entrant and itself among three players), use mean_payoff, worst_opponent, or openskill."
+        ) from error
+    return tuple(
+        Rated(name, t.unit, t.rating, t.low, t.high, tuple(f"{name}: {note}" for note in t.notes))
+        for name, t in tables.items()
+    )
+
 
 Vector: TypeAlias = NDArray[np.float64]
 MEAN = "mean return"
@@ -24,7 +71,7 @@ _SOME_SEATS = "some entrants can play some of the seats only; their means are ov
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EntrantStanding:
     """mean: of the returns against all others, each meeting with equal weight, with the half width of its 95% interval. rating, low, high:
     of the first rating, NaN where there is none. won, drawn, lost: episodes."""
 
@@ -52,10 +99,10 @@ class TournamentReport:
     folder: Path | None
     env: str
     players: int
-    standings: tuple[Standing, ...]
+    standings: tuple[EntrantStanding, ...]
     cross: NDArray[np.float64]
     cross_half: NDArray[np.float64]
-    results: tuple[Result, ...]
+    results: tuple[MeetingResult, ...]
     ratings: tuple[Rated, ...]
     order: str
     notes: tuple[str, ...]
@@ -73,7 +120,7 @@ class TournamentReport:
 
 
 def report_of(
-    results: Sequence[Result],
+    results: Sequence[MeetingResult],
     *,
     folder: Path | None,
     spec: EnvSpec,
@@ -121,18 +168,18 @@ def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:
 
 def _standings(
     names: Sequence[str], mean: Vector, half: Vector, wins: NDArray[np.int64], ratings: Sequence[Rated]
-) -> tuple[Standing, ...]:
+) -> tuple[EntrantStanding, ...]:
     """All arrays in the order of the names."""
     unknown = np.full(len(names), np.nan)
     first = (ratings[0].rating, ratings[0].low, ratings[0].high) if ratings else (unknown,) * 3
     columns = (mean.tolist(), half.tolist(), *(column.tolist() for column in first), *wins.T.tolist())
-    return tuple(Standing(*row) for row in zip(names, *columns, strict=True))
+    return tuple(EntrantStanding(*row) for row in zip(names, *columns, strict=True))
 
 
 class _Sums:
     """Sums over the meetings of n entrants. All meetings have as many entrants, k."""
 
-    def __init__(self, results: Sequence[Result], place: Mapping[str, int]) -> None:
+    def __init__(self, results: Sequence[MeetingResult], place: Mapping[str, int]) -> None:
         self._n = len(place)
         self._who = np.array([[place[name] for name in result.meeting.entrants] for result in results])  # [meetings, k]
         self._mean = np.array([result.mean for result in results])
@@ -166,7 +213,7 @@ class _Sums:
         return np.bincount(self._who.ravel(), values.ravel(), self._n).astype(np.float64)
 
 
-def _wins(results: Sequence[Result], place: Mapping[str, int]) -> NDArray[np.int64]:
+def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
     """int64[n, 3]: episodes won, drawn and lost."""
     out = np.zeros((len(place), 3), np.int64)
     played = [order for result in results for order in result.orders if order.wins]

@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from ludus.errors import DataError
+from ludus.core.errors import DataError
+from ludus.core.types import EnvSpec, Match, PolicyRef
 from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.store import Order, Played
+from ludus.evaluation.tournament.store import Played, StoredOrder
+from ludus.population.matches import Moments, merge
 from ludus.population.payoffs import Payoffs
-from ludus.population.statistics import Moments, merge
-from ludus.types import EnvSpec, Match, PolicyRef
 
 _MOST_CELLS = 10_000_000
 _SAME = 1e-6  # relative; sums of what float32 environments pay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result:
+class MeetingResult:
     """All that is stored of one meeting, pooled. n: deals; mean, half_width: float64[entrants], of an entrant's return averaged over its
     seats, with the half width of its 95% interval (Student's t over deals; NaN for one deal). exact: computed, not played."""
 
@@ -32,7 +32,7 @@ class Result:
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[Order, ...]
+    orders: tuple[StoredOrder, ...]
     exact: bool = False
 
     @property
@@ -54,7 +54,7 @@ def _student(freedom: int) -> float:
     return float(student.ppf(0.975, freedom))
 
 
-def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result]:
+def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[MeetingResult]:
     """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
     wanted = {meeting.id: meeting for meeting in meetings}
     found = []
@@ -66,21 +66,21 @@ def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Result
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
         orders = tuple(_pool_orders([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
-        found.append(Result(wanted[id], int(total.n), total.mean, total.m2, orders))
+        found.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
     return found
 
 
-def _pool_orders(parts: Sequence[Order]) -> Order:
+def _pool_orders(parts: Sequence[StoredOrder]) -> StoredOrder:
     total = Moments(0, parts[0].mean, parts[0].m2)
     for part in parts:
         total = merge(total, Moments(part.n, part.mean, part.m2))
     counts = np.sum([part.wins for part in parts], axis=0)
-    return Order(
+    return StoredOrder(
         parts[0].seats, int(total.n), total.mean, total.m2, tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
     )
 
 
-def matches_of(results: Sequence[Result], place: Mapping[str, int]) -> list[Match]:
+def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:
     """One record per meeting and order of seats, all entrants being one population."""
     return [
         Match(
@@ -98,7 +98,7 @@ def matches_of(results: Sequence[Result], place: Mapping[str, int]) -> list[Matc
     ]
 
 
-def payoffs_of(results: Sequence[Result], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
+def payoffs_of(results: Sequence[MeetingResult], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
     """All entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every order of
     the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's. Who
     did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or where
@@ -123,7 +123,7 @@ def payoffs_of(results: Sequence[Result], place: Mapping[str, int], spec: EnvSpe
     return Payoffs(mean, count, m2, exact, spec.utility_range, (0,) * players, spec.zero_sum)
 
 
-def only_wins_and_losses(results: Sequence[Result], spec: EnvSpec) -> bool:
+def only_wins_and_losses(results: Sequence[MeetingResult], spec: EnvSpec) -> bool:
     """Whether two players' returns are all the highest, the lowest, or half-way between, so that who won says all.
 
     In a game of constant sum and one range a winner's return is above the middle and a loser's below it, by half of the range at most:

@@ -16,25 +16,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.core import seeding
+from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
+from ludus.envs.options import Environment
+from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.matches import outcomes
-from ludus.evaluation.named import FindRun
-from ludus.evaluation.tournament.arena import Arena, Player
-from ludus.evaluation.tournament.entrants import DEADLINE, read_field, run_at
-from ludus.evaluation.tournament.field import Entrant, Field
+from ludus.evaluation.policies import FindRun
+from ludus.evaluation.ratings import parse_ratings
+from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
+from ludus.evaluation.tournament.entrants import DEADLINE, Entrant, TournamentField, read_field, run_at
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.orders import Rounds, orders_of
-from ludus.evaluation.tournament.pool import Pool
+from ludus.evaluation.tournament.pool import ProcessPool, setup_of
 from ludus.evaluation.tournament.report import TournamentReport, report_of
-from ludus.evaluation.tournament.results import pooled
-from ludus.evaluation.tournament.setup import setup_of
-from ludus.evaluation.tournament.store import Order, Played, TournamentStore
+from ludus.evaluation.tournament.results import MeetingResult, pooled
+from ludus.evaluation.tournament.store import Played, StoredOrder, TournamentStore
+from ludus.population.matches import moments
 from ludus.population.ratings.base import Rater
-from ludus.population.ratings.registry import parse_ratings
-from ludus.population.statistics import moments
-from ludus.scenario import Environment
-from ludus.types import EnvSpec
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
@@ -85,7 +84,7 @@ def play_tournament(
 
 
 def run_tournament(
-    field: Field,
+    field: TournamentField,
     folder: Path,
     options: Options,
     tell: Tell | None = None,
@@ -135,13 +134,13 @@ def _check(options: Options) -> None:
 class _Play:
     """Plays pieces and stores what they bring. What plays is made once, when it is needed first."""
 
-    def __init__(self, field: Field, options: Options, store: TournamentStore, tell: Tell | None) -> None:
+    def __init__(self, field: TournamentField, options: Options, store: TournamentStore, tell: Tell | None) -> None:
         self._field, self._options, self._store = field, options, store
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
         self._arena: Arena | None = None
-        self._pool: Pool | None = None
+        self._pool: ProcessPool | None = None
         self._found: list[Played] = []
 
     def all(self, pieces: Sequence[Piece], *, most: int | None = None) -> list[Played]:
@@ -184,7 +183,7 @@ class _Play:
 
     def _by_bots(self, pieces: Sequence[Piece]) -> None:
         if self._pool is None:
-            self._pool = Pool(
+            self._pool = ProcessPool(
                 setup_of(self._field.settings, min(_BOT_ENVS, self._envs()), self._sides.players),
                 workers=self._options.workers,
                 deadline=self._options.deadline,
@@ -224,7 +223,7 @@ def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
     orders = []
     for k, seats in enumerate(meeting.orders):
         found = moments(by_order[:, k])
-        orders.append(Order(seats, piece.n, found.mean, found.m2, outcomes(by_order[:, k])))
+        orders.append(StoredOrder(seats, piece.n, found.mean, found.m2, outcomes(by_order[:, k])))
     total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
     return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
 
@@ -242,7 +241,7 @@ class _Sides:
 
     def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
         self._count = spec.num_players
-        players: list[Player] = []
+        players: list[ArenaPlayer] = []
         known: dict[tuple[int, str], int] = {}
         self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
         for entrant in entrants:
@@ -295,3 +294,78 @@ class _Sides:
         at = np.full(len(keys), np.uint64(2**63 + player))  # counters that no decision of an episode reaches
         drawn: NDArray[np.int32] = places[np.searchsorted(cumulative, seeding.uniforms(keys, at), side="right")]
         return drawn
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A tournament on a compiled game tree, computed instead of played.
+
+_NOTHING = np.zeros(0)
+
+
+def computable(field: TournamentField) -> bool:
+    """Whether the game is a compiled tree, and what everybody does is a function of its states."""
+    enumeration = field.spec.enumeration
+    return enumeration is not None and all(
+        who.policy is not None and who.policy.tabulate(enumeration, p, mode=who.mode) is not None
+        for entrant in field.entrants
+        for p, seat in enumerate(entrant.seats)
+        if seat is not None
+        for who in seat.players
+    )
+
+
+def exact_tournament(
+    field: TournamentField, *, raters: Mapping[str, Rater] | None = None, camps: Mapping[str, int] | None = None
+) -> TournamentReport:
+    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does.
+
+    Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
+    raters raise.
+    """
+    env = field.settings.make(num_envs=1)
+    tree = getattr(env, "tree", None)
+    env.close()
+    if not isinstance(tree, GameTree):
+        raise ConfigError(
+            f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
+        )
+    able = {e.name: [seat is not None for seat in e.seats] for e in field.entrants}
+    meetings = meetings_of(able, field.spec.symmetry, camps)
+    place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
+    stacks = []
+    for p in range(tree.num_players):
+        here = [e for e in field.entrants if e.seats[p] is not None]
+        place[p] = {e.name: k for k, e in enumerate(here)}
+        stacks.append(np.array([_plan(tree, e, p) for e in here]))
+    by_profile = np.ascontiguousarray(np.moveaxis(tree.payoffs(stacks), 0, -1))
+    results = [_result(meeting, by_profile, place) for meeting in meetings]
+    return report_of(results, folder=None, spec=field.spec, seats=able, raters=raters)
+
+
+def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
+    """float64[S_p]: of the mixture that an entrant sends to this seat."""
+    seat = entrant.seats[player]
+    assert seat is not None
+    plan = np.zeros(tree.num_sequences(player))
+    for who, prob in zip(seat.players, seat.probs, strict=True):
+        table = None if who.policy is None else who.policy.tabulate(tree.enumeration, player, mode=who.mode)
+        if table is None:
+            raise ConfigError(
+                f"{entrant.name!r} is a bot, or has memory: its returns can be played, not computed. Leave out --exact."
+            )
+        plan += prob * tree.realisation(player, table)
+    return plan
+
+
+def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
+    """by_profile: float64[n_0, …, P]."""
+    orders = []
+    total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
+    for seats in meeting.orders:
+        values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
+        orders.append(StoredOrder(seats, 0, values, _NOTHING, ()))
+        for name, value in zip(seats, values.tolist(), strict=True):
+            total[name] += value
+            count[name] += 1
+    mean = np.array([total[name] / count[name] for name in meeting.entrants])
+    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(orders), exact=True)

@@ -16,9 +16,9 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import DataError, RunError
-from ludus.observe.database import connect, has_tables
-from ludus.observe.reader import check_integrity, translated
+from ludus.core.errors import DataError, RunError
+from ludus.storage.reader import check_integrity, translated
+from ludus.storage.store import connect, has_tables
 
 FILE = "tournament.db"
 APPLICATION_ID = 0x4C544F52  # "LTOR"
@@ -40,7 +40,7 @@ PRAGMA user_version = {VERSION};
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Order:
+class StoredOrder:
     """What one order of seats brought: n episodes, per player mean and M2 float64[P] of the returns, (won, drawn, lost)."""
 
     seats: tuple[str, ...]
@@ -59,7 +59,7 @@ class Played:
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[Order, ...]
+    orders: tuple[StoredOrder, ...]
 
 
 class TournamentStore:
@@ -188,12 +188,12 @@ class TournamentStore:
     def played(self) -> list[Played]:
         """All pieces, by meeting and deal."""
         with translated(self.path):
-            orders: dict[tuple[str, int], list[Order]] = {}
+            orders: dict[tuple[str, int], list[StoredOrder]] = {}
             for meeting, first, seats, n, mean, m2, wins in self._connection.execute(
                 "SELECT meeting, first, seats, n, mean, m2, wins FROM matches ORDER BY meeting, first, rowid"
             ):
                 counts = tuple((int(w), int(d), int(lost)) for w, d, lost in json.loads(wins))
-                found = Order(tuple(json.loads(seats)), n, _array(mean), _array(m2), counts)
+                found = StoredOrder(tuple(json.loads(seats)), n, _array(mean), _array(m2), counts)
                 orders.setdefault((meeting, first), []).append(found)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
             return [

@@ -1,0 +1,1 @@
+"""Ratings, from the match log."""

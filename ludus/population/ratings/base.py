@@ -12,10 +12,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import DataError
+from ludus.core.errors import DataError
+from ludus.core.types import Match
 from ludus.population.matches import whole
 from ludus.population.payoffs import Payoffs
-from ludus.types import Match
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,12 +10,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus import seeding
-from ludus.errors import ConfigError
+from ludus.core import seeding
+from ludus.core.errors import ConfigError
+from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, require_two_players, table
 from ludus.population.ratings.results import duels, groups_of
-from ludus.types import Match
 
 
 @dataclass(frozen=True, kw_only=True)

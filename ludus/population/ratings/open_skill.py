@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from openskill import models
 
-from ludus.errors import ConfigError, DataError, nearest
+from ludus.core.errors import ConfigError, DataError, nearest
+from ludus.core.types import Match
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import RatingTable, population_sizes, table
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.population.ratings.results import groups_of
-from ludus.types import Match
 
 MODELS: Final = {
     "plackett_luce": models.PlackettLuce,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ludus.errors import DataError
-from ludus.types import Match
+from ludus.core.errors import DataError
+from ludus.core.types import Match
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ def groups_of(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> ND
     return np.asarray(label, dtype=np.int64)
 
 
-class Tally:
+class PairTally:
     """The win counts of a log that grows; every match is read once."""
 
     def __init__(self, population: tuple[int, int] = (0, 0)) -> None:
@@ -111,8 +111,8 @@ class Tally:
 
 
 def duels(log: Sequence[Match], sizes: Sequence[int], population: tuple[int, int] = (0, 0)) -> Duels:
-    """As a `Tally` that reads it at once."""
-    tally = Tally(population)
+    """As a `PairTally` that reads it at once."""
+    tally = PairTally(population)
     tally.read(log)
     return tally.duels(sizes)
 

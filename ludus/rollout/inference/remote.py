@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import RunError
-from ludus.rollout.inference.bindings import Bindings
-from ludus.rollout.inference.groups import decode, merge
-from ludus.rollout.inference.shelf import Answer, Held, Rows
+from ludus.core.errors import RunError
+from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
+from ludus.rollout.inference.groups import Bindings, decode, merge
+from ludus.rollout.inference.policy_cache import CacheAnswer, Held, RequestRows
 from ludus.runtime.base import Peer, Ref
-from ludus.types import Act, Array, Due, EnvSpec, PolicyRef
 
 INLINE = 90_000
 """Bytes of an argument that Ray sends with the call; more goes through its object store, which costs 2 to 3 ms whatever the size."""
@@ -108,7 +107,7 @@ class RemoteBank:
 
     def act_all(self, asked: Sequence[tuple[int, Due, NDArray[np.float32]]]) -> list[Act]:
         """As `act`, for several players, in one request."""
-        parts: list[Rows] = []
+        parts: list[RequestRows] = []
         pieces = [list(self._pieces(*one, parts)) for one in asked]
         answers = iter(self._ask("act", *parts))
         return [
@@ -142,7 +141,7 @@ class RemoteBank:
 
     # ------------------------------------------------------------------------------------------------ rows
 
-    def _pieces(self, player: int, due: Due, noise: NDArray[np.float32], parts: list[Rows]) -> Iterator[_Piece]:
+    def _pieces(self, player: int, due: Due, noise: NDArray[np.float32], parts: list[RequestRows]) -> Iterator[_Piece]:
         """Adds to `parts` what goes to the server, by family."""
         self._bindings.begin(player, due)
         rows = self._bindings.bound[player][due.slot]
@@ -162,7 +161,7 @@ class RemoteBank:
         due: Due,
         noise: NDArray[np.float32],
         picked: NDArray[np.int64] | None,
-        parts: list[Rows],
+        parts: list[RequestRows],
     ) -> _Piece:
         slot, observation, mask = due.slot, due.observation, due.mask
         if picked is not None:
@@ -173,7 +172,7 @@ class RemoteBank:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=takes_ids)
         kept = None if shape is None else self._bindings.memory_of(player, shape)
         key = self._key_of[rows]
-        whole = Rows(
+        whole = RequestRows(
             key=int(key[0]) if (key == key[0]).all() else key,
             observation=observation,
             mask=mask,
@@ -189,7 +188,7 @@ class RemoteBank:
         return np.arange(len(piece.slot)) if piece.picked is None else piece.picked
 
     @staticmethod
-    def _take(piece: _Piece, answers: Iterator[Answer]) -> Act:
+    def _take(piece: _Piece, answers: Iterator[CacheAnswer]) -> Act:
         """The answer to a piece, whose memory is kept."""
         found = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (_joined([answer[k] for answer in found]) for k in range(3))
@@ -204,7 +203,7 @@ def _joined(columns: Sequence[Any]) -> Any:
     return None if columns[0] is None else np.concatenate(columns)
 
 
-def _cut(rows: Rows) -> list[Rows]:
+def _cut(rows: RequestRows) -> list[RequestRows]:
     """In pieces that go with the call, unless it is so much that the object store is faster."""
     columns: list[Array] = [column for column in rows if isinstance(column, np.ndarray)]
     size, n = sum(column.nbytes for column in columns), len(rows.noise)
@@ -212,7 +211,7 @@ def _cut(rows: Rows) -> list[Rows]:
     if count <= 1 or size >= SHARED or count > n:
         return [rows]
     ends = [k * n // count for k in range(count + 1)]
-    return [Rows._make(_some(column, begin, end) for column in rows) for begin, end in pairwise(ends)]
+    return [RequestRows._make(_some(column, begin, end) for column in rows) for begin, end in pairwise(ends)]
 
 
 def _some(column: Any, begin: int, end: int) -> Any:

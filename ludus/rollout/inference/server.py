@@ -4,16 +4,152 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ludus.rollout.inference.batches import Batches
-from ludus.rollout.inference.shelf import Answer, Held, Rows, Shelf
-from ludus.runtime.base import Ref
-from ludus.types import PolicyRef
+from ludus.core.errors import PartDied, RunError, ScenarioError
+from ludus.core.types import PolicyRef
+from ludus.rollout.inference.policy_cache import CacheAnswer, Held, PolicyCache, RequestRows
+from ludus.runtime.base import Handle, Peer, Ref, Runtime
+
+# --------------------------------------------------------------------------------------------------------------------
+# Requests of many threads, answered in batches. Whoever asks waits in a queue; its head leads. The leader waits
+# until a batch is due, answers it for all, and hands the lead to whoever is the head then. A batch is due when it
+# is full, when everyone who may come is there, or when its head has waited long enough.
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Ticket(Generic[Q, A]):
+    """A request in the queue, and what comes of it. size: its rows. until: when its batch is due, in `time.monotonic` seconds."""
+
+    __slots__ = ("answer", "client", "done", "error", "request", "size", "turn", "until")
+
+    def __init__(self, client: str, request: Q, size: int, *, until: float, lock: threading.Lock) -> None:
+        self.client, self.request, self.size, self.until = client, request, size, until
+        self.turn = threading.Condition(lock)
+        self.done = False
+        self.answer: A | None = None
+        self.error: Exception | None = None
+
+    def result(self) -> A:
+        """The answer, or raises what came instead."""
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+
+class Batches(Generic[Q, A]):
+    """`evaluate(requests)` gives one answer for each. If it raises, each request of the batch is evaluated alone, so that the error goes
+    to whoever caused it.
+
+    max_wait: seconds that a request waits for others at most, while nothing else is being evaluated. max_batch: rows that a batch has at
+    most; a larger request is a batch of its own. callers: how many can wait at the same time.
+
+    Who was not in the last batch and is not in the queue is not waited for.
+    """
+
+    def __init__(
+        self, evaluate: Callable[[Sequence[Q]], Sequence[A]], *, max_wait: float, max_batch: int, callers: int
+    ) -> None:
+        self.batches = self.requests = self.rows = 0
+        self._evaluate = evaluate
+        self._max_wait, self._max_batch, self._callers = max_wait, max_batch, callers
+        self._lock = threading.Lock()
+        self._queue: deque[Ticket[Q, A]] = deque()
+        self._expected: set[str] = set()
+        self._leader: Ticket[Q, A] | None = None
+        self._closed = False
+
+    def ask(self, client: str, request: Q, *, size: int) -> A:
+        """The answer. Raises what evaluating the request raised, and RunError once it is closed."""
+        ticket: Ticket[Q, A] = Ticket(client, request, size, until=monotonic() + self._max_wait, lock=self._lock)
+        with self._lock:
+            self._join(ticket)
+            while not ticket.done and self._leader is not ticket:
+                ticket.turn.wait()
+            batch = [] if ticket.done else self._gather(ticket)
+        if batch:
+            self._serve(batch)
+        return ticket.result()
+
+    def close(self) -> None:
+        """Requests that wait, and later ones, fail with RunError."""
+        with self._lock:
+            self._closed = True
+            for ticket in self._queue:
+                ticket.error = _closed()
+                ticket.done = True
+                ticket.turn.notify()
+            self._queue.clear()
+
+    def _join(self, ticket: Ticket[Q, A]) -> None:
+        if self._closed:
+            raise _closed()
+        self._queue.append(ticket)
+        self._expected.add(ticket.client)
+        if self._leader is None:
+            self._leader = ticket
+        elif self._due():
+            self._leader.turn.notify()
+
+    def _due(self) -> bool:
+        """Whether nobody else can or should be waited for."""
+        return (
+            len(self._queue) >= min(self._callers, len(self._expected))
+            or sum(ticket.size for ticket in self._queue) >= self._max_batch
+        )
+
+    def _gather(self, leader: Ticket[Q, A]) -> list[Ticket[Q, A]]:
+        """The batch, once it is due; nothing if it was closed meanwhile."""
+        while not leader.done and not self._due() and (left := leader.until - monotonic()) > 0:
+            leader.turn.wait(left)
+        batch: list[Ticket[Q, A]] = []
+        rows = 0
+        while self._queue and (not batch or rows + self._queue[0].size <= self._max_batch):
+            batch.append(self._queue.popleft())
+            rows += batch[-1].size
+        self._expected = {ticket.client for ticket in (*batch, *self._queue)}
+        self.batches += bool(batch)
+        self.requests += len(batch)
+        self.rows += rows
+        return batch
+
+    def _serve(self, batch: Sequence[Ticket[Q, A]]) -> None:
+        try:
+            self._answer(batch)
+        finally:
+            with self._lock:
+                for ticket in batch:
+                    if ticket.answer is None and ticket.error is None:  # the leader's thread was interrupted
+                        ticket.error = RunError("the batch that this request was in was not evaluated.")
+                    ticket.done = True
+                    ticket.turn.notify()
+                self._leader = self._queue[0] if self._queue else None
+                if self._leader is not None:
+                    self._leader.turn.notify()
+
+    def _answer(self, batch: Sequence[Ticket[Q, A]]) -> None:
+        try:
+            for ticket, answer in zip(batch, self._evaluate([t.request for t in batch]), strict=True):
+                ticket.answer = answer
+        except Exception as error:  # noqa: BLE001  (goes to whoever asked)
+            if len(batch) == 1:
+                batch[0].error = error
+                return
+            for ticket in batch:
+                ticket.answer = None
+                self._answer([ticket])
+
+
+def _closed() -> RunError:
+    return RunError("this inference server is closed.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +177,11 @@ class InferenceServer:
 
     def __init__(self, spec: ServerSpec) -> None:
         self._name = secrets.token_hex(8)
-        self._shelf = Shelf(spec.fetch, kept=spec.kept)
+        self._shelf = PolicyCache(spec.fetch, kept=spec.kept)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
-        self._batches: Batches[tuple[Sequence[Rows], Sequence[str]], list[Answer]] = Batches(
+        self._batches: Batches[tuple[Sequence[RequestRows], Sequence[str]], list[CacheAnswer]] = Batches(
             self._answer, max_wait=spec.max_wait, max_batch=spec.max_batch, callers=spec.callers
         )
 
@@ -69,7 +205,7 @@ class InferenceServer:
             self._extras[client] = tuple(extras)
             return Loaded(self._name, held)
 
-    def act(self, client: str, *parts: Rows) -> list[Answer]:
+    def act(self, client: str, *parts: RequestRows) -> list[CacheAnswer]:
         """One answer for each part. Raises what a policy raised, and RunError once the server is closed."""
         request = parts, self._extras.get(client, ())
         return self._batches.ask(client, request, size=sum(len(rows.noise) for rows in parts))
@@ -93,7 +229,7 @@ class InferenceServer:
         """Requests that wait, and later ones, fail with RunError."""
         self._batches.close()
 
-    def _answer(self, requests: Sequence[tuple[Sequence[Rows], Sequence[str]]]) -> list[list[Answer]]:
+    def _answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[CacheAnswer]]:
         with self._counted("evaluating"):
             return self._shelf.answer(requests)
 
@@ -104,3 +240,173 @@ class InferenceServer:
             yield
         finally:
             self._busy[what] = 0.0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The inference servers of some rollout hosts: where they are, whom each serves, and what happens when one dies. For
+# the driver.
+
+_OTHERS = 2  # calls that a server answers beside those of its hosts
+_PATIENCE = 20.0  # seconds within which a server says that it is there
+_STARTING = 300.0  # seconds that making one may take
+_MOST = 0.5  # of a deadline: an evaluation that takes longer is stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Inference by servers. servers: how many (None: one for each node that hosts are on). max_wait: seconds that a request waits for those
+    of other hosts at most. max_batch: rows that are evaluated together at most. resources, restarts: of each server.
+
+    Raises ScenarioError for numbers that make no sense.
+    """
+
+    servers: int | None = None
+    max_wait: float = 0.002
+    max_batch: int = 4096
+    resources: Mapping[str, float] = field(default_factory=dict)
+    restarts: int = 3
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("servers", self.servers, 1),
+            ("max_wait", self.max_wait, 0),
+            ("max_batch", self.max_batch, 1),
+        ):
+            if value is not None and not value >= least:
+                raise ScenarioError(f"shared inference with {name}={value}; expected {least} or more.")
+
+
+class _Made(NamedTuple):
+    """Done as soon as a server is made, and the time until which it may take for that."""
+
+    answer: Ref
+    until: float
+
+
+class Serving(NamedTuple):
+    """A server's incarnation, for one order of a host."""
+
+    server: int
+    life: int
+    peer: Peer
+
+
+class Servers:
+    """Servers for `hosts`, each beside those that it serves. They are made when the first is asked for, since hosts have to be somewhere
+    by then."""
+
+    def __init__(
+        self, runtime: Runtime, choice: Shared, hosts: Sequence[Handle], *, deadline: float | None = None
+    ) -> None:
+        """deadline: of the hosts, in seconds."""
+        self._runtime, self._choice, self._hosts, self._deadline = runtime, choice, hosts, deadline
+        self._servers: list[Handle] = []
+        self._server_of: list[int] = []  # by host
+        self._made: dict[tuple[int, int], _Made] = {}  # by server and life
+        self._lives = 0
+
+    def newly_restarted(self) -> int:
+        """How many times servers were made again since this was asked last."""
+        lives = sum(map(self._runtime.incarnation, self._servers))
+        new, self._lives = lives - self._lives, lives
+        return new
+
+    def life(self, host: int) -> int:
+        """Of what serves a host: how often it was made again; 0 before it is there."""
+        return self._runtime.incarnation(self._servers[self._server_of[host]]) if self._servers else 0
+
+    def serving(self, host: int) -> Serving:
+        """What serves a host now. Raises as `Runtime.get` does if a host cannot be placed."""
+        if not self._servers:
+            self._spawn()
+        number = self._server_of[host]
+        server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
+        if (number, life) not in self._made:
+            self._made[number, life] = _Made(self._runtime.call(server, "ready"), monotonic() + _STARTING)
+        return Serving(number, life, self._runtime.peer(server))
+
+    def mend(self, serving: Serving) -> None:
+        """An order ended with PartDied, and its host lives: so its server died, or could not be reached. Returns once another incarnation
+        takes its place; raises PartDied if it has no restart left."""
+        server = self._servers[serving.server]
+        if self._runtime.incarnation(server) != serving.life:
+            return
+        try:
+            self._runtime.get(self._runtime.call(server, "ready"), timeout=_PATIENCE)
+        except PartDied:
+            if self._runtime.incarnation(server) == serving.life:
+                raise
+            return
+        except TimeoutError:
+            pass
+        self._again(server, serving.life)
+
+    def unstick(self, host: int) -> bool:
+        """A host has made no step for `deadline` seconds: whether that is its server's doing. Then that is only being made, or it is made
+        again now: it does not answer, or its evaluation takes most of that time already."""
+        if not self._servers or self._deadline is None:
+            return False
+        number = self._server_of[host]
+        server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
+        made = self._made.get((number, life))
+        if made is not None and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
+            return monotonic() < made.until or self._again(server, life)
+        try:
+            busy = self._runtime.get(self._runtime.pulse(server), timeout=_PATIENCE)
+        except TimeoutError:
+            busy = self._deadline  # its process does not run
+        except PartDied:
+            return True
+        return busy is None or (busy > _MOST * self._deadline and self._again(server, life))
+
+    def close(self) -> None:
+        """Give the servers back, whatever they are doing."""
+        for server in self._servers:
+            self._runtime.stop(server)
+
+    def _again(self, server: Handle, life: int) -> bool:
+        """Make a server again in place of this incarnation. Raises PartDied if it has no restart left."""
+        self._runtime.restart(server)
+        if self._runtime.incarnation(server) == life:
+            raise PartDied(
+                "an inference server did not answer, and its restarts are used up; see what its node or a policy is doing."
+            )
+        return True
+
+    def _spawn(self) -> None:
+        nodes = [self._node(host) for host in self._hosts]
+        count = self._choice.servers or len(set(nodes))
+        order = sorted(range(len(nodes)), key=lambda host: nodes[host])
+        groups: dict[object, list[int]] = {}
+        for place, host in enumerate(order):
+            groups.setdefault(nodes[host] if self._choice.servers is None else place * count // len(order), []).append(
+                host
+            )
+        self._server_of = [0] * len(nodes)
+        for number, served in enumerate(groups.values()):
+            self._servers.append(self._server(callers=len(served), node=nodes[served[0]]))
+            for host in served:
+                self._server_of[host] = number
+
+    def _server(self, *, callers: int, node: str) -> Handle:
+        choice = self._choice
+        spec = ServerSpec(self._runtime.fetch, callers=callers, max_wait=choice.max_wait, max_batch=choice.max_batch)
+        return self._runtime.spawn(
+            InferenceServer,
+            spec,
+            resources=choice.resources,
+            restarts=choice.restarts,
+            concurrency=callers + _OTHERS,
+            pulse=True,
+            node=node,
+        )
+
+    def _node(self, host: Handle) -> str:
+        """Where a host lives; one that dies meanwhile may be made again."""
+        while True:
+            life = self._runtime.incarnation(host)
+            try:
+                return self._runtime.node(host)
+            except PartDied:
+                if self._runtime.incarnation(host) == life:
+                    raise

@@ -1,5 +1,0 @@
-"""Exact best responses on enumerated games."""
-
-from ludus.algorithms.exact.config import ExactBestResponse
-
-__all__ = ["ExactBestResponse"]

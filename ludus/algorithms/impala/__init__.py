@@ -1,5 +1,0 @@
-"""IMPALA."""
-
-from ludus.algorithms.impala.config import IMPALA
-
-__all__ = ["IMPALA"]

@@ -1,5 +1,0 @@
-"""REINFORCE."""
-
-from ludus.algorithms.reinforce.config import Reinforce
-
-__all__ = ["Reinforce"]

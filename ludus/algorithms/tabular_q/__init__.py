@@ -1,5 +1,0 @@
-"""Tabular Q-learning on enumerated games."""
-
-from ludus.algorithms.tabular_q.config import TabularQ
-
-__all__ = ["TabularQ"]

@@ -1,0 +1,174 @@
+"""Configuration models: frozen, closed to unknown keys, and clear about what is wrong. YAML in and out, and overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, get_args
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from ludus.core.errors import ConfigError, UnknownName, nearest
+
+
+class Config(BaseModel):
+    """Base of every configuration model. Construct with keywords; a wrong one raises ConfigError with the nearest right one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, type(self))) from None
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _located(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        """Says in which field a model below this one was wrong; true and false are no numbers."""
+        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
+            raise ConfigError(f"{info.field_name}: a number was expected (given: {value}).")
+        try:
+            return handler(value)
+        except UnknownName:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"{info.field_name}: {error}") from None
+
+
+def _is_number(annotation: Any) -> bool:
+    kinds = set(get_args(annotation)) if isinstance(annotation, UnionType) else {annotation}
+    return bool(kinds & {int, float}) and kinds <= {int, float, NoneType}
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line per problem: where, what was given, what is allowed."""
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            known = _fields_at(model, problem["loc"][:-1])
+            lines.append(f"unknown key {where!r}{nearest(str(problem['loc'][-1]), known)}")
+        else:
+            # A model's own check names what it means.
+            whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
+            given = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
+            said = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{where or model.__name__}: {said}{given}")
+    return "; ".join(lines)
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        info = model.model_fields.get(str(part))
+        annotation = info.annotation if info else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)
+
+
+Filled = Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+
+
+def override(
+    base: Mapping[str, Any],
+    assignments: list[str],
+    names: Mapping[str, str] | None = None,
+    filled: Filled = lambda _data, _path: {},
+) -> dict[str, Any]:
+    """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`oracle: ppo`) keeps it when one of
+    its options is set: as its `kind`, or what `names` says for it. filled(data, path): what stands for a part that `data` gives as
+    something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`."""
+    result: dict[str, Any] = _copy(base)
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if not separator or not path:
+            raise ConfigError(
+                f"{assignment!r} is not an override; expected key=value, for example oracle.learning_rate=3e-4."
+            )
+        target = result
+        *parents, last = path.split(".")
+        for depth, part in enumerate(parents):
+            if isinstance(target.get(part), str):
+                target[part] = {(names or {}).get(part, "kind"): target[part]}
+            elif not isinstance(target.get(part), dict):
+                target[part] = _copy(filled(result, parents[: depth + 1]))
+            target = target[part]
+        target[last] = from_yaml(text, what=repr(text))
+    return result
+
+
+def from_yaml(text: str, *, what: str, source: str = "") -> Any:
+    """The value of YAML text. Raises ConfigError if `what` is not YAML, gives a key twice or contains itself. source: its file."""
+    try:
+        value = yaml.load(text, Loader=_Loader)
+        _check_shape(value)
+        return value
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{what} is not valid YAML: {_located_problem(error, source)}") from error
+    except (RecursionError, ValueError) as error:  # YAML such as 2026-99-99 is a date that there is not
+        detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"{what} is not valid YAML: {detail}{f' ({source})' if source else ''}") from error
+
+
+def _located_problem(error: yaml.YAMLError, source: str) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"{error}{f' ({source})' if source else ''}"
+    mark = error.problem_mark
+    where = f"{source}, " if source else ""
+    what = f"{error.problem} {error.context}" if error.context else error.problem
+    return f"{what} ({where}line {mark.line + 1}, column {mark.column + 1})"
+
+
+def to_yaml(value: Any) -> str:
+    """YAML text that `from_yaml` gives an equal value of."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+class _Loader(yaml.SafeLoader):
+    """Numbers such as 3e-4 are numbers, as in YAML 1.2; a key that is given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is given twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes strings that `_Loader` would take for numbers."""
+
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+")
+for _yaml in (_Loader, _Dumper):
+    _yaml.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+
+
+def _check_shape(value: Any, inside: tuple[int, ...] = ()) -> None:
+    """Raises RecursionError if a mapping or list contains itself, as YAML's aliases allow, or is nested too deeply."""
+    if not isinstance(value, Mapping | list):
+        return
+    if id(value) in inside:
+        raise RecursionError
+    for item in value.values() if isinstance(value, Mapping) else value:
+        _check_shape(item, (*inside, id(value)))
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _copy(v) for k, v in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,150 @@
+"""Parts of a scenario by name and as data: `"nash"`, `{kind: nash, tolerance: 1e-3}`, `{kind: my.module:Solver}`, or an object."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import pkgutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from ludus.core.config import explain
+from ludus.core.errors import ConfigError, UnknownName, article, nearest
+
+# --------------------------------------------------------------------------------------------------------------------
+# Names to classes, without import side effects: a table of `module:Class` strings per kind of part.
+
+
+def load(what: str, name: str, table: Mapping[str, str]) -> Any:
+    """The object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
+
+    Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported.
+    """
+    target = table.get(name, name)
+    if ":" not in target:
+        raise UnknownName(what, name, table, hint=f"{article(what).capitalize()} of your own is named module:Class")
+    module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"{what} {name!r} is no name; {article(what)} of your own is named module:Class.")
+    try:
+        imported = importlib.import_module(module)
+    except ImportError as error:
+        if module.endswith(".py"):
+            hint = f". Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."
+        elif error.name and not f"{module}.".startswith(f"{error.name}."):
+            hint = f". {module!r} imports it; install it."
+        else:
+            hint = look_again(error.name or module)
+        raise ConfigError(f"{what} {name!r} could not be imported: {error}{hint}") from error
+    except Exception as error:
+        raise ConfigError(f"{what} {name!r}: importing {module!r} raised {type(error).__name__}: {error}.") from error
+    if not hasattr(imported, attribute):
+        known = [given for given in vars(imported) if not given.startswith("_")]
+        raise ConfigError(f"{what} {name!r}: module {module!r} has no {attribute!r}{nearest(attribute, known)}")
+    return getattr(imported, attribute)
+
+
+def look_again(module: str) -> str:
+    """The end of a sentence about a module that is not there: the nearest one that is, and where Python looked."""
+    package, _, name = module.rpartition(".")
+    # pkgutil would keep where "" was when it was first asked.
+    everywhere = [entry or str(Path.cwd()) for entry in sys.path]
+    places = getattr(sys.modules.get(package), "__path__", ()) if package else everywhere
+    known = {found.name for found in pkgutil.iter_modules(places)}
+    close = [f"{package}.{found}".lstrip(".") for found in difflib.get_close_matches(name, known, n=1, cutoff=0.75)]
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    if package:
+        return f". {package!r} has no such module."
+    here = Path.cwd()
+    if any(Path(entry).resolve() == here for entry in sys.path):
+        return f". Python looked in the working directory, {here}, and on its path; PYTHONPATH adds folders."
+    return f". The working directory, {here}, is not on Python's path; PYTHONPATH=. adds it."
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parts of a scenario as data: `"nash"`, `{kind: nash, tolerance: 1e-3}`, `{kind: my.module:Solver}` or an object. A
+# part's class is a `Config` model or a frozen dataclass; its options are its fields, all of them JSON values.
+
+
+def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
+    """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
+    if isinstance(value, type):
+        raise ConfigError(f"{value.__name__} is a class; give an object of it, such as {value.__name__}().")
+    if value is None or isinstance(value, bool | int | float | list | tuple):
+        raise ConfigError(_expected(what, value))
+    if not isinstance(value, str | Mapping):
+        return value
+    options = {"kind": value} if isinstance(value, str) else dict(value)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigError(_expected(what, value))
+    cls = load(what, kind, table)
+    if not isinstance(cls, type):  # must not be called, whatever it does
+        raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
+    return _made(what, kind, cls, options)
+
+
+def _made(what: str, kind: str, cls: type, options: Mapping[str, Any]) -> Any:
+    if issubclass(cls, BaseModel):
+        return cls(**options)
+    if not dataclasses.is_dataclass(cls):
+        return _called(what, kind, cls, options)
+    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{what} {kind!r}: unknown key {name!r}{nearest(name, known)}")
+    try:
+        return TypeAdapter(cls).validate_python(options)
+    except ValidationError as error:
+        raise ConfigError(f"{what} {kind!r}: {explain(error, BaseModel)}") from None
+
+
+def _expected(what: str, value: Any) -> str:
+    return f"{article(what)} was expected, by name or as a mapping with `kind`; given {value!r}."
+
+
+def _called(what: str, kind: str, cls: Any, options: Mapping[str, Any]) -> Any:
+    try:
+        return cls(**options)
+    except TypeError as error:
+        raise ConfigError(f"{what} {kind!r} cannot be made of the options {dict(options)}: {error}") from error
+
+
+def kind_of(part: Any, table: Mapping[str, str]) -> str:
+    """The name under which `build_part` finds the part's class."""
+    cls = type(part)
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
+
+
+def with_options(part: Any, options: Mapping[str, Any]) -> Any:
+    """The same part with other values of these options, rounded where whole ones are expected. Raises ConfigError for an option that it
+    does not have, or a value that it refuses."""
+    if not options:
+        return part
+    whole = {name for name in options if type(getattr(part, name, None)) is int}
+    options = {name: round(value) if name in whole else value for name, value in options.items()}
+    if isinstance(part, BaseModel):
+        return type(part)(**{**{name: getattr(part, name) for name in type(part).model_fields}, **options})
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        raise ConfigError(f"{type(part).__name__} has no options that could be changed; given {', '.join(options)}.")
+    known = [f.name for f in dataclasses.fields(part) if f.init]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{type(part).__name__} has no option {name!r}{nearest(name, known)}")
+    return dataclasses.replace(part, **options)
+
+
+def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
+    """The mapping that `build_part` makes an equal part from."""
+    kind = kind_of(part, table)
+    if isinstance(part, BaseModel):
+        return {"kind": kind, **part.model_dump(mode="json")}
+    fields = dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else {}
+    return {"kind": kind, **fields}

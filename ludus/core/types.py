@@ -1,0 +1,359 @@
+"""The records that flow between Ludus's parts.
+
+Shapes: E environments, P players, A actions (the largest legal count of a player), I information states, n rows.
+Every array is NumPy on the CPU. Records are frozen; those that are made at every step are named tuples, which are made fastest. The
+arrays of a `Timestep` are buffers that their environment reuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from gymnasium import Space
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Weights: TypeAlias = Mapping[str, Array]
+"""Flat name -> array; holds exploration state and normaliser statistics too (invariant 8)."""
+State: TypeAlias = Mapping[str, Any]
+"""Nested mappings and lists of arrays and JSON scalars: what a checkpoint can hold without pickle."""
+Metrics: TypeAlias = Mapping[str, float]
+
+
+class Tail(IntEnum):
+    """How a segment ends (invariant 4): termination does not bootstrap, truncation and cuts do."""
+
+    TERMINATED = 0
+    TRUNCATED = 1
+    CUT = 2  # a fragment's end: the open decision carries on in the next fragment
+
+
+# ---------------------------------------------------------------------------------------------- environments
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """A body in the environment. `player` is the strategic side that controls it; agents of one role share a network."""
+
+    name: str
+    player: int
+    observation: Space[Any]
+    action: Space[Any]
+    role: str = "default"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumeration:
+    """All information states of a game small enough to be enumerated; ids are global, grouped by player.
+
+    Environments with an enumeration put int32 ids into `Due.observation`; `observation[ids]`, `mask[ids]` decode them.
+    """
+
+    observation: NDArray[np.float32]  # [I, *observation shape]
+    mask: NDArray[np.bool_]  # [I, A]
+    offset: tuple[int, ...]  # [P + 1]: player p's ids are offset[p] .. offset[p + 1] - 1
+    key: tuple[str, ...]  # [I]: the game's own name for the state
+
+    def ids(self, player: int) -> slice:
+        """The ids of one player."""
+        return slice(self.offset[player], self.offset[player + 1])
+
+
+Determinism: TypeAlias = Literal["environment", "vector", "none"]
+"""What the same seeds and actions promise: the same episodes in each environment, whatever else is in the vector; the same only in an
+equal vector; nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnvSpec:
+    """What a vector of environments plays. `agents` are ordered by (player, index within the player)."""
+
+    id: str
+    agents: tuple[AgentSpec, ...]
+    utility_range: tuple[tuple[float, float], ...]  # [P]: least and largest undiscounted return, bounds or infinities
+    symmetry: tuple[tuple[int, ...], ...]  # partition of the players; those in one group are interchangeable
+    zero_sum: bool = False  # the players' returns sum to zero (or to a constant)
+    state: Space[Any] | None = None  # for central critics and mixers only
+    enumeration: Enumeration | None = None
+    max_decisions: int | None = None  # most decisions of one player in an episode, if known
+    determinism: Determinism = "environment"
+
+    @property
+    def num_players(self) -> int:
+        return len(self.utility_range)
+
+    def agents_of(self, player: int) -> tuple[AgentSpec, ...]:
+        """The agents that one player controls, in slot order."""
+        return tuple(a for a in self.agents if a.player == player)
+
+
+class Due(NamedTuple):
+    """The decisions of one player that are due now; n rows in rising slot order.
+
+    slot: int32[n], environment × (agents of the player) + index of the agent.
+    observation: [n, *shape], or int32[n] ids if the environment has an enumeration.
+    mask: bool[n, A] legal actions; None if all always are, or if ids say it.
+    reward: float32[n], summed since that slot's last decision; 0 where `first`.
+    first: bool[n], the slot's first decision in this episode, or since its agent came back to it.
+    """
+
+    slot: NDArray[np.int32]
+    observation: Array
+    mask: NDArray[np.bool_] | None
+    reward: NDArray[np.float32]
+    first: NDArray[np.bool_]
+
+
+class Ended(NamedTuple):
+    """Every slot of one player whose open decision closes now, whether it was due or not; n rows in slot order.
+
+    reward: float32[n], since the slot's last decision. terminated: bool[n]; otherwise truncated.
+    observation: [n, *shape] final observations, or int32[n] ids (-1: the game has no information state at its end).
+    mask: legal actions in the final observation, where truncation bootstraps; None as in `Due`.
+    """
+
+    slot: NDArray[np.int32]
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    observation: Array
+    mask: NDArray[np.bool_] | None = None
+
+
+class Finished(NamedTuple):
+    """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
+    (environment steps), in rising environment order."""
+
+    environment: NDArray[np.int32]
+    returns: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    length: NDArray[np.int32]
+
+
+class Timestep(NamedTuple):
+    """One step of E environments. An ended environment restarts within the same step: its new episode's decisions are in
+    `due`, its old one's in `ended` and `finished`. Or it restarts a step later, and lists nothing as due in between, as one that is
+    still at work (asynchronous) does; some environment always has something due. Buffers stay valid until the second-next step."""
+
+    due: tuple[Due, ...]  # [P]
+    ended: tuple[Ended, ...]  # [P]
+    finished: Finished
+    state: Array | None = None  # [E, *shape]
+    final_state: Array | None = None  # [k, *shape], rows as in `finished`
+
+
+# ---------------------------------------------------------------------------------------------- policies
+
+
+class PolicyRef(NamedTuple):
+    """Names weights: `version` None is live, the newest weights of a learner in progress, resolved when an order is given and kept for
+    the episodes that it begins. `mode` is a published mode.
+
+    A tuple, since a large population looks its members up by the thousand and tuples hash and compare fastest.
+    """
+
+    population: int
+    policy: str
+    version: int | None = 0
+    mode: str = "explore"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """What rebuilds a policy around weights: a registered kind or `module:Class`, and JSON keywords for it."""
+
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Act(NamedTuple):
+    """A policy's answer for n rows: action [n, …], logp float32[n] of the behaviour, next memory, declared extras."""
+
+    action: Array
+    logp: NDArray[np.float32]
+    memory: Array | None = None
+    extras: Mapping[str, Array] = MappingProxyType({})
+
+
+# ---------------------------------------------------------------------------------------------- opponents and tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One independent draw per episode: with probability probs[k], seats `seats` are played by entries[k] (one per seat)."""
+
+    seats: tuple[int, ...]
+    entries: tuple[tuple[PolicyRef, ...], ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A fixed distribution over co-players: a product of `Factor`s. A product of marginals has one factor per seat;
+    a joint (correlated) one has a single factor over all of them. Every seat is in exactly one; what is drawn for the seat that
+    the learner plays in an episode is ignored. Live refs name the learner of the task itself, or those of tasks in progress with it."""
+
+    factors: tuple[Factor, ...]
+
+    @staticmethod
+    def product(marginals: Mapping[int, tuple[Sequence[PolicyRef], Sequence[float]]]) -> Mixture:
+        """seat -> (policies, probabilities), drawn independently."""
+        return Mixture(
+            tuple(
+                Factor((seat,), tuple((ref,) for ref in refs), tuple(float(p) for p in probs))
+                for seat, (refs, probs) in sorted(marginals.items())
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """A mixture whose probabilities a rule (`module:Class` or a registered name) moves during the task, from the results of each entry.
+    Entries with live refs keep their probability, and the rule moves those of the others; unless `moves_live`, then it moves all."""
+
+    start: Mixture
+    rule: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    moves_live: bool = False
+
+
+Opponents: TypeAlias = Mixture | Adaptive
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """That a policy shall act unlike the nearest of `members` (`ludus.learners.diversity`), beside earning what it can.
+
+    weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them. smoothing: share of the uniform policy that
+    the members are mixed with.
+    """
+
+    members: tuple[PolicyRef, ...]
+    weight: float
+    smoothing: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
+
+    gap: the most any player gains by deviating inside the restricted game, summed over players (NashConv of the meta-game);
+    NaN where the solver promises nothing about it. warm: what the next call may start from (arrays and scalars only).
+    """
+
+    marginals: tuple[NDArray[np.float64], ...] | None
+    gap: float
+    joint: NDArray[np.float64] | None = None
+    warm: Any = None
+
+    @property
+    def strategies(self) -> tuple[NDArray[np.float64], ...]:
+        """[P] float64[n_p]: each player's meta-strategy; of a joint one, its marginals."""
+        if self.marginals is not None:
+            return self.marginals
+        assert self.joint is not None
+        axes = range(self.joint.ndim)
+        return tuple(self.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTask:
+    """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`.
+
+    continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
+    length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
+    overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
+    together: share of its orders in which it plays all of `seats` at once, against itself, and learns from all of them.
+    """
+
+    id: str
+    generation: int
+    population: int
+    seats: tuple[int, ...]
+    policy: str  # id of the policy to make
+    opponents: Opponents
+    start: PolicyRef | str | None = None  # warm start: a policy, a file, or random
+    mode: str = "greedy"  # published mode in which the new member will be played
+    continues: str | None = None
+    keep: bool = False
+    length: int = 1
+    overrides: Mapping[str, float] = field(default_factory=dict)
+    diversity: Diversity | None = None
+    together: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTask:
+    """Order to fill payoff cells: `profiles` hold one policy index per player; one that is listed k times plays k portions of episodes. If
+    `solution` is set, it announces a generation's meta-strategies and asks for their exploitability instead."""
+
+    id: str
+    generation: int
+    profiles: tuple[tuple[int, ...], ...] = ()
+    solution: Solution | None = None
+
+
+Task: TypeAlias = TrainingTask | EvaluationTask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """The result of one profile, seat by seat: mean and M2 (sum of squared deviations) float64[P] over n units.
+
+    The unit is whatever is independent of the others: an episode, or a block of episodes that share their luck. `exact`: computed, not
+    sampled; then n = 0 and M2 = 0.
+    """
+
+    id: str
+    profile: tuple[int, ...]
+    seats: tuple[PolicyRef, ...]
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    wins: tuple[tuple[int, int, int], ...] = ()  # per player: won, drawn, lost episodes
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exploitability:
+    """gain float64[P]: what each player's best response earns over the profile of meta-strategies; NashConv is their sum."""
+
+    gain: NDArray[np.float64]
+    value: NDArray[np.float64]
+    exact: bool = True
+
+    @property
+    def nash_conv(self) -> float:
+        return float(self.gain.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
+    the last good weights kept. average: the mean over the task of a mixture that a rule has moved."""
+
+    task: TrainingTask
+    ref: PolicyRef
+    spec: PolicySpec
+    weights: Weights
+    metrics: Metrics
+    counters: Mapping[str, int]
+    failure: str | None = None
+    average: Mixture | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A finished `EvaluationTask`: matches for its profiles, or the exploitability it asked for."""
+
+    task: EvaluationTask
+    matches: tuple[Match, ...] = ()
+    payoffs: NDArray[np.float64] | None = None  # [P, n0, …]: the whole exact table, instead of matches
+    exploitability: Exploitability | None = None
+
+
+TaskResult: TypeAlias = Trained | Evaluated

@@ -1,0 +1,1 @@
+"""Scenarios, and the run that comes of one."""

@@ -1,0 +1,187 @@
+"""The parts of a scenario, put together."""
+
+from __future__ import annotations
+
+from ludus.core.timings import Timings
+from ludus.core.types import EnvSpec, PolicyRef
+from ludus.driver.control import Control, StopRequest
+from ludus.driver.driver import Driver, History
+from ludus.driver.scenario import Scenario
+from ludus.driver.task_runner import TaskRunner
+from ludus.envs.base import VectorEnv
+from ludus.envs.tree.game_tree import GameTree
+from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.matches import MatchPlayer
+from ludus.learners.base import ComputedOracle
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.population.agent_manager import AgentManager
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.policy_server import PolicyServer
+from ludus.replay.sharded import spawn_shards
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.shards import shards_of
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess
+from ludus.storage.base import Observer
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.reader import Reader
+from ludus.storage.store import Store
+from ludus.training.callbacks import CallbackObserver
+from ludus.training.remote import Trainers
+from ludus.training.training import Parts
+
+
+def first_shard(scenario: Scenario) -> VectorEnv:
+    """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
+    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.runtime.pieces)[0].num_envs)
+
+
+def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
+    here = isinstance(runtime, InProcess)
+    if not here:
+        env.close()
+    return RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env.spec,
+        num_envs=scenario.env.num_envs,
+        shards=scenario.runtime.pieces,
+        hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
+        resources={} if here else scenario.runtime.worker_resources,
+        restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
+        leave=scenario.runtime.trainers > 0,
+        inference=scenario.runtime.shared,
+        ready=env if here else None,
+    )
+
+
+def _beside(
+    scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer
+) -> BackgroundEvaluator | None:
+    choice = scenario.evaluation.beside
+    if choice is None or isinstance(scenario.oracle, ComputedOracle):
+        return None
+
+    def record(score: Score) -> None:
+        values = {"return": score.mean, "return_error": score.error, "episodes": float(score.episodes)}
+        store.metrics_recorded("versions", score.version, {f"{score.task}/{name}": v for name, v in values.items()})
+
+    def scored(task: str) -> frozenset[int]:
+        with Reader(store.run_dir, check=False) as reader:
+            return frozenset(reader.metrics(f"{task}/return", "versions").step.tolist())
+
+    def tell(text: str) -> None:
+        store.event("evaluation", text, level="warning")
+        observer.message(text)
+
+    population = scenario.population(env)
+    seats = max(population.count(which) for which in population)
+    rollouts = RolloutManager(
+        runtime,
+        scenario.env.make,
+        spec=env,
+        num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
+        resources={} if isinstance(runtime, InProcess) else scenario.runtime.worker_resources,
+        restarts=scenario.runtime.restarts,
+        deadline=scenario.runtime.deadline,
+        leave=True,  # nobody wants the trajectories
+        kind=Evaluator,
+    )
+    return BackgroundEvaluator(
+        rollouts,
+        every=choice.every,
+        episodes=choice.episodes,
+        seed=scenario.seed,
+        record=record,
+        scored=scored,
+        tell=tell,
+    )
+
+
+def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
+    """The tables of learners that live here, and the trainers elsewhere, if any."""
+    choice = scenario.runtime
+    shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
+    if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
+        return EpisodeServer(scenario.seed, shards), None
+    trainers = Trainers(
+        runtime,
+        choice.trainers,
+        seed=scenario.seed,
+        profile=profile,
+        resources=choice.trainer_resources,
+        shards=shards,
+        prefetch=choice.prefetch,
+        threads=choice.threads,
+    )
+    return EpisodeServer(scenario.seed), trainers
+
+
+def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> ExactEvaluator | None:
+    """Where the game has a tree, and somebody asks for what can be computed on it."""
+    tree = getattr(env, "tree", None)
+    wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
+    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
+    return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
+
+
+def build_driver(
+    scenario: Scenario,
+    runtime: Runtime,
+    env: VectorEnv,
+    store: Store,
+    files: PolicyFiles,
+    observer: Observer,
+    stop: StopRequest,
+    control: Control,
+    callbacks: CallbackObserver,
+) -> Driver:
+    spec = env.spec
+    population = scenario.population(spec)
+    manager = AgentManager(
+        utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
+    )
+    scheduler = scenario.scheduler(population)
+    rollouts = _rollouts(scenario, runtime, env)
+    episodes, trainers = _learning(scenario, runtime, rollouts.profile)
+    members: dict[PolicyRef, Policy] = {}
+
+    def policy(ref: PolicyRef) -> Policy:
+        if ref not in members:
+            members[ref] = build_policy(*manager.weights_of(ref))
+        return members[ref]
+
+    return Driver(
+        scenario=scenario,
+        scheduler=scheduler,
+        work=TaskRunner(
+            scenario,
+            manager,
+            Parts(
+                rollouts,
+                episodes,
+                PolicyServer(),
+                policy,
+                scenario.seed,
+                trainers=trainers,
+                prefetch=scenario.runtime.prefetch,
+                beside=_beside(scenario, runtime, spec, store, observer),
+                callbacks=callbacks,
+                clock=control.clock,
+            ),
+            _exact(scenario, env, population),
+            MatchPlayer(rollouts, policy, seed=scenario.seed),
+            lanes=max(scenario.runtime.lanes, scheduler.together),
+            pace=scenario.runtime.pace,
+        ),
+        store=store,
+        files=files,
+        observer=observer,
+        stop=stop,
+        control=control,
+        stopper=scenario.stop,
+        history=History.of(spec.num_players),
+    )

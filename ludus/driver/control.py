@@ -1,0 +1,263 @@
+"""Live control: between two steps a driver takes the newest order of `ludus pause`, `throttle`, `unpause` and `stop`, and waits as long as
+that says.
+
+    ludus pause --> control.json --> Control.check --(waits)--> the driver's next step
+    ludus status <-- status.json <-- Control
+
+Waiting changes no number of a run, and counts for no limit in seconds: `waited` is to be taken off.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from ludus import __version__
+from ludus.core.types import Metrics, Task
+from ludus.storage import live
+from ludus.storage.base import Doing, Observer, RunInfo, Silent
+from ludus.storage.live import LiveOrder, Status
+
+# --------------------------------------------------------------------------------------------------------------------
+# Stopping a run from outside: the first Ctrl-C asks, the second one does not.
+
+_STOPPING = "stopping cleanly; once more stops at once"
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class StopRequest:
+    """The driver looks at `requested` between steps, and stops with a resumable run once it is true. status: what a process that is
+    stopped so exits with."""
+
+    __slots__ = ("_reason", "status")
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+        self.status = 0
+
+    @property
+    def requested(self) -> bool:
+        return self._reason is not None
+
+    @property
+    def reason(self) -> str:
+        """Who asked; empty while nobody has."""
+        return self._reason or ""
+
+    def request(self, reason: str = "asked to stop", *, status: int = 0) -> None:
+        """Ask for a clean stop; the first reason and status stay."""
+        if self._reason is None:
+            self._reason, self.status = reason, status
+
+
+@contextmanager
+def stop_on_signals(
+    stop: StopRequest | None = None, *, tell: Callable[[str], None] | None = None
+) -> Iterator[StopRequest]:
+    """While this is open, the first SIGINT, SIGTERM or SIGHUP (the terminal was closed) asks `stop` for a clean stop; the second ends the
+    process at once with 128 + its number (130 for SIGINT). A SIGHUP that was ignored (nohup) stays so. Outside the main thread no handlers
+    can be set, and none are.
+
+    The status of a clean stop is 0 if the user was there (SIGINT), and otherwise 128 + the signal's number: schedulers go by it, and 0
+    would tell them that the run is complete.
+
+    tell: says to the user what happened, from within the signal handler (default: a line on standard error).
+    """
+    request = stop or StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    came = False
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            _exit_at_once(number)
+        came = True  # before it is told: a second one may come at once
+        if number == signal.SIGINT:
+            request.request("stopped by Ctrl-C")
+        else:
+            request.request(f"stopped by {signal.Signals(number).name}", status=128 + number)
+        (tell or _say)(_STOPPING)
+
+    # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.
+    numbers = [n for n in _STOPS if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """A line on standard error. Not print: a signal may have come in the middle of one."""
+    with suppress(OSError):
+        os.write(2, f"\n{text}\n".encode())
+
+
+def _exit_at_once(number: int) -> None:
+    # No clean-up on purpose: a run is resumable after any kill, and clean-up is what the user no longer waits for.
+    if sys.stderr.isatty():
+        os.write(2, _SHOW_CURSOR.encode())
+    os._exit(128 + number)
+
+
+LOOK = 0.1
+"""Seconds between two looks at the orders, at least; just so many while a run is paused."""
+TELL = 1.0
+"""Seconds between two writings of the status, at least, but for new orders and tasks."""
+_TASKS = (
+    5  # that may begin in such a time, each of them told at once, since its first step may be long; on the mean, one
+)
+STOPPED = "stopped by `ludus stop`"
+
+
+class Control(Silent):
+    """Of one session of a driver. It is told of the run as an observer, and asked by `check` in the driver's thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stop: StopRequest,
+        *,
+        observer: Observer,
+        event: Callable[[str, str], None],
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """folder: of the run; a leftover of an earlier session is removed from it. stop: asked by `ludus stop`. observer: sees the pace.
+        event: keeps (kind, text)."""
+        self.waited = 0.0
+        """Seconds that orders have taken from the run."""
+        self._folder, self._stop = folder, stop
+        self._observer, self._event = observer, event
+        self._clock, self._sleep = clock, sleep
+        self._order = LiveOrder(secrets.token_hex(8))
+        now = time.time()
+        self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
+        self._tasks = Doing()
+        self._seen = b""  # the newest order, as it lay there
+        self._since = self._changed = clock()  # the end of the last check; the last order
+        self._played = 0.0  # at the last check
+        self._look_at = -math.inf
+        self._tell_at = self._tasks_at = self._since
+        live.remove(folder)
+        with suppress(OSError):  # a run goes on where nobody can steer it
+            live.write(folder, self._order)
+        self._write(self._since)
+
+    def check(self, played: float = 0.0) -> None:
+        """To be called between two steps. Returns when the next one may begin, or a stop was asked for. played: seconds that workers have
+        played so far, each of them. Some of it they do while the driver waits here: that is work too, or their run would not be slower."""
+        begun = now = self._clock()
+        self._look(now)
+        if self._order.paused or self._order.speed < 1.0:
+            step = begun - self._since
+            work = max(step, played - self._played)
+            while not self._stop.requested and (left := self._left(work, now - self._since)) > 0:
+                self._sleep(min(left, LOOK))
+                now = self._clock()
+                self._look(now)
+            self.waited += max(0.0, now - self._since - work)
+        self._since, self._played = now, played
+
+    def clock(self) -> float:
+        """Seconds on a clock that stands while the run waits. Between two checks only."""
+        return self._clock() - self.waited
+
+    def close(self) -> None:
+        """The session is over, and nobody need be told."""
+        live.remove(self._folder)
+
+    # ------------------------------------------------------------------------------------------ orders
+
+    def _left(self, work: float, taken: float) -> float:
+        """Seconds still to be waited after a step with `work` seconds of work that has `taken` so many."""
+        return math.inf if self._order.paused else work / self._order.speed - taken
+
+    def _look(self, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK
+        try:
+            content = live.read(self._folder / live.CONTROL)
+        except OSError:  # it was removed, say: the last order stands
+            content = self._seen
+        except ValueError:  # too long to be one
+            content = b""
+        if content != self._seen:
+            self._seen = content
+            self._take(content, now)
+        if now >= self._tell_at:
+            self._write(now)
+
+    def _take(self, content: bytes, now: float) -> None:
+        try:
+            order = live.parse_order(content)
+        except ValueError as error:
+            self._observer.message(f"{live.CONTROL} cannot be used and is ignored: {error}")
+            return
+        before = self._order
+        if order == before or order.session != before.session:
+            return
+        if order.paused != before.paused or not order.paused:
+            self._changed = now
+        self._order = order
+        if order.stop:
+            self._stop.request(STOPPED)
+        self._write(now)
+        if pace_of(order) != pace_of(before):
+            self._observer.pace_changed(pace_of(order))
+            self._event("control", pace_of(order) or "at full speed again")
+
+    # ------------------------------------------------------------------------------------------ what it does
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._status = replace(self._status, generation=generation, generations=info.generations)
+
+    def task_started(self, task: Task) -> None:
+        self._tasks.started(task)
+        self._status = replace(self._status, generation=task.generation, doing=str(self._tasks), fraction=None)
+        now = self._clock()
+        if now >= self._tasks_at - _TASKS * TELL:
+            self._tasks_at = max(self._tasks_at, now) + TELL
+            self._write(now)
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._tasks.progressed()
+        self._status = replace(self._status, fraction=fraction)
+
+    def _write(self, now: float) -> None:
+        self._tell_at = now + TELL
+        order = self._order
+        self._status = replace(
+            self._status,
+            paused=order.paused,
+            speed=order.speed,
+            stopping=self._stop.requested,
+            seconds=now - self._changed,
+            written=time.time(),
+        )
+        with suppress(OSError):  # a full disk will be told by who needs it
+            live.write(self._folder, self._status)
+
+
+def pace_of(order: LiveOrder) -> str:
+    """In a few words; empty at full speed."""
+    if order.paused:
+        return "paused"
+    return f"at {live.percent(order.speed)} of full speed" if order.speed < 1.0 else ""

@@ -1,0 +1,352 @@
+"""The driver: asks the scheduler for tasks, does them, records what came out, and passes checkpoint barriers.
+
+    Scheduler --TrainingTask | EvaluationTask--> Driver --TaskResult--> AgentManager (populations, payoffs) --rows--> Store
+        ^                                                                    |
+        +----------------------- view: populations, payoffs with holes <-----+
+
+Single mode: one task at a time, in one thread, by calls that never wait. Where workers are processes of their own, training tasks of
+a generation are in progress together: one learns while workers play for another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from ludus.core.types import Array, Evaluated, Metrics, Solution, State, Task, TaskResult, Trained, TrainingTask
+from ludus.driver.control import Control, StopRequest
+from ludus.driver.scenario import Scenario
+from ludus.driver.task_runner import TaskRunner
+from ludus.population.agent_manager import AgentManager
+from ludus.schedulers.base import Scheduler
+from ludus.solvers.games import values_against
+from ludus.solvers.match_selection import filled
+from ludus.storage import checkpoint
+from ludus.storage.base import GenerationRecord, Observer
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.store import Store
+from ludus.training.stopping import Progress, Stopper
+from ludus.training.training import Parts
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the driver remembers of a run besides populations and payoffs; part of every checkpoint.
+
+
+@dataclass(slots=True)
+class History:
+    """What the run's progress record is made of."""
+
+    counters: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("env_steps", "decisions", "episodes", "samples", "updates"), 0)
+    )
+    generations: int = 0
+    nash_conv: list[float] = field(default_factory=list)
+    gains: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)  # [P] of the newest profile of meta-strategies
+    responses: list[float] = field(default_factory=list)  # [P] returns of the newest best responses
+    checkpoints: int = 0
+    seconds: float = 0.0
+
+    @staticmethod
+    def of(players: int) -> History:
+        """Of a run that has not begun."""
+        return History(values=[0.0] * players, responses=[float("nan")] * players)
+
+    def count(self, counters: Mapping[str, int]) -> None:
+        """Add what a training task played and learned."""
+        for name, count in counters.items():
+            self.counters[name] += count
+
+    def generation(self, number: int, *, values: Sequence[float], nash_conv: float | None) -> None:
+        """A generation was solved: `values` float[P] of its meta-strategies. The responses so far were trained against the last one's."""
+        gains = np.subtract(self.responses, self.values)
+        if number:
+            self.gains.append(float(np.nanmax(gains)) if not np.isnan(gains).all() else float("nan"))
+        if nash_conv is not None:
+            self.nash_conv.append(nash_conv)
+        self.generations, self.values = number, list(values)
+        self.responses = [float("nan")] * len(values)
+
+    def progress(self, seconds: float) -> Progress:
+        counters = self.counters
+        return Progress(
+            env_steps=counters["env_steps"],
+            decisions=counters["decisions"],
+            episodes=counters["episodes"],
+            samples=counters["samples"],
+            updates=counters["updates"],
+            seconds=seconds,
+            generations=self.generations,
+            nash_conv=tuple(self.nash_conv),
+            gains=tuple(self.gains),
+        )
+
+    def state_dict(self, seconds: float) -> State:
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "seconds": seconds}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a generation came to.
+
+
+def record_of(
+    result: Evaluated, solution: Solution, *, history: History, mean: Array, seconds: float, solving: float
+) -> GenerationRecord:
+    """mean: float64[P, n_0 … n_(P-1)] payoffs. seconds: of the run so far; solving: of the meta-solver."""
+    found = result.exploitability
+    return GenerationRecord(
+        number=result.task.generation,
+        seconds=seconds,
+        episodes=history.counters["episodes"],
+        nash_conv=None if found is None else found.nash_conv,
+        gains=() if found is None else tuple(found.gain.tolist()),
+        values=tuple(_values(mean, solution)),
+        marginals=tuple(tuple(m.tolist()) for m in solution.strategies),
+        solver_gap=solution.gap,
+        solver_seconds=solving,
+        responses=tuple(history.responses),
+    )
+
+
+def _values(mean: Array, solution: Solution) -> list[float]:
+    """[P] expected returns of the meta-strategies against each other, by the payoff table."""
+    if solution.joint is not None:
+        return [float((table * solution.joint).sum()) for table in mean]
+    strategies = solution.strategies
+    if np.isnan(mean).any():  # nobody needs to know what is never played
+        played = [np.flatnonzero(m) for m in strategies]
+        mean = mean[np.ix_(np.arange(len(mean)), *played)]
+        strategies = tuple(m[kept] for m, kept in zip(strategies, played, strict=True))
+    return [float(m @ values_against(mean, strategies, p)) for p, m in enumerate(strategies)]
+
+
+COMPLETE = "the schedule is complete"
+_AHEAD = 4  # matches that are given out at a time
+
+
+class Interrupted(Exception):
+    """A stop was asked for in the middle of a task."""
+
+
+@dataclass(slots=True)
+class Driver:
+    """The parts of a run, and the loop over its tasks."""
+
+    scenario: Scenario
+    scheduler: Scheduler
+    work: TaskRunner
+    store: Store
+    files: PolicyFiles
+    observer: Observer
+    stop: StopRequest
+    control: Control
+    stopper: Stopper | None
+    history: History
+    named: list[str] = field(default_factory=list)  # checkpoints that the database names
+    _started: float = field(default_factory=time.perf_counter)
+    _covered: bool = False  # by a checkpoint: nothing happened since
+    _matches: int = 0  # since the last barrier
+    _solving: float = 0.0  # seconds of the last call of the scheduler, in which the meta-solver runs
+
+    @property
+    def manager(self) -> AgentManager:
+        """Populations and payoffs."""
+        return self.work.manager
+
+    @property
+    def parts(self) -> Parts:
+        """What plays and learns."""
+        return self.work.parts
+
+    def run(self) -> str:
+        """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
+        try:
+            while True:
+                if reason := self._over():
+                    return reason
+                begun = time.perf_counter()
+                with self.parts.profile.part("meta-solver"):
+                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.work.lanes)
+                self._solving = time.perf_counter() - begun
+                if not tasks:
+                    return COMPLETE
+                self._covered = False
+                for together in _groups(tasks):
+                    self._do_all(together)
+        except Interrupted:
+            return self.stop.reason
+
+    def _over(self) -> str | None:
+        self.control.check(self.parts.profile.played)
+        if self.stop.requested:
+            return self.stop.reason
+        return self.stopper.reason(self.progress) if self.stopper else None
+
+    @property
+    def seconds(self) -> float:
+        """Time of the run, summed over its sessions, without what it was made to wait."""
+        return self.history.seconds + self.control.clock() - self._started
+
+    @property
+    def progress(self) -> Progress:
+        return self.history.progress(self.seconds)
+
+    # ------------------------------------------------------------------------------------------ tasks
+
+    def _do_all(self, tasks: Sequence[Task]) -> None:
+        """Do tasks that can be in progress together, and take their results in order."""
+        for task in tasks:
+            self.store.generation = task.generation
+            self.store.task_started(task)
+            self.observer.task_started(task)
+        for result in self.work.results(tasks, proceed=self._proceed, checkpoint=self.checkpoint):
+            self._record(result)
+            self.scheduler.on_result(result, self.manager.view())
+            if isinstance(result, Evaluated):
+                if result.task.solution is not None:
+                    self._after_generation(result.task.generation)
+                else:
+                    self._after_matches(result)
+
+    def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
+        """Between two iterations."""
+        self.observer.task_progress(fraction, metrics)
+        self.control.check(self.parts.profile.played)
+        if self.stop.requested:
+            raise Interrupted
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def _record(self, result: TaskResult) -> None:
+        self.store.task_done(result)
+        self.parts.callbacks.task_done(result)
+        if isinstance(result, Trained):
+            self._add(result)
+        elif result.task.solution is not None:
+            self._announce(result, result.task.solution)
+        else:
+            self.manager.on_result(result)
+
+    def _add(self, result: Trained) -> None:
+        task, history = result.task, self.history
+        if result.failure is not None:
+            self.store.event("training", result.failure, level="error")
+            self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
+        elif result.counters.get("decisions") and not result.counters.get("updates"):
+            self._tell_unchanged(result)
+        history.count(result.counters)
+        self.manager.on_result(result)
+        self.work.admit(result.ref)
+        metrics = {f"response/{task.population}/{name}": value for name, value in result.metrics.items()}
+        self.store.metrics_recorded("generations", task.generation, metrics)
+        for seat in task.seats:
+            history.responses[seat] = self.work.return_of(result, seat)
+
+    def _tell_unchanged(self, result: Trained) -> None:
+        text = (
+            f"task {result.task.id} ended after {result.counters['decisions']:,} decisions without an update: policy "
+            f"{result.ref.policy} is what it started from. Let responses train longer, or have the oracle begin to learn earlier."
+        )
+        self.store.event("training", text, level="warning")
+        self.observer.message(text)
+
+    def _announce(self, result: Evaluated, solution: Solution) -> None:
+        record = record_of(
+            result,
+            solution,
+            history=self.history,
+            mean=self._mean(),
+            seconds=self.seconds,
+            solving=self._solving,
+        )
+        self.history.generation(record.number, values=list(record.values), nash_conv=record.nash_conv)
+        self.store.generation_done(record)
+        if solution.joint is not None:
+            self.store.joint_recorded(record.number, solution.joint)
+        self.store.metrics_recorded("generations", record.number, self.parts.profile.take())
+        for population, ratings in enumerate(self.manager.elo()):
+            self.store.ratings_recorded(population, ratings)
+        self.observer.generation_done(record)
+
+    def _mean(self) -> Array:
+        """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out."""
+        payoffs = self.manager.table.view()
+        return (payoffs if self.scenario.evaluation.adaptive is None else filled(payoffs)).mean
+
+    # ------------------------------------------------------------------------------------------ barriers
+
+    def _after_matches(self, result: Evaluated) -> None:
+        """An evaluation in several steps may take long."""
+        self._matches += len(result.matches)
+        if self._matches >= self.scenario.checkpoints.iterations:
+            self.checkpoint({})
+
+    def _after_generation(self, generation: int) -> None:
+        self.work.forget(generation)
+        if generation % self.scenario.checkpoints.generations == 0:
+            self.checkpoint({})
+
+    def checkpoint(self, trainings: Mapping[str, State]) -> None:
+        """A barrier: everything so far becomes durable, together. `trainings`: states of the tasks that are in progress, by id."""
+        with self.parts.profile.part("checkpoints"):
+            self._checkpoint(trainings)
+
+    def _checkpoint(self, trainings: Mapping[str, State]) -> None:
+        self.history.checkpoints += 1
+        self.files.sync()
+        state = {
+            "format": checkpoint.FORMAT,
+            "scheduler": self.scheduler.state_dict(),
+            "manager": self.manager.state_dict(),
+            "exact": None if self.work.exact is None else list(self.work.exact.known),
+            "history": self.history.state_dict(self.seconds),
+            "trainings": dict(trainings),
+            "kept": dict(self.work.kept),
+            "profile": self.parts.profile.state_dict(),
+        }
+        name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
+        self.store.commit(name)
+        self.named.append(name)
+        self.clean()
+        self._covered, self._matches = True, 0
+
+    def finish(self) -> None:
+        """A last barrier, unless nothing happened since the one before it."""
+        if not self._covered:
+            self.checkpoint({})
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.files.run_dir / "checkpoint"
+
+    def clean(self) -> None:
+        """Remove old checkpoints, and what a kill has left of one."""
+        checkpoint.clean(self.checkpoints, self.scenario.checkpoints.keep, self.named)
+
+    def restore(self, state: State) -> None:
+        """Go on from what `checkpoint` saved. Raises RunError if the policies are not there any more."""
+        self.manager.load_state_dict(state["manager"])
+        for population in self.manager.populations:
+            for ref in population:
+                self.work.admit(ref)
+        if self.work.exact is not None and state["exact"] is not None:
+            self.work.exact.restore(tuple(state["exact"]), self.manager.table.view().mean)
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.history = History(**state["history"])
+        self.work.resumed, self.work.kept = state["trainings"], state["kept"]
+        self.parts.profile.load_state_dict(state["profile"])
+        self._covered = True
+
+
+def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Training tasks that follow each other are done together."""
+    for training, some in groupby(tasks, lambda task: isinstance(task, TrainingTask)):
+        if training:
+            yield list(some)
+        else:
+            yield from ([task] for task in some)

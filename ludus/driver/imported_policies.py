@@ -1,0 +1,200 @@
+"""Policies from elsewhere that a run's learners meet: read when it begins, and members of its populations from then on.
+
+names, weights ── read_given ──► members, and the mixture over them ── Given.admit ──► store, scheduler, a first barrier
+
+Nothing of a run depends on where they came from after that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, Mixture, PolicyRef
+from ludus.driver.driver import Driver
+from ludus.driver.scenario import Scenario
+from ludus.evaluation.policies import NEWEST, Drawn, NamedSeats, Wanted, identity, misfit, policies_of, take_apart, told
+from ludus.evaluation.stored import META, StoredRun
+from ludus.learners.base import ComputedOracle
+from ludus.policies.base import Policy
+from ludus.policies.file import digest_of
+from ludus.population.base import Lineage
+from ludus.schedulers.base import MeetsGiven
+from ludus.storage.run_dirs import find_run
+
+_FORMS = "RUN, RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors or random"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedPolicies:
+    """members: (ref, policy, where it was) in the order in which they join. mixture: over members, those and the first ones. lacking: seats
+    that no policy was given for."""
+
+    members: tuple[tuple[PolicyRef, Policy, str], ...]
+    mixture: Mixture
+    lacking: tuple[int, ...]
+
+    def admit(self, driver: Driver) -> None:
+        """Make them members, behind the first policies, and tell the scheduler. They are durable, by a barrier, when this returns."""
+        assert isinstance(driver.scheduler, MeetsGiven)
+        for ref, policy, source in self.members:
+            driver.manager.add(
+                ref.population,
+                ref.policy,
+                policy.spec,
+                policy.weights(),
+                mode=ref.mode,
+                lineage=Lineage(start=source),
+            )
+            driver.work.admit(ref)
+        driver.scheduler.meet(self.mixture, lacking=self.lacking)
+        driver.checkpoint({})
+
+
+def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
+    """What `scenario.given` names, in the game `spec`; None if that is nobody.
+
+    Raises ConfigError for a name of nobody, ScenarioError for a bot, a policy of another game or one that cannot be played or evaluated
+    where it is to be, and for a seat that has none; whatever reading runs and files raises.
+    """
+    if not scenario.given:
+        return None
+    scheduler = scenario.scheduler(scenario.population(spec))
+    if not isinstance(scheduler, MeetsGiven):
+        raise ScenarioError(
+            f"the scenario {scenario.kind!r} brings opponents, and its scheduler has no methods `met` and `meet` to take them."
+        )
+    open_run = lru_cache(maxsize=None)(StoredRun)
+    entries: list[tuple[Wanted, float, NamedSeats]] = []
+    for text, weight in scenario.given:
+        wanted = take_apart(text, find_run, open_run, what="opponent", forms=_FORMS)
+        _require_playable(wanted, scenario)
+        entries.append((wanted, weight, policies_of(wanted, spec)))
+    _require_seats(entries, scheduler.met, spec)
+    return _Members(scenario, spec).given(entries)
+
+
+def _require_playable(wanted: Wanted, scenario: Scenario) -> None:
+    """That it is a policy, and of this game."""
+    if wanted.bot:
+        raise ScenarioError(
+            f"{wanted.text!r} is a bot, which is asked one decision at a time, in a process of its own, and cannot play while a policy "
+            "trains. Record its games and clone it (ludus record --trajectories, ludus clone), or play `ludus tournament` against it."
+        )
+    if wanted.run is not None and identity(wanted.run.scenario.env.played) != identity(scenario.env.played):
+        theirs, ours = wanted.run.scenario.env, scenario.env
+        raise ScenarioError(
+            f"{wanted.text!r} plays {told(theirs, ours)}, and this scenario {told(ours, theirs)}. Give a policy of the same game."
+        )
+
+
+def _require_seats(entries: Sequence[tuple[Wanted, float, NamedSeats]], met: Sequence[int], spec: EnvSpec) -> None:
+    """That everybody who was given is met, and that somebody was given for each seat in which somebody is met."""
+    if not met:
+        raise ScenarioError(
+            f"opponents were given, and in {spec.id} the learners meet nobody: all of its players are theirs, one each. Leave them out."
+        )
+    has = [[p for p, some in enumerate(seats) if some] for _, _, seats in entries]
+    said = ", ".join(f"{wanted.text!r} plays {_seats(mine)}" for (wanted, _, _), mine in zip(entries, has, strict=True))
+    for seat in met:
+        if not any(seat in mine for mine in has):
+            raise ScenarioError(
+                f"opponents: nobody was given for seat {seat} of {spec.id} ({said}). Add a policy of that seat, a whole run, or random."
+            )
+    for (wanted, _, _), mine in zip(entries, has, strict=True):
+        if not set(mine) & set(met):
+            raise ScenarioError(
+                f"opponents: {wanted.text!r} plays {_seats(mine)}, where the learners meet nobody; they do in {_seats(met)}. Leave it out."
+            )
+
+
+def _seats(seats: Sequence[int]) -> str:
+    return f"seat{'s' if len(seats) > 1 else ''} {', '.join(map(str, seats))}"
+
+
+class _Members:
+    """Who joins which population: a policy that is named twice joins once."""
+
+    def __init__(self, scenario: Scenario, spec: EnvSpec) -> None:
+        self._scenario, self._spec = scenario, spec
+        self._population = scenario.population(spec)
+        self._refs: dict[tuple[int, str, str], PolicyRef] = {}  # by population, digest and mode
+        self._names: set[tuple[int, str]] = set()
+        self._members: list[tuple[PolicyRef, Policy, str]] = []
+
+    def given(self, entries: Sequence[tuple[Wanted, float, NamedSeats]]) -> ImportedPolicies:
+        marginals, lacking = {}, []
+        for seat, population in enumerate(self._population):
+            shares: dict[PolicyRef, float] = {}
+            for wanted, weight, seats in entries:
+                total = sum(drawn.prob for drawn in seats[seat])
+                for drawn in seats[seat]:
+                    ref = self._ref(wanted, drawn, seat)
+                    shares[ref] = shares.get(ref, 0.0) + weight * drawn.prob / total
+            if not shares:
+                lacking.append(seat)
+                shares = {_first(population): 1.0}
+            whole = sum(shares.values())
+            marginals[seat] = (list(shares), [share / whole for share in shares.values()])
+        return ImportedPolicies(tuple(self._members), Mixture.product(marginals), tuple(lacking))
+
+    def _ref(self, wanted: Wanted, drawn: Drawn, seat: int) -> PolicyRef:
+        population = self._population[seat]
+        if drawn.policy.spec.kind == "random":
+            return _first(population)
+        key = (population, digest_of(drawn.policy), drawn.mode)
+        if key not in self._refs:
+            self._require_fit(wanted, drawn, population)
+            ref = PolicyRef(population, self._name(wanted, drawn, population), mode=drawn.mode)
+            self._refs[key] = ref
+            self._members.append((ref, drawn.policy, _source(wanted, drawn)))
+        return self._refs[key]
+
+    def _require_fit(self, wanted: Wanted, drawn: Drawn, population: int) -> None:
+        """That it can play, and be evaluated, in all seats of its population: members do."""
+        spec, scenario = self._spec, self._scenario
+        chosen = (scenario.evaluation.payoffs, scenario.evaluation.exploitability)
+        exact = spec.enumeration is not None and (
+            chosen != ("simulate", "off") or isinstance(scenario.oracle, ComputedOracle)
+        )
+        name = f"{wanted.text} {drawn.name}" if wanted.policy in (META, NEWEST) else wanted.text
+        seats = [p for p, which in enumerate(self._population) if which == population]
+        for seat in seats:
+            if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
+                shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."
+                raise ScenarioError(
+                    f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
+                )
+            if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
+                raise ScenarioError(
+                    f"opponents: {name!r} is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the "
+                    f"information state; on the tree of {spec.id} that cannot be evaluated exactly. Set evaluation.payoffs=simulate and "
+                    "evaluation.exploitability=off, with an oracle that learns."
+                )
+
+    def _name(self, wanted: Wanted, drawn: Drawn, population: int) -> str:
+        """A name that no member has, and no learner will: those are POPULATION-NUMBER."""
+        owner = "file" if wanted.run is None or drawn.ref is None else wanted.run.folder.resolve().name
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{owner}.{drawn.name}").lstrip(".-")
+        k, name = 1, stem
+        while (population, name) in self._names:
+            k, name = k + 1, f"{stem}-{k + 1}"
+        self._names.add((population, name))
+        return name
+
+
+def _first(population: int) -> PolicyRef:
+    """The member that every population begins with, which plays uniformly at random."""
+    return PolicyRef(population, f"{population}-0")
+
+
+def _source(wanted: Wanted, drawn: Drawn) -> str:
+    """Where it was, for its lineage."""
+    if wanted.file is not None:
+        return str(wanted.file)
+    assert wanted.run is not None
+    assert drawn.ref is not None
+    return str(wanted.run.folder / "policies" / str(drawn.ref.population) / f"{drawn.ref.policy}.safetensors")

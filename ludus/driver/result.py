@@ -1,0 +1,67 @@
+"""What a run came to, as its directory holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.driver.scenario import Scenario
+from ludus.policies.base import Policy
+from ludus.policies.registry import build_policy
+from ludus.population.base import PolicyRecord
+from ludus.population.payoffs import Payoffs
+from ludus.storage.base import GenerationRecord, RunSummary
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.reader import Reader
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Result:
+    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] of the last solved generation."""
+
+    run_dir: Path
+    scenario: Scenario
+    populations: tuple[tuple[PolicyRecord, ...], ...]
+    payoffs: Payoffs
+    meta_strategies: tuple[NDArray[np.float64], ...]
+    generations: tuple[GenerationRecord, ...]
+    nash_conv: tuple[float, ...]
+    episodes: int
+    seconds: float
+    stopped_by: str
+    report: Path | None
+
+    def __repr__(self) -> str:
+        """Short: the last value of a notebook's cell is printed."""
+        last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
+        return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
+
+    def policy(self, population: int, index: int = -1) -> Policy:
+        """A trained policy, loaded from the run directory."""
+        record = self.populations[population][index]
+        return build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
+
+
+def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopped_by: str = "") -> Result:
+    """The result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
+    with Reader(run_dir) as reader:
+        generations, payoffs, policies = reader.generations(), reader.payoffs(), reader.policies()
+    return Result(
+        run_dir=run_dir,
+        scenario=scenario,
+        populations=tuple(
+            tuple(p.record for p in policies if p.record.ref.population == population)
+            for population in sorted(set(payoffs.population))
+        ),
+        payoffs=payoffs,
+        meta_strategies=tuple(np.array(m) for m in generations[-1].marginals) if generations else (),
+        generations=generations,
+        nash_conv=tuple(g.nash_conv for g in generations if g.nash_conv is not None),
+        episodes=summary.episodes,
+        seconds=summary.seconds,
+        stopped_by=stopped_by or summary.stopped_by,
+        report=summary.report,
+    )

@@ -1,0 +1,290 @@
+"""Runs: build the parts of a scenario, drive them, and leave a run directory behind.
+
+run(scenario)   = check -> create the directory -> initial policies -> drive -> report
+resume(run_dir) = read and check -> restore -> rewind to the last barrier -> drive -> report
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from ludus import __version__
+from ludus.core.errors import RunError
+from ludus.core.files import replace_file
+from ludus.core.machine import thread_limits
+from ludus.core.types import PolicySpec
+from ludus.driver.assembly import build_driver, first_shard
+from ludus.driver.control import Control, StopRequest
+from ludus.driver.driver import Driver
+from ludus.driver.imported_policies import ImportedPolicies, read_given
+from ludus.driver.result import Result, read_result
+from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_check import check_first_observations
+from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
+from ludus.envs.base import VectorEnv
+from ludus.learners.base import ComputedOracle
+from ludus.learners.spaces import discrete, one_space
+from ludus.policies.specs import random_spec
+from ludus.runtime.base import Runtime
+from ludus.storage import live
+from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.run_dirs import require_writable
+from ludus.storage.store import Store, require_new
+from ludus.training.callbacks import CallbackObserver
+from ludus.view.report import write_report
+from ludus.view.tensorboard import TensorBoardWriter
+
+RUNS = Path("runs")
+
+
+def run(
+    scenario: Scenario,
+    *,
+    run_dir: Path | str | None = None,
+    name: str | None = None,
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    report: bool = True,
+) -> Result:
+    """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
+    not fit together."""
+    scenario, env = scenario.with_shards(), first_shard(scenario)
+    scenario.check(env.spec)
+    check_first_observations(scenario, env)
+    given = read_given(scenario, env.spec)
+    folder = _folder(scenario, run_dir, name)
+    require_new(folder)  # before a runtime is started, which may take long
+    info = _info(scenario, env, folder)
+    files = PolicyFiles(folder)
+    stop, observer = stop or StopRequest(), observer or Silent()
+    with (
+        _session(scenario, folder, observer) as (tensorboard, runtime),
+        Store.create(folder, info, locate=files.locate) as store,
+        closing(Control(folder, stop, observer=observer, event=store.event)) as control,
+    ):
+        replace_file(folder / SCENARIO, info.text.encode())
+        callbacks = CallbackObserver(scenario.callbacks)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
+        driver.observer.run_started(info)
+        _first_policies(driver, given)
+        return _finish(driver, driver.run(), report=report)
+
+
+def resume(
+    run_dir: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    observer: Observer | None = None,
+    stop: StopRequest | None = None,
+    report: bool = True,
+) -> Result:
+    """Go on from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
+    Raises LudusError, before anything is changed, if it cannot be resumed."""
+    stored = read_run(Path(run_dir), overrides)
+    if stored.finished and not stored.changed:
+        return _finished(stored, report=report)
+    scenario, files = stored.scenario, stored.files
+    env = first_shard(scenario)
+    scenario.check(env.spec)
+    check_first_observations(scenario, env)
+    given = None if stored.state is not None else read_given(scenario, env.spec)
+    info = _info(scenario, env, stored.folder)
+    if stored.changed and stored.state is not None:  # which refuses what it cannot follow
+        scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
+    stop, observer = stop or StopRequest(), observer or Silent()
+    stored.tidy()
+    with (
+        _session(scenario, stored.folder, observer) as (tensorboard, runtime),
+        Store.open(stored.folder, locate=files.locate) as store,
+        closing(Control(stored.folder, stop, observer=observer, event=store.event)) as control,
+    ):
+        stored.still_last()
+        callbacks = CallbackObserver(scenario.callbacks)
+        observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
+        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
+        driver.named.extend(stored.named)
+        if stored.state is not None:
+            driver.restore(stored.state)
+        store.rewind(stored.named[-1] if stored.named else None)
+        files.remove_unknown()
+        driver.clean()
+        stored.restore_scenario()
+        if stored.changed:
+            stored.change_scenario(store, info)
+        driver.observer.run_started(info, generation=driver.history.generations)
+        for warning in stored.warnings:
+            store.event("checkpoint", warning, level="warning")
+            driver.observer.message(warning)
+        if stored.state is None:
+            _first_policies(driver, given)
+        return _finish(driver, driver.run(), report=report)
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+@contextmanager
+def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[TensorBoardWriter, Runtime]]:
+    """Limited threads, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run
+    in one line; what was committed stays."""
+    require_writable(folder)
+    threads = None if isinstance(scenario.oracle, ComputedOracle) else scenario.runtime.threads
+    if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
+        observer.message(f"starting {scenario.runtime.kind}")
+    try:
+        with (
+            thread_limits(torch_threads=threads),
+            closing(TensorBoardWriter(folder)) as tensorboard,
+            closing(scenario.runtime.build()) as runtime,
+        ):
+            yield tensorboard, runtime
+    except BrokenPipeError:  # of whoever watches
+        raise
+    except OSError as error:
+        raise RunError(
+            f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
+        ) from error
+
+
+def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
+    """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
+    env = driver.parts.rollouts.spec
+    table = driver.manager.table
+    for population in range(len(table.population_sizes)):
+        seat = table.population.index(population)
+        space = one_space(env, (seat,), algorithm="the first policy")[1]
+        if env.enumeration is None:
+            spec = random_spec(space)
+        else:
+            spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
+        ref = driver.manager.add(population, f"{population}-0", spec, {})
+        driver.work.admit(ref)
+    if given is not None:
+        given.admit(driver)
+
+
+def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
+    spec = env.spec
+    return RunInfo(
+        name=folder.name,
+        run_dir=folder,
+        scenario=scenario.name or scenario.kind,
+        env=scenario.env.id,
+        algorithm=type(scenario.oracle).__name__,
+        seed=scenario.seed,
+        version=f"ludus {__version__}, Python {platform.python_version()}",
+        population=scenario.population(spec),
+        utility_range=spec.utility_range,
+        zero_sum=spec.zero_sum,
+        generations=scenario.generations,
+        text=scenario.to_yaml(),
+    )
+
+
+def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+    if run_dir is not None:
+        return Path(run_dir)
+    if name is None:
+        stem = scenario.name or scenario.env.id.rpartition("/")[2].partition("(")[0].replace(":", "-")
+        return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
+    return RUNS / name
+
+
+def _unused(name: str) -> Path:
+    """Makes the folder ./runs/<name>, or with -2, -3 … where runs of the same second have it. Whoever makes it owns it."""
+    for k in count(1):
+        folder = RUNS / (name if k == 1 else f"{name}-{k}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the store says why
+        return folder
+    raise AssertionError
+
+
+def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
+    """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result."""
+    complete = not driver.stop.requested
+    folder, history = driver.files.run_dir, driver.history
+    if complete:
+        driver.finish()
+    driver.parts.episodes.shutdown()
+    driver.parts.rollouts.close()
+    if driver.parts.trainers is not None:
+        driver.parts.trainers.close()
+    if driver.parts.beside is not None:
+        driver.parts.beside.close()
+    summary = RunSummary(
+        run_dir=folder,
+        generations=history.generations,
+        seconds=driver.seconds,
+        episodes=history.counters["episodes"],
+        nash_conv=history.nash_conv[-1] if history.nash_conv else None,
+        stopped_by=reason,
+        complete=complete,
+        counters=dict(history.counters),
+    )
+    driver.store.run_finished(summary)
+    summary = replace(summary, report=write_report(folder) if report else None)
+    driver.observer.run_finished(summary)
+    return read_result(folder, driver.scenario, summary)
+
+
+def _finished(stored: ResumableRun, *, report: bool) -> Result:
+    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
+    assert stored.summary is not None
+    live.remove(stored.folder)
+    stored.tidy()
+    path = stored.folder / "report.html"
+    if report and not path.exists():
+        write_report(stored.folder)
+    how = f"{stored.summary.stopped_by}; it was finished before, and nothing was done (a higher generations=N, or another stop, extends it)"
+    summary = replace(stored.summary, report=path if path.exists() else None)
+    return read_result(stored.folder, stored.scenario, summary, stopped_by=how)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tells the user when the runtime's shared memory is full and values go to disk.
+
+
+def spilling(runtime: Runtime, observer: Observer, event: Callable[[str, str], None]) -> list[Spilling]:
+    """An observer for a runtime that spills, none for one that has nothing to spill to."""
+    spilled = getattr(runtime, "spilled", None)
+    return [] if spilled is None else [Spilling(spilled, observer=observer, event=event)]
+
+
+class Spilling(Silent):
+    """Looks after every generation, and says so the first time and whenever twice as much has gone to disk."""
+
+    def __init__(self, spilled: Callable[[], int], *, observer: Observer, event: Callable[[str, str], None]) -> None:
+        """spilled: bytes so far. observer: is told. event: keeps (kind, text)."""
+        self._spilled, self._observer, self._event = spilled, observer, event
+        self._next = 1
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._look()
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        count = self._spilled()
+        if count < self._next:
+            return
+        self._next = 2 * count
+        text = (
+            f"the shared memory of Ray is full: {count / 1e6:,.0f} MB went to disk so far. Nothing is lost, and the run is slower. Have "
+            "less in progress (runtime.tasks, runtime.in_flight, smaller batches), or give Ray more memory."
+        )
+        self._event("spilling", text)
+        self._observer.message(text)

@@ -1,0 +1,245 @@
+"""What to run: environment, oracle, limits, runtime; each kind of scenario adds its schedule. Plain data from a YAML file or Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from ludus.core.config import Config, to_yaml
+from ludus.core.errors import ConfigError
+from ludus.core.parts import build_part, dump_part
+from ludus.core.types import EnvSpec
+from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.envs.options import Environment, Switch
+from ludus.learners.registry import ALGORITHMS
+from ludus.population.base import populations_of
+from ludus.training.callbacks import dump_callback, parse_callbacks
+from ludus.training.stopping import dump_stopper, parse_stopper
+
+if TYPE_CHECKING:
+    from ludus.schedulers.base import Scheduler
+    from ludus.schedulers.sampling import Sampling
+    from ludus.solvers.base import MetaSolver
+    from ludus.solvers.match_selection import Goal
+
+# --------------------------------------------------------------------------------------------------------------------
+# The kinds of scenarios by name.
+
+SCENARIOS: Final[dict[str, str]] = {
+    "anytime_psro": "ludus.driver.scenarios.anytime_psro:AnytimePSRO",
+    "efficient_psro": "ludus.driver.scenarios.efficient_psro:EfficientPSRO",
+    "fictitious_self_play": "ludus.driver.scenarios.self_play:FictitiousSelfPlay",
+    "fixed_opponents": "ludus.driver.scenarios.fixed_opponents:FixedOpponents",
+    "league": "ludus.driver.scenarios.league:League",
+    "pbt": "ludus.driver.scenarios.pbt:PBT",
+    "pfsp": "ludus.driver.scenarios.self_play:PFSP",
+    "pipeline_psro": "ludus.driver.scenarios.pipeline_psro:PipelinePSRO",
+    "psro": "ludus.driver.scenarios.psro:PSRO",
+    "self_play": "ludus.driver.scenarios.self_play:SelfPlay",
+    "self_play_psro": "ludus.driver.scenarios.anytime_psro:SelfPlayPSRO",
+}
+"""name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""
+
+
+def name_of(kind: type) -> str:
+    """How a scenario of this class names its kind in a file."""
+    target = f"{kind.__module__}:{kind.__qualname__}"
+    return next((name for name, known in SCENARIOS.items() if known == target), target)
+
+
+class BesideTraining(Config):
+    """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own."""
+
+    every: int = Field(10, ge=1)
+    episodes: int = Field(100, ge=2)
+    num_envs: int = Field(16, ge=1)
+
+
+class AdaptivePayoffs(Config):
+    """Matches go where the goal depends on them, until it is reached with `confidence`, or the budget of the generation is spent.
+
+    goal: meta_strategy, whose NashConv in the meta-game is to be at most `tolerance` (0: until the budget is spent); or ranking, in which
+    every comparison is to be decided: of two payoffs of a player against the same others, or, where two players share a population, of what
+    two policies earn when they meet (the response graph, which α-Rank reads).
+
+    budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks
+    that a profile gets at a time. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out
+    before it is looked again at what matters.
+    """
+
+    goal: Literal["meta_strategy", "ranking"] = "meta_strategy"
+    budget: int = Field(20_000, ge=1)
+    portion: int = Field(100, ge=1)
+    tolerance: float = Field(0.0, ge=0)
+    confidence: float = Field(0.95, gt=0, lt=1)
+    start: int | None = Field(10, ge=1)
+    batch: int = Field(1000, ge=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.budget < self.portion:
+            raise ConfigError(f"a budget of {self.budget} is less than one portion of {self.portion}.")
+        if self.goal == "ranking" and self.tolerance > 0.0:
+            raise ConfigError(
+                f"tolerance={self.tolerance} is a NashConv, and goal=ranking asks for none: its matches end when every comparison is "
+                "decided with `confidence`. Leave one of them out."
+            )
+        return self
+
+    def made(self) -> Goal | None:
+        """The goal; None: that of the meta-strategy, which needs to know the rest."""
+        from ludus.solvers.match_selection import ResponseGraph  # a scenario can be read without loading it
+
+        return ResponseGraph(confidence=self.confidence) if self.goal == "ranking" else None
+
+
+class Evaluation(Config):
+    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. adaptive: play goes where it matters
+    instead; exact payoffs need none. exploitability: likewise exact, or off. beside: scores of learners while they train, or none."""
+
+    payoffs: Literal["auto", "exact", "simulate"] = "auto"
+    episodes: int = Field(1000, ge=2)
+    adaptive: AdaptivePayoffs | None = None
+    exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
+    beside: BesideTraining | None = None
+
+    @model_validator(mode="after")
+    def _sampled(self) -> Self:
+        if self.adaptive is not None and self.payoffs == "exact":
+            raise ConfigError(
+                "exact payoffs need no matches: leave `adaptive` out, or give payoffs: simulate (or auto)."
+            )
+        return self
+
+    @property
+    def portion(self) -> int:
+        """Episodes that a profile plays at a time."""
+        return self.episodes if self.adaptive is None else self.adaptive.portion
+
+    def sampling(self, solver: MetaSolver, seed: int) -> Sampling:
+        """What decides which matches are played. solver: whose solutions it looks at."""
+        from ludus.schedulers.sampling import AdaptiveSampling, EveryHole
+
+        if self.adaptive is None:
+            return EveryHole()
+        options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
+        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **options)
+
+
+class Checkpoints(Config):
+    """Barriers: at the start of every `generations`-th generation, every `iterations` training iterations inside a response, and after
+    evaluation that has played so many matches. They are part of the schedule: a run without a kill passes them too. keep: complete
+    checkpoints left on disk."""
+
+    generations: int = Field(1, ge=1)
+    iterations: int = Field(200, ge=1)
+    keep: int = Field(2, ge=1)
+
+
+def _name(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+        raise ConfigError(f"{value!r} was given; use letters, digits, - _ and ., a letter or digit first.")
+    return value
+
+
+def _environment(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
+def _runtime(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+Oracle = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("oracle", v, ALGORITHMS)),
+    PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
+]
+Stop = Annotated[
+    Any,
+    BeforeValidator(lambda v: None if v is None else parse_stopper(v)),
+    PlainSerializer(lambda stop: None if stop is None else dump_stopper(stop)),
+]
+
+
+CallbackList = Annotated[
+    tuple[Any, ...],
+    BeforeValidator(parse_callbacks),
+    PlainSerializer(lambda callbacks: [dump_callback(callback) for callback in callbacks]),
+]
+
+
+class Scenario(Config):
+    """What every kind of scenario has; a kind adds its options and `scheduler`.
+
+    env: an id or `Environment`. oracle: what trains or computes a policy, a registered name or `module:Class` with options. response: when
+    a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
+    stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
+    deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
+    are), or for all players (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random.
+    """
+
+    env: Annotated[Environment, BeforeValidator(_environment)]
+    oracle: Oracle = "ppo"
+    generations: int = Field(20, ge=0)
+    response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
+    stop: Stop = None
+    mode: Literal["explore", "greedy"] = "greedy"
+    share: Literal["auto", "never", "always"] = "auto"
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+    runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
+    callbacks: CallbackList = ()
+    seed: int = Field(0, ge=0)
+    name: Annotated[str, AfterValidator(_name)] = ""
+
+    model_config = ConfigDict(validate_default=True)
+
+    @property
+    def needs_learner(self) -> bool:
+        """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
+        return False
+
+    @property
+    def given(self) -> Sequence[tuple[str, float]]:
+        """Policies from elsewhere that its learners meet, as (name, weight): they are read when a run begins, and members from then on. Its
+        scheduler is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
+        return ()
+
+    def scheduler(self, population: tuple[int, ...]) -> Scheduler:
+        """What decides which tasks come next. population: [P] index of each player's population. Raises ConfigError for options that do
+        not fit these populations."""
+        raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
+
+    @property
+    def kind(self) -> str:
+        """How a file names it."""
+        return name_of(type(self))
+
+    def to_yaml(self) -> str:
+        """The scenario in full; `load_scenario` of it gives an equal one."""
+        return to_yaml({"scenario": self.kind, **self.model_dump(mode="json")})
+
+    def with_shards(self) -> Self:
+        """With the number of shards written out, so that a run keeps it when it goes on with other workers."""
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.runtime.pieces})})
+
+    def population(self, env: EnvSpec) -> tuple[int, ...]:
+        """[P] index of each player's population."""
+        if self.share == "always":
+            return (0,) * env.num_players
+        return populations_of(env, share=self.share == "auto")
+
+    def seats(self, env: EnvSpec) -> list[tuple[int, ...]]:
+        """The players of each population."""
+        population = self.population(env)
+        return [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError where parts that are fine alone do not fit together."""
+        from ludus.driver.scenario_check import check  # a scenario can be read without loading what it runs on
+
+        check(self, env)

@@ -1,0 +1,160 @@
+"""Where and how a scenario runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError
+from ludus.rollout.pacing import AsyncLimits
+from ludus.runtime.base import Runtime
+
+if TYPE_CHECKING:
+    from ludus.rollout.inference.server import Shared
+
+
+class Inference(Config):
+    """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
+    each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
+    server; a dead one is replaced as workers are."""
+
+    kind: Literal["local", "server"] = "local"
+    servers: int | None = Field(None, ge=1)
+    max_wait: float = Field(0.002, ge=0)
+    max_batch: int = Field(4096, ge=1)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+
+
+def _inference(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _others(value: dict[str, float]) -> dict[str, float]:
+    for name, key in (("num_cpus", "cpus"), ("num_gpus", "gpus")):
+        if name in value:
+            raise ConfigError(f"{name!r} was given; it has a key of its own, runtime.{key}.")
+    return value
+
+
+class RuntimeChoice(Config):
+    """Where a run's parts live, and how they wait for each other.
+
+    kind: inprocess, ray, or `module:Class`. address: of a running Ray (host:port, or auto); by default one is started on this machine.
+    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend
+    on them and not on the workers; by default one for each worker. cpus, gpus: that each worker asks for; resources: what else, by name:
+    memory in bytes, or a cluster's own. start_timeout: seconds that a part may wait for its process. restarts: how often each worker is
+    replaced when its process dies, or is stuck: when deadline seconds pass without a step.
+    tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+    inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
+    each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
+    batches that are sampled ahead. threads: of torch where there is learning, in the driver or in each trainer: more are for learning
+    from images; handing out the products of small networks costs more than it saves.
+
+    mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
+    Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
+    as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+    """
+
+    kind: str = "inprocess"
+    mode: Literal["sync", "async"] = "sync"
+    workers: int = Field(1, ge=1)
+    shards: int | None = Field(None, ge=1)
+    address: str | None = None
+    restarts: int = Field(3, ge=0)
+    deadline: float | None = Field(600.0, gt=0)
+    cpus: float = Field(1.0, ge=0)
+    gpus: float = Field(0.0, ge=0)
+    resources: Annotated[dict[str, Annotated[float, Field(ge=0)]], AfterValidator(_others)] = Field(
+        default_factory=dict
+    )
+    start_timeout: float | None = Field(None, gt=0)
+    inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
+    tasks: int | None = Field(None, ge=1)
+    trainers: int = Field(0, ge=0)
+    trainer_cpus: float = Field(1.0, ge=0)
+    trainer_gpus: float = Field(0.0, ge=0)
+    table_shards: int = Field(0, ge=0)
+    prefetch: int = Field(0, ge=0)
+    threads: int = Field(1, ge=1)
+    in_flight: int = Field(2, ge=1)
+    min_completed: int | None = Field(None, ge=1)
+    gather_window: float = Field(0.0, ge=0)
+    max_lag: int | None = Field(8, ge=0)
+
+    @property
+    def pieces(self) -> int:
+        """How many shards there are."""
+        return self.shards or self.workers
+
+    @property
+    def lanes(self) -> int:
+        """Training tasks in progress at a time."""
+        return self.tasks or (1 if self.kind == "inprocess" else 4)
+
+    @property
+    def worker_resources(self) -> dict[str, float]:
+        """All that a worker asks for."""
+        return {**self.resources, "num_cpus": self.cpus, "num_gpus": self.gpus}
+
+    @property
+    def shared(self) -> Shared | None:
+        """Servers that evaluate policies, if any."""
+        from ludus.rollout.inference.server import Shared  # a scenario can be read without loading what it runs on
+
+        choice = self.inference
+        if choice.kind == "local":
+            return None
+        return Shared(
+            servers=choice.servers,
+            max_wait=choice.max_wait,
+            max_batch=choice.max_batch,
+            resources={"num_cpus": choice.cpus, "num_gpus": choice.gpus},
+            restarts=self.restarts,
+        )
+
+    @property
+    def trainer_resources(self) -> dict[str, float]:
+        """Of a rank."""
+        return {"num_cpus": self.trainer_cpus, "num_gpus": self.trainer_gpus}
+
+    @property
+    def pace(self) -> AsyncLimits | None:
+        """Of workers that play apart; None: they play together."""
+        if self.mode == "sync":
+            return None
+        return AsyncLimits(
+            in_flight=self.in_flight,
+            min_completed=self.min_completed,
+            gather_window=self.gather_window,
+            max_lag=self.max_lag,
+        )
+
+    def build(self) -> Runtime:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
+
+        unused = {
+            "workers": self.workers if self.workers > 1 else None,
+            "address": self.address,
+            "trainers": self.trainers or None,
+            "table_shards": self.table_shards or None,
+            "start_timeout": self.start_timeout,
+            "resources": self.resources or None,
+            "inference": "server" if self.inference.kind == "server" else None,
+        }
+        if self.table_shards and self.trainers > 1:
+            raise ConfigError(
+                f"runtime.table_shards={self.table_shards} and runtime.trainers={self.trainers} were given: each of several trainers has "
+                "tables of its own, beside it. Use one trainer, or no shards."
+            )
+        if self.kind == "inprocess" and any(unused.values()):
+            given = next(f"{name}={value!r}" for name, value in unused.items() if value)
+            raise ConfigError(
+                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
+                f"runtime.shards={self.pieces} gives the same numbers in one process."
+            )
+        options = {"address": self.address, "start_timeout": self.start_timeout}
+        return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -1,0 +1,186 @@
+"""Does tasks: trains, computes, evaluates. What comes of them is the driver's to record.
+
+tasks --> Work.results --> TaskResult, in the order of the tasks
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ludus.core.errors import RunError
+from ludus.core.parts import with_options
+from ludus.core.types import (
+    Evaluated,
+    EvaluationTask,
+    Match,
+    Metrics,
+    Mixture,
+    PolicyRef,
+    State,
+    Task,
+    TaskResult,
+    Trained,
+    TrainingTask,
+)
+from ludus.driver.scenario import Scenario
+from ludus.evaluation.exact import ExactEvaluator
+from ludus.evaluation.matches import MatchPlayer, MatchProfile
+from ludus.learners.base import ComputedOracle
+from ludus.policies.file import load_policy
+from ludus.population.agent_manager import AgentManager
+from ludus.rollout.opponents import live_refs
+from ludus.rollout.pacing import AsyncLimits
+from ludus.training.tasks import plays_others, train
+from ludus.training.training import Parts, Training
+
+_AHEAD = 4  # matches that are given out at a time
+
+
+@dataclass(slots=True)
+class TaskRunner:
+    """`exact` is None where the game has no tree. lanes: tasks that are in progress at a time. pace: of workers that play apart.
+
+    resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
+    and the one before it.
+    """
+
+    scenario: Scenario
+    manager: AgentManager
+    parts: Parts
+    exact: ExactEvaluator | None
+    matches: MatchPlayer
+    lanes: int = 1
+    pace: AsyncLimits | None = None
+    resumed: Mapping[str, State] = field(default_factory=dict)
+    kept: Mapping[str, State] = field(default_factory=dict)
+    _computed: ComputedOracle | None = None  # the oracle, if it needs no training
+
+    def __post_init__(self) -> None:
+        oracle = self.scenario.oracle  # asked once: checking a protocol costs as much as a small best response
+        self._computed = oracle if isinstance(oracle, ComputedOracle) else None
+
+    def results(
+        self,
+        tasks: Sequence[Task],
+        *,
+        proceed: Callable[[float | None, Metrics], None],
+        checkpoint: Callable[[Mapping[str, State]], None],
+    ) -> Iterator[TaskResult]:
+        """Of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to end it all.
+        checkpoint(states): at barriers, with those of training tasks in progress."""
+        training = [task for task in tasks if isinstance(task, TrainingTask)]
+        for task in tasks:
+            if isinstance(task, EvaluationTask):
+                yield self._evaluate(task, proceed)
+        if self._computed is not None:
+            yield from (self._compute(task, self._computed) for task in training)
+        for group in () if self._computed is not None else self._in_progress(training):
+            yield from train(
+                group,
+                make=self._training,
+                every=self.scenario.checkpoints.iterations,
+                proceed=proceed,
+                checkpoint=lambda last: checkpoint({**self.resumed, **last}),
+                states=self._resumed(group),
+                keep=self._keep,
+            )
+
+    def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
+        """Groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they meet."""
+        if self.scenario.runtime.lanes > 1 or any(plays_others(task) for task in tasks):
+            return [tasks] if tasks else []
+        return [[task] for task in tasks]
+
+    def admit(self, ref: PolicyRef) -> None:
+        """Tell the exact evaluator of a new member."""
+        if self.exact is not None:
+            self.exact.add(ref, self.parts.policy(ref))
+
+    def return_of(self, result: Trained, seat: int) -> float:
+        """What a new response earns against what it was trained against: exactly where possible, else in its last rollout."""
+        opponents = result.task.opponents
+        if self.exact is not None and isinstance(opponents, Mixture) and not live_refs(opponents):
+            return self.exact.value_against(result.ref, seat, opponents)
+        return float(result.metrics.get("return", np.nan))
+
+    # ------------------------------------------------------------------------------------------ training
+
+    def _training(self, task: TrainingTask, lane: int) -> Training:
+        start = None
+        if isinstance(task.start, PolicyRef):
+            start = self.manager.weights_of(task.start)[1]
+        elif task.start is not None:
+            start = load_policy(task.start).weights()
+        if task.continues is not None and task.continues not in self.kept:
+            known = ", ".join(map(repr, self.kept)) or "none"
+            raise RunError(
+                f"task {task.id} continues {task.continues!r}, whose learner was not kept; there are {known}. Learners are kept for the "
+                "next generation of tasks only."
+            )
+        return Training(
+            task,
+            algorithm=with_options(self.scenario.oracle, task.overrides),
+            parts=self.parts,
+            stop=self.scenario.response,
+            start=start,
+            lane=lane,
+            pace=self.pace,
+            goes_on=None if task.continues is None else self.kept[task.continues]["learner"],
+        )
+
+    def _keep(self, task: TrainingTask, state: State) -> None:
+        recent = {name: kept for name, kept in self.kept.items() if kept["generation"] >= task.generation - 1}
+        self.kept = {**recent, task.id: {"generation": task.generation, "learner": state}}
+
+    def forget(self, generation: int) -> None:
+        """Drop the learners of earlier generations than this one, which is over: nothing goes on from them."""
+        self.kept = {name: kept for name, kept in self.kept.items() if kept["generation"] >= generation}
+
+    def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
+        """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
+        mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
+        self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
+        return mine
+
+    def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
+        assert self.exact is not None
+        with self.parts.profile.part("learning"):
+            response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
+        metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
+        ref = PolicyRef(task.population, task.policy, mode=task.mode)
+        task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so
+        return Trained(task, ref, response.spec, response.weights, metrics, counters={})
+
+    # ------------------------------------------------------------------------------------------ evaluation
+
+    def _evaluate(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Evaluated:
+        if task.solution is not None:
+            exploitability = None
+            if self.exact is not None and self.scenario.evaluation.exploitability != "off":
+                with self.parts.profile.part("evaluation"):
+                    exploitability = self.exact.exploitability(task.solution)
+            return Evaluated(task, exploitability=exploitability)
+        if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
+            with self.parts.profile.part("evaluation"):
+                return Evaluated(task, payoffs=self.exact.payoffs())
+        return Evaluated(task, matches=tuple(self._matches(task, proceed)))
+
+    def _matches(self, task: EvaluationTask, proceed: Callable[[float | None, Metrics], None]) -> Iterator[Match]:
+        populations, which = self.manager.populations, self.manager.table.population
+        profiles = [
+            MatchProfile(
+                index,
+                tuple(populations[p][i] for p, i in zip(which, index, strict=True)),
+                block=self.manager.table.matches_of(index),  # after those that it has
+                portions=portions,
+            )
+            for index, portions in Counter(task.profiles).items()
+        ]
+        ahead = 1 if self.lanes == 1 else _AHEAD
+        for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
+            yield match
+            proceed((done + 1) / len(profiles), {})

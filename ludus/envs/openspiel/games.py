@@ -1,0 +1,197 @@
+"""OpenSpiel's games by id. Those that are written in Python (`python_…`) are imported when one is asked for, or all are listed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyspiel
+from gymnasium.spaces import Box, Discrete
+
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.core.types import AgentSpec, EnvSpec
+from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, observer
+from ludus.envs.tree.walk import title
+
+__all__ = ["check_playable", "describe", "load_game", "names", "replay"]
+
+# --------------------------------------------------------------------------------------------------------------------
+# What an OpenSpiel game says about itself, as an `EnvSpec`, and whether it can be played at all.
+
+
+def check_playable(game: Any) -> None:
+    """Raise EnvError for games that cannot be stepped move by move by their players."""
+    if game.get_type().dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
+        raise EnvError(
+            f"{title(game)} is a mean-field game: its next state depends on a distribution over a whole population, so it cannot be "
+            "stepped by its players; choose a sequential or simultaneous game."
+        )
+
+
+def describe(game: Any, *, size: int) -> EnvSpec:
+    """The `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`."""
+    players = game.num_players()
+    space = Box(-np.inf, np.inf, (size,), np.float32)
+    kind = game.get_type()
+    return EnvSpec(
+        id=f"openspiel/{title(game)}",
+        agents=tuple(AgentSpec(f"player_{p}", p, space, Discrete(game.num_distinct_actions())) for p in range(players)),
+        utility_range=((float(game.min_utility()), float(game.max_utility())),) * players,
+        symmetry=tuple((p,) for p in range(players)),
+        zero_sum=kind.utility in (pyspiel.GameType.Utility.ZERO_SUM, pyspiel.GameType.Utility.CONSTANT_SUM),
+        max_decisions=int(game.max_game_length()),
+    )
+
+
+_PREFIX = "openspiel/"
+_PYTHON = "python_"
+
+
+def load_game(id: str) -> Any:
+    """The `pyspiel.Game` of an id, with or without `openspiel/`. Raises UnknownName with the nearest names, or ConfigError that says what
+    is wrong with the parameters, before OpenSpiel prints anything itself."""
+    text = id.removeprefix(_PREFIX)
+    name = text.partition("(")[0].strip()
+    games = _python() if name.startswith(_PYTHON) else _compiled()
+    if name not in games:
+        raise UnknownName("OpenSpiel game", name, {**_compiled(), **_python()})
+    if text.count("(") != text.count(")") or ("(" in text and not text.endswith(")")):
+        raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
+    known = games[name].parameter_specification
+    try:
+        given = pyspiel.game_parameters_from_string(text)
+        for parameter in given:
+            if parameter != "name" and parameter not in known:
+                raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
+        with _silenced():
+            return pyspiel.load_game(text)
+    except (pyspiel.SpielError, IndexError) as error:  # IndexError: a parameter that was looked up and is not there
+        takes = f" It takes the parameters {', '.join(sorted(known))}." if known else ""
+        raise ConfigError(f"OpenSpiel cannot load {text!r}: {_line(error)}.{takes}") from error
+
+
+def names() -> list[str]:
+    """Games that need no parameters and can be played, sorted."""
+    return list(_names())
+
+
+@lru_cache(maxsize=1)
+def _names() -> tuple[str, ...]:
+    games = {**_compiled(), **_python()}
+    return tuple(name for name in sorted(games) if _playable(name, games[name]))
+
+
+def _playable(name: str, kind: Any) -> bool:
+    if not kind.default_loadable:
+        return False
+    if not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
+        return False
+    with _silenced():
+        game = pyspiel.load_game(name)
+        try:
+            check_playable(game)
+            observer(game, "auto")
+        except EnvError:
+            return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Mapping[str, Any]:
+    return {kind.short_name: kind for kind in pyspiel.registered_games() if not kind.short_name.startswith(_PYTHON)}
+
+
+@lru_cache(maxsize=1)
+def _python() -> Mapping[str, Any]:
+    _compiled()  # first, since the import registers a game without the prefix too, which needs a language model
+    importlib.import_module("open_spiel.python.games")
+    return {kind.short_name: kind for kind in pyspiel.registered_games() if kind.short_name.startswith(_PYTHON)}
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """OpenSpiel writes what it raises to the process's standard error as well."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One episode of an OpenSpiel game as text: who did what, how the board looked, what it paid.
+
+
+def replay(game: Any, moves: Sequence[int], *, seed: int, episode: int = 0, boards: bool = True) -> str:
+    """What happens in episode `episode` of an environment with this seed, if its players make `moves`; compiled or not.
+
+    game: a `pyspiel.Game`, or an id `openspiel/…`. moves: one action of each turn in its order; where several players move at once, one of
+    each player, -1 (INVALID_ACTION) of those who do not. boards: show the state before each turn too, as OpenSpiel writes it.
+    An episode that is not over ends with its present state. Raises EnvError for a move that cannot be made.
+    """
+    loaded = load_game(game) if isinstance(game, str) else game
+    played = OpenSpielGame(loaded)
+    luck = Luck(seed, episode)
+    state = played.new_state(luck)
+    lines = [f"{title(loaded)}, seed {seed}, episode {episode}"]
+    left = list(moves)
+    while True:
+        lines += _chance(state, luck)
+        mover = state.current_player()
+        if boards or mover == TERMINAL or not left:
+            lines.append(textwrap.indent(str(state).rstrip("\n"), "    "))
+        if mover == TERMINAL or not left:
+            break
+        lines += _turn(played, state, left, made=len(moves) - len(left))
+    if left:
+        raise EnvError(
+            f"{title(loaded)} was over after {len(moves) - len(left)} of {len(moves)} moves; give only those."
+        )
+    return "\n".join([*lines, _result(state)]) + "\n"
+
+
+def _chance(state: Any, luck: Luck) -> Iterator[str]:
+    while state.current_player() == CHANCE:
+        action = luck.draw(state.chance_outcomes())
+        yield f"chance: {state.action_to_string(CHANCE, action)}"
+        state.apply_action(action)
+
+
+def _turn(game: OpenSpielGame, state: Any, left: list[int], *, made: int) -> Iterator[str]:
+    """Take the next moves off `left` and make them."""
+    mover = state.current_player()
+    players = [mover] if mover >= 0 else list(range(game.players))
+    if len(left) < len(players):
+        raise EnvError(f"{len(players)} players move at once at move {made}, and only {len(left)} actions are left.")
+    actions = left[: len(players)]
+    del left[: len(players)]
+    for player, action in zip(players, actions, strict=True):
+        legal = state.legal_actions(player)
+        if legal and action not in legal:
+            raise EnvError(f"player {player} cannot play {action} at move {made}; legal: {legal}.")
+        if legal:
+            yield f"player {player}: {state.action_to_string(player, action)}"
+    if mover >= 0:
+        state.apply_action(actions[0])
+    else:
+        state.apply_actions(actions)
+
+
+def _result(state: Any) -> str:
+    returns = ", ".join(f"player {p} {total:g}" for p, total in enumerate(state.returns()))
+    return f"{'returns' if state.is_terminal() else 'not over; so far'}: {returns}"

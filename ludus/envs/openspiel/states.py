@@ -1,0 +1,233 @@
+"""States of OpenSpiel games: what is seen of them, chance drawn by key, and going on from a list of moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyspiel
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core import seeding
+from ludus.core.errors import EnvError
+from ludus.envs.tree.walk import title
+
+CHANCE, TERMINAL = -1, -4
+_BLOCK = 16  # uniforms drawn at once
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
+
+
+@dataclass(slots=True)
+class Tensor:
+    """`set_from(state, player)` writes OpenSpiel's tensor, float32[size], into the bytes of `memory`."""
+
+    memory: memoryview
+    size: int
+    set_from: Callable[[Any, int], None]
+
+
+def observer(game: Any, observation: str) -> Tensor:
+    """What writes observations. Raises EnvError if the game has no such tensor."""
+    kind = game.get_type()
+    offered = [
+        name
+        for name, there in (
+            ("information_state", kind.provides_information_state_tensor),
+            ("observation", kind.provides_observation_tensor),
+        )
+        if there
+    ]
+    chosen = offered[0] if observation == "auto" and offered else observation
+    if chosen not in offered:
+        known = ", ".join(["auto", *offered]) if offered else "none; its states can only be read as text"
+        raise EnvError(f"{title(game)} has no observation tensor {observation!r} to learn from (it has: {known}).")
+    try:
+        seen = pyspiel.IIGObservationType(
+            perfect_recall=chosen == "information_state",
+            public_info=True,
+            private_info=pyspiel.PrivateInfoType.SINGLE_PLAYER,
+        )
+        made = pyspiel._Observation(game, game.make_observer(seen, {}))
+    except pyspiel.SpielError as error:
+        raise EnvError(f"{title(game)} announces a {chosen} tensor and has none: {error}") from error
+    memory = memoryview(made).cast("B")
+    if not len(memory):
+        raise EnvError(f"{title(game)} announces a {chosen} tensor and has none: it is empty.")
+    return Tensor(memory, len(memory) // 4, made.set_from)
+
+
+@njit(cache=True)
+def episode_key(seed: np.uint64, episode: np.uint64) -> np.uint64:
+    """The key of all randomness in one episode of an environment with this seed; counter c of it is for the c-th chance event.
+
+    The compiled trees make theirs in the same way, so that both play the same episodes under the same seeds.
+    """
+    return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
+
+
+@njit(cache=True)
+def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float64]:
+    key = episode_key(seed, episode)
+    out = np.empty(_BLOCK)
+    for i in range(_BLOCK):
+        out[i] = seeding.uniform(key, np.uint64(start + i))
+    return out
+
+
+@njit(cache=True)
+def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]:
+    key = seeding.mix(episode_key(seed, episode) ^ _OPENING)
+    out = np.empty(n)
+    for i in range(n):
+        out[i] = seeding.uniform(key, np.uint64(i))
+    return out
+
+
+class Luck:
+    """Chance in the episodes of one environment: event c of episode k depends on (seed, k, c) and on nothing else."""
+
+    __slots__ = ("_cursor", "_uniforms", "episode", "seed")
+
+    def __init__(self, seed: int, episode: int = 0) -> None:
+        self.seed = seed
+        self.episode = episode
+        self._cursor = 0
+        self._uniforms: list[float] = []
+
+    def renew(self) -> None:
+        """Go on to the next episode."""
+        self.episode += 1
+        self._cursor = 0
+        self._uniforms = []
+
+    def rewind(self) -> None:
+        """Begin the present episode again, with the same events."""
+        self._cursor = 0
+
+    def key(self) -> int:
+        """The key of the present episode."""
+        return int(episode_key(np.uint64(self.seed), np.uint64(self.episode)))
+
+    def play(self, state: Any) -> int:
+        """Make chance's moves until somebody is to move or the episode ends; who that is."""
+        mover: int = state.current_player()
+        while mover == CHANCE:
+            state.apply_action(self.draw(state.chance_outcomes()))
+            mover = state.current_player()
+        return mover
+
+    def draw(self, outcomes: list[tuple[int, float]]) -> int:
+        """One of `outcomes`, (action, probability) each."""
+        if self._cursor == len(self._uniforms):
+            self._uniforms += _block(np.uint64(self.seed), np.uint64(self.episode), self._cursor).tolist()
+        u = self._uniforms[self._cursor]
+        self._cursor += 1
+        total = 0.0
+        for action, probability in outcomes:
+            total += probability
+            if u < total:
+                return action
+        return outcomes[-1][0]  # rounding: the probabilities sum to a little less than u
+
+
+class OpenSpielGame:
+    """A game, and its fresh states. Games that sample chance inside get a random stream of their own for each episode.
+
+    openings: episodes begin after 0 to this many moves that players choose uniformly at random, each number being as likely; where that
+    ends an episode, it begins at the root. The episode's key decides.
+    """
+
+    def __init__(self, game: Any, openings: int = 0) -> None:
+        kind = game.get_type()
+        self.players: int = game.num_players()
+        self.actions: int = game.num_distinct_actions()
+        self.pays_along = kind.reward_model == pyspiel.GameType.RewardModel.REWARDS
+        self.simultaneous = kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS
+        self._game = game
+        self._openings = openings
+        self._sampled = kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
+        if self._sampled and "rng_seed" not in kind.parameter_specification:
+            raise EnvError(
+                f"{title(game)} draws chance events from a stream that cannot be seeded, so its episodes could not be repeated; "
+                "choose a game with explicit chance events or an rng_seed parameter."
+            )
+
+    def new_state(self, luck: Luck) -> Any:
+        """Where the present episode of `luck` begins."""
+        if not self._openings:
+            return self._root(luck)
+        uniforms = _opening(np.uint64(luck.seed), np.uint64(luck.episode), 1 + self._openings * self.players)
+        draws = iter(uniforms.tolist())
+        state = self._root(luck)
+        for _ in range(int(next(draws) * (self._openings + 1))):
+            if luck.play(state) == TERMINAL:
+                break
+            self._move_at_random(state, draws)
+        if luck.play(state) != TERMINAL:
+            return state
+        luck.rewind()
+        return self._root(luck)
+
+    def moves_before(self, luck: Luck) -> int:
+        """How many of `moves_of` a state belong to the opening of the present episode."""
+        return len(moves_of(self.new_state(Luck(luck.seed, luck.episode)))) if self._openings else 0
+
+    def _move_at_random(self, state: Any, draws: Iterator[float]) -> None:
+        simultaneous = state.is_simultaneous_node()
+        chosen = [pyspiel.INVALID_ACTION] * self.players
+        for p in self.movers(state):
+            legal = state.legal_actions(p)
+            chosen[p] = legal[int(next(draws) * len(legal))]
+        if simultaneous:
+            state.apply_actions(chosen)
+        else:
+            state.apply_action(chosen[state.current_player()])
+
+    def _root(self, luck: Luck) -> Any:
+        if not self._sampled:
+            return self._game.new_initial_state()
+        seeded = {**self._game.get_parameters(), "rng_seed": luck.key() % (1 << 31)}
+        return pyspiel.load_game(self._game.get_type().short_name, seeded).new_initial_state()
+
+    def movers(self, state: Any) -> list[int]:
+        """Who is to move in a state that is neither chance's nor terminal."""
+        mover: int = state.current_player()
+        return [mover] if mover >= 0 else [p for p in range(self.players) if state.legal_actions(p)]
+
+
+def moves_of(state: Any) -> list[int]:
+    """The players' moves so far; of a simultaneous node one for each player, INVALID_ACTION of those who were not to move."""
+    return [made.action for made in state.full_history() if made.player >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A state reached by moves, and what was noted on the way: opened, base [P] as in `Book`; length in moves."""
+
+    state: Any
+    opened: list[bool]
+    base: list[float]
+    length: int
+
+
+def resume(game: OpenSpielGame, luck: Luck, moves: list[int]) -> Resumed:
+    """Play the moves, in the form of `moves_of`, with chance from `luck`. Raises IndexError or SpielError if they do not fit."""
+    state = game.new_state(luck)
+    opened, base, length = [False] * game.players, [0.0] * game.players, 0
+    at = 0
+    while luck.play(state) != TERMINAL and at < len(moves):
+        for p in game.movers(state):
+            opened[p] = True
+            base[p] = state.returns()[p] if game.pays_along else 0.0
+        if state.is_simultaneous_node():
+            state.apply_actions([moves[at + p] for p in range(game.players)])
+            at += game.players
+        else:
+            state.apply_action_with_legality_check(moves[at])
+            at += 1
+        length += 1
+    return Resumed(state, opened, base, length)

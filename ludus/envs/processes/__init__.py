@@ -1,0 +1,1 @@
+"""Environments in processes of their own: slow ones, and those that crash or hang."""

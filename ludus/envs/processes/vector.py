@@ -1,0 +1,537 @@
+"""A vector whose environments live in subprocesses: for environments that are slow, crash or hang.
+
+actions -> shared memory -> every subprocess steps its share -> rows in shared memory -> joined -> one timestep
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
+from ludus.envs.base import VectorEnv
+from ludus.envs.processes.memory import Memory, PlayerViews, SideViews, anonymous_file, layout
+from ludus.envs.processes.process import Fault, Lost, Process, Raised, Share, as_error, end_all, shares
+from ludus.envs.processes.worker import RowCounts, Written
+from ludus.envs.publisher_kernels import episode_seed
+from ludus.envs.python_loop import check_actions
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the parent knows of running episodes from what was published: enough to close them when their subprocess is
+# gone.
+
+
+class Record:
+    """Open decisions, returns and lengths of E environments. `repairs`: also keeps what each open decision was made on.
+
+    seeds, began: what an environment's vector was last reset with, and how many episodes were finished by then: their difference to
+    `episode` is the episode's number in that vector.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, *, repairs: bool) -> None:
+        self.num_envs = num_envs
+        self.seeds = np.zeros(num_envs, np.uint64)
+        self.began = np.zeros(num_envs, np.int64)
+        self.episode = np.zeros(num_envs, np.int64)  # finished since the reset
+        self.length = np.zeros(num_envs, np.int32)  # timesteps with due decisions; 0: no episode is seen to run
+        self._given = np.zeros(num_envs, np.uint64)
+        self._quota: NDArray[np.int64] | None = None
+        self._returns = np.zeros((num_envs, spec.num_players))
+        self._repairs = repairs
+        self._players = [_PlayerRecord(len(spec.agents_of(p)), num_envs) for p in range(spec.num_players)]
+        self._state: Array | None = None
+
+    def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> None:
+        """Forget everything."""
+        self.seeds[:] = self._given[:] = seeds
+        self._quota = None
+        if episodes is not None:
+            self._quota = np.zeros(self.num_envs, np.int64)
+            self._quota[:] = episodes
+        for array in (self.began, self.episode, self.length, self._returns):
+            array.fill(0)
+        for player in self._players:
+            player.forget()
+
+    def following(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64] | None]:
+        """What a vector that takes over the environments `first` … is reset with: seeds by (the seed that was given, number of its first
+        episode), and how many episodes are left to be played. Those that are running are over; episode 0 has the seed itself."""
+        at = slice(first, first + count)
+        number = self._next(at)
+        seeds = [
+            int(seed) if k == 0 else int(episode_seed(seed, np.uint64(k)))
+            for seed, k in zip(self._given[at], number, strict=True)
+        ]
+        return np.array(seeds, np.uint64), None if self._quota is None else self._quota[at] - number
+
+    def _next(self, at: slice) -> NDArray[np.int64]:
+        """Numbers of the next episodes."""
+        return self.episode[at] + (self.length[at] > 0)
+
+    def see(self, timestep: Timestep) -> None:
+        """Take note of a timestep. It must stay valid until the next one is seen."""
+        finished = timestep.finished.environment
+        for p, player in enumerate(self._players):
+            ended, due = timestep.ended[p], timestep.due[p]
+            self._returns[:, p] += player.paid(ended.slot, ended.reward)
+            player.open[ended.slot] = False
+            self._returns[finished, p] = 0
+            self._returns[:, p] += player.paid(due.slot, due.reward)
+            if self._repairs:
+                player.keep(due)
+            player.open[due.slot] = True
+        if len(finished):
+            self.episode[finished] += 1
+            self.length[finished] = 0
+        busy = np.zeros(self.num_envs, np.bool_)
+        for player, due in zip(self._players, timestep.due, strict=True):
+            busy[due.slot // player.agents] = True
+        self.length += busy
+        if self._repairs and timestep.state is not None:
+            self._state = timestep.state
+
+    def truncate(self, side: SideViews, first: int, count: int, fresh: Written) -> Written:
+        """Add to what a new subprocess wrote into `side` that the open episodes of its environments `first` … ended as truncated: nothing
+        more was earned, the final observations are those that the open decisions were made on."""
+        at = slice(first, first + count)
+        self.seeds[at], self.began[at] = self.following(first, count)[0], self._next(at)
+        rows: list[RowCounts] = []
+        for player, views, (n, masked, _, _) in zip(self._players, side.players, fresh[0], strict=True):
+            base = first * player.agents
+            slots = base + np.flatnonzero(player.open[base : (first + count) * player.agents])
+            at = slice(base, base + len(slots))
+            views.end_slot[at] = slots
+            views.end_reward[at] = 0
+            views.end_terminated[at] = False
+            rows.append((n, masked, len(slots), player.recall(slots, views.end_observation[at], views.end_mask, at)))
+        over = first + np.flatnonzero(self.length[first : first + count])
+        at = slice(first, first + len(over))
+        side.environment[at] = over
+        side.returns[at] = self._returns[over]
+        side.terminated[at] = False
+        side.length[at] = self.length[over]
+        if side.final_state is not None and self._state is not None:
+            side.final_state[at] = self._state[over]
+        return tuple(rows), len(over)
+
+
+class _PlayerRecord:
+    """One player's slots. Decisions that were due last are looked up in that timestep; older open ones are kept here."""
+
+    def __init__(self, agents: int, num_envs: int) -> None:
+        self.agents = agents
+        self._num_envs = num_envs
+        self.open = np.zeros(num_envs * agents, np.bool_)
+        self._last: Due | None = None
+        self._row = np.full(num_envs * agents, -1, np.int64)  # in the last timestep's rows
+        self._observation: Array | None = None  # made when a decision is open for longer than a step
+        self._mask: NDArray[np.bool_] | None = None
+
+    def forget(self) -> None:
+        self.open.fill(False)
+        self._row.fill(-1)
+        self._last = None
+
+    def paid(self, slot: NDArray[np.int32], reward: NDArray[np.float32]) -> NDArray[np.float64]:
+        """float64[E]: rewards by environment."""
+        return np.bincount(slot // self.agents, reward, self._num_envs).astype(np.float64, copy=False)
+
+    def keep(self, due: Due) -> None:
+        """Take over the last timestep's decisions that are still open and are not due again."""
+        last = self._last
+        self._last = due
+        if last is not None and len(due.slot) < len(self.open):
+            again = np.zeros(len(self.open), np.bool_)
+            again[due.slot] = True
+            still = self.open[last.slot] & ~again[last.slot]
+            if still.any():
+                self._store(last, still)
+        self._row.fill(-1)
+        self._row[due.slot] = np.arange(len(due.slot))
+
+    def _store(self, due: Due, which: NDArray[np.bool_]) -> None:
+        slots = due.slot[which]
+        if self._observation is None:
+            self._observation = np.zeros((len(self.open), *due.observation.shape[1:]), due.observation.dtype)
+        self._observation[slots] = due.observation[which]
+        if due.mask is not None:
+            if self._mask is None:
+                self._mask = np.ones((len(self.open), due.mask.shape[1]), np.bool_)
+            self._mask[slots] = due.mask[which]
+
+    def recall(self, slots: NDArray[np.int64], observation: Array, masks: NDArray[np.bool_] | None, at: slice) -> bool:
+        """Write what the open decisions of `slots` were made on; whether that includes masks."""
+        masked = False
+        for i, slot in enumerate(slots.tolist()):
+            row, last = self._row[slot], self._last
+            if row >= 0 and last is not None:
+                observation[i] = last.observation[row]
+                mask = None if last.mask is None else last.mask[row]
+            else:
+                assert self._observation is not None
+                observation[i] = self._observation[slot]
+                mask = None if self._mask is None else self._mask[slot]
+            if masks is not None:
+                masks[at.start + i] = True if mask is None else mask
+                masked |= mask is not None
+        return masked
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One timestep of what several subprocesses wrote into their rows of a side.
+
+_Pieces = list[slice]
+
+
+class Joiner:
+    """Joins the rows of one side. Where they lie one after the other they are given as they are; otherwise they are copied into buffers
+    that are made once."""
+
+    def __init__(self, side: SideViews, shares: Sequence[Share]) -> None:
+        self._side = side
+        self._shares = shares
+        self._buffers: list[list[Array | None]] = [[None] * 5 for _ in side.players]
+
+    def timestep(self, written: Sequence[Written]) -> Timestep:
+        """What came of a step or a reset."""
+        side = self._side
+        due, ended = [], []
+        for p, views in enumerate(side.players):
+            rows = [players[p] for players, _ in written]
+            due.append(self._due(p, views, [(n, masked) for n, masked, _, _ in rows]))
+            ended.append(self._ended(views, [(n, masked) for _, _, n, masked in rows]))
+        over = [slice(s.first, s.first + n) for s, (_, n) in zip(self._shares, written, strict=True) if n]
+        finished = Finished(
+            _copied(side.environment, over),
+            _copied(side.returns, over),
+            _copied(side.terminated, over),
+            _copied(side.length, over),
+        )
+        final_state = None if side.final_state is None else _copied(side.final_state, over)
+        return Timestep(tuple(due), tuple(ended), finished, side.state, final_state)
+
+    def _due(self, player: int, views: PlayerViews, rows: Sequence[tuple[int, bool]]) -> Due:
+        pieces, mask = self._pieces(views, rows, views.mask)
+        columns: list[Any] = [views.slot, views.observation, mask, views.reward, views.first]
+        if all(a.stop == b.start for a, b in pairwise(pieces)):
+            whole = slice(pieces[0].start, pieces[-1].stop) if pieces else slice(0, 0)
+            found: list[Any] = [None if c is None else c[whole] for c in columns]
+        else:
+            buffers = self._buffers[player]
+            found = [None if c is None else _gathered(c, pieces, buffers, i) for i, c in enumerate(columns)]
+        return Due(*found)
+
+    def _ended(self, views: PlayerViews, rows: Sequence[tuple[int, bool]]) -> Ended:
+        pieces, mask = self._pieces(views, rows, views.end_mask)
+        return Ended(
+            _copied(views.end_slot, pieces),
+            _copied(views.end_reward, pieces),
+            _copied(views.end_terminated, pieces),
+            _copied(views.end_observation, pieces),
+            None if mask is None else _copied(mask, pieces),
+        )
+
+    def _pieces(
+        self, views: PlayerViews, rows: Sequence[tuple[int, bool]], mask: NDArray[np.bool_] | None
+    ) -> tuple[_Pieces, NDArray[np.bool_] | None]:
+        """Where the rows are, and the masks if anybody gave some: then everything is legal in the rows of those who gave none."""
+        pieces = []
+        some = mask is not None and any(masked for _, masked in rows)
+        for share, (n, masked) in zip(self._shares, rows, strict=True):
+            if n:
+                base = share.first * views.agents
+                pieces.append(slice(base, base + n))
+                if some and not masked and mask is not None:
+                    mask[base : base + n] = True
+        return pieces, mask if some else None
+
+
+def _copied(column: Array, pieces: _Pieces) -> Array:
+    if not pieces:
+        return column[:0]
+    return np.concatenate([column[piece] for piece in pieces]) if len(pieces) > 1 else column[pieces[0]].copy()
+
+
+def _gathered(column: Array, pieces: _Pieces, buffers: list[Array | None], at: int) -> Array:
+    buffer = buffers[at]
+    if buffer is None:
+        buffer = buffers[at] = np.empty_like(column)
+    count = sum(piece.stop - piece.start for piece in pieces)
+    return np.concatenate([column[piece] for piece in pieces], out=buffer[:count])
+
+
+_START = 60.0  # seconds more than the deadline for a subprocess that still imports, makes and compiles things
+
+
+class SubprocessVectorEnv:
+    """`VectorEnv` over `workers` subprocesses that each hold a vector of their share of the environments.
+
+    make: `make(num_envs=n)` gives the vector of one subprocess; it is pickled. deadline: seconds after which a subprocess that has not
+    answered is killed (a minute more until its first step is done); None: never. restarts: how many faults (a subprocess that crashed or
+    hung, a vector that raised) are repaired before the next raises EnvError. A repaired fault ends the open episodes of that subprocess's
+    environments as truncated, with the observations of the last decisions as final ones, and begins new ones in the same timestep. The
+    returns of such episodes are the sums of the rewards that were published. From number k on, which follows the last truncated one, an
+    environment's episodes are the episodes 0, 1, … of an undisturbed one with seed `episode_seed(seed, k)`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., VectorEnv],
+        num_envs: int,
+        *,
+        workers: int,
+        deadline: float | None = None,
+        restarts: int = 0,
+    ) -> None:
+        if not 1 <= workers <= num_envs:
+            raise ConfigError(
+                f"workers={workers} was given for {num_envs} environments; expected 1 to {num_envs}, so that each has one at least."
+            )
+        self.num_envs = num_envs
+        self.restarts = 0
+        self.waited = 0.0
+        self._make = make
+        self._allowed = restarts
+        self._deadline = deadline
+        self._shares = shares(num_envs, workers)
+        self._processes: list[Process] = []
+        self._new = [True] * workers  # until their first step is done
+        self._descriptors: list[int] = []
+        self._end = weakref.finalize(self, _end, self._processes, self._descriptors)
+        self._last: Timestep | None = None
+        self._side = 0
+        self._busy = False
+        try:
+            self.spec: EnvSpec = self._start()
+        except BaseException:
+            self.close()
+            raise
+        self._record = Record(self.spec, num_envs, repairs=restarts > 0)
+
+    # ------------------------------------------------------------------------------------------ the contract
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`. Raises EnvError for a fault that may not be repaired."""
+        seeds = np.asarray(seeds, np.uint64)
+        if len(seeds) != self.num_envs:
+            raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
+        with self._exchange():
+            self._record.reset(seeds, episodes)
+            return self._ask([self._reset_message(share) for share in self._shares])
+
+    def step(self, actions: tuple[Array, ...]) -> Timestep:
+        """See `VectorEnv.step`. Raises EnvError for an illegal action, before anything is stepped, and for a fault that may not be
+        repaired."""
+        last = self._last
+        if last is None:
+            raise EnvError("step was called before reset, or after an error; reset the environment first.")
+        given = [self._checked(p, np.asarray(actions[p])) for p in range(self.spec.num_players)]
+        bounds = []
+        for p, rows in enumerate(given):
+            self._memory.actions[p].reshape(-1)[: rows.nbytes] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+            agents = len(self.spec.agents_of(p))
+            edges = [share.first * agents for share in self._shares]
+            bounds.append([*np.searchsorted(last.due[p].slot, edges).tolist(), len(rows)])
+        kinds = [(rows.dtype.str, rows.shape[1:]) for rows in given]
+        messages = [
+            (
+                "step",
+                self._side,
+                [edges[share.number] for edges in bounds],
+                [edges[share.number + 1] - edges[share.number] for edges in bounds],
+                kinds,
+            )
+            for share in self._shares
+        ]
+        with self._exchange():
+            return self._ask(messages)
+
+    def snapshot(self) -> bytes | None:
+        """None: what goes on in another process is not saved."""
+        return None
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """Raises EnvError: there are no snapshots."""
+        raise EnvError(f"{self.spec.id} in subprocesses cannot be resumed inside an episode; give workers=0 for that.")
+
+    def render(self, environment: int) -> NDArray[np.uint8] | str:
+        """See `Renders.render`. Raises EnvError if the environment cannot."""
+        share = next(share for share in reversed(self._shares) if share.first <= environment)
+        process = self._processes[share.number]
+        last, side = self._last, self._side
+        with self._exchange():
+            try:
+                process.send("render", environment - share.first)
+                shown: NDArray[np.uint8] | str = process.receive(self._until(share.number))
+            except (Lost, Raised) as fault:
+                raise self._error(share, fault) from None
+            finally:
+                self._last, self._side = last, side
+        return shown
+
+    def close(self) -> None:
+        """End all subprocesses, those that do not listen by force."""
+        self._last = None
+        self._end()
+
+    # ------------------------------------------------------------------------------------------ messages
+
+    @contextmanager
+    def _exchange(self) -> Iterator[None]:
+        """Messages are sent and all of their answers received. Raises EnvError if that was once interrupted: answers are then due that
+        nobody waits for."""
+        if not self._end.alive or self._busy:
+            why = "was interrupted while its subprocesses were at work" if self._end.alive else "is closed"
+            raise EnvError(f"{self.spec.id} {why}; make it anew.")
+        self._busy = True
+        self._last = None
+        try:
+            yield
+        except (EnvError, ConfigError):
+            self._busy = False
+            raise
+        self._busy = False
+
+    def _ask(self, messages: Sequence[tuple[Any, ...]]) -> Timestep:
+        """Send every subprocess its message, then wait for all; faults are repaired. Returns what they wrote, as one timestep."""
+        faults: dict[int, Fault] = {}
+        written: dict[int, Written] = {}
+        for process, message in zip(self._processes, messages, strict=True):
+            try:
+                process.send(*message)
+            except Lost as lost:
+                faults[process.share.number] = lost
+        since = time.perf_counter()
+        for w, process in enumerate(self._processes):
+            if w not in faults:
+                try:
+                    written[w] = process.receive(self._until(w, since))
+                    self._new[w] &= messages[w][0] != "step"
+                except (Lost, Raised) as fault:
+                    faults[w] = fault
+        self.waited += time.perf_counter() - since
+        while faults:
+            faults = self._repair(faults, written)
+        timestep = self._joiners[self._side].timestep([written[w] for w in range(len(self._shares))])
+        self._side ^= 1
+        self._record.see(timestep)
+        self._last = timestep
+        return timestep
+
+    def _until(self, number: int, since: float | None = None) -> float | None:
+        """When a subprocess that was asked at `since` is taken for hung."""
+        if self._deadline is None:
+            return None
+        start = time.perf_counter() if since is None else since
+        return start + self._deadline + (_START if self._new[number] else 0.0)
+
+    def _checked(self, player: int, given: Array) -> Array:
+        assert self._last is not None
+        due, spec = self._last.due[player], self.spec
+        if len(given) != len(due.slot):
+            raise EnvError(
+                f"player {player} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
+            )
+        mask = due.mask if spec.enumeration is None else spec.enumeration.mask[due.observation]
+        check_actions(spec.agents_of(player)[0].action, given, mask=mask, what=f"player {player} of {spec.id}")
+        return given
+
+    def _reset_message(self, share: Share) -> tuple[Any, ...]:
+        """Begin what is left to be played: at first with the seeds that were given, later with others."""
+        return "reset", self._side, *self._record.following(share.first, share.count)
+
+    # ------------------------------------------------------------------------------------------ subprocesses
+
+    def _start(self) -> EnvSpec:
+        """Start all at once; what the first one plays says how large the memory is."""
+        for share in self._shares:
+            self._processes.append(self._process(share))
+        share = self._shares[0]
+        try:
+            for share, process in zip(self._shares, self._processes, strict=True):
+                process.send("make", self._make, share.first, share.count, share.number == 0)
+            share, since = self._shares[0], time.perf_counter()
+            spec: EnvSpec = self._processes[0].receive(self._until(0))
+            self._layout = layout(spec, self.num_envs)
+            self._descriptors.append(anonymous_file(self._layout.nbytes))
+            self._memory = Memory(self._layout, self._descriptors[0])
+            self._joiners = [Joiner(side, self._shares) for side in self._memory.sides]
+            for share, process in zip(self._shares, self._processes, strict=True):
+                if share.number:
+                    process.receive(self._until(share.number, since))
+                process.send_memory(self._layout, self._descriptors[0])
+                process.receive(self._until(share.number))
+        except (Lost, Raised) as fault:
+            raise as_error(f"{share} of {self.num_envs} cannot be made", share, fault) from None
+        return spec
+
+    def _process(self, share: Share) -> Process:
+        return Process(share, patience=None if self._deadline is None else self._deadline + _START)
+
+    def _repair(self, faults: dict[int, Fault], written: dict[int, Written]) -> dict[int, Fault]:
+        """Put new vectors in the place of faulty ones, in new subprocesses where those are gone. Returns the faults of the new ones."""
+        left = self._allowed - self.restarts
+        if len(faults) > left:  # before anything is repaired, so that nothing is half repaired
+            w, fault = sorted(faults.items())[left]
+            raise self._error(self._shares[w], fault) from None
+        self.restarts += len(faults)
+        for w, fault in faults.items():
+            self._new[w] = True  # a vector is made anew, in the same subprocess too
+            if isinstance(fault, Lost):
+                self._processes[w] = self._process(self._shares[w])
+        again: dict[int, Fault] = {}
+        for w, fault in faults.items():
+            try:
+                self._send_start(w, started=isinstance(fault, Lost))
+            except Lost as lost:
+                again[w] = lost
+        for w, fault in faults.items():
+            if w not in again:
+                try:
+                    written[w] = self._receive_start(w, started=isinstance(fault, Lost))
+                except (Lost, Raised) as other:
+                    again[w] = other
+        return again
+
+    def _send_start(self, w: int, *, started: bool) -> None:
+        share, process = self._shares[w], self._processes[w]
+        if started:
+            process.send("make", self._make, share.first, share.count, False)
+            process.send_memory(self._layout, self._descriptors[0])
+        process.send(*self._reset_message(share))
+
+    def _receive_start(self, w: int, *, started: bool) -> Written:
+        share, process = self._shares[w], self._processes[w]
+        fault: Raised | None = None
+        for _ in range(2 if started else 0):
+            try:
+                process.receive(self._until(w))
+            except Raised as raised:  # receive the other answers too, or they are taken for later ones
+                fault = raised
+        try:
+            fresh: Written = process.receive(self._until(w))
+        except Raised as raised:
+            raise (fault or raised) from None
+        return self._record.truncate(self._memory.sides[self._side], share.first, share.count, fresh)
+
+    def _error(self, share: Share, fault: Fault) -> EnvError | ConfigError:
+        record, at = self._record, slice(share.first, share.first + share.count)
+        episodes = (record.episode - record.began)[at].tolist()
+        where = f"{share} of {self.num_envs}, seeds {record.seeds[at].tolist()}, episodes {episodes}, steps {record.length[at].tolist()}"
+        after = f" (after {self.restarts} restarts)" if self.restarts else ""
+        return as_error(f"{self.spec.id}{after}, {where}", share, fault)
+
+
+def _end(processes: list[Process], descriptors: list[int]) -> None:
+    end_all(processes)
+    while descriptors:
+        os.close(descriptors.pop())

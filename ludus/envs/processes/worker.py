@@ -1,0 +1,230 @@
+"""What runs in a subprocess of `SubprocessVectorEnv`: one vector of environments that answers messages.
+
+message -> make | map | reset | step | render | close -> answer: ("done", value) or ("error", kind, sentence, traceback)
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import gc
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, EnvError
+from ludus.core.types import Array, EnvSpec, Timestep
+from ludus.envs.base import Renders, VectorEnv
+from ludus.envs.processes.memory import Memory, PlayerViews, SideViews
+
+RowCounts: TypeAlias = tuple[int, bool, int, bool]
+"""Of one player: due rows, whether they have masks; closed rows, whether they have masks."""
+Written: TypeAlias = tuple[tuple[RowCounts, ...], int]
+"""What a subprocess wrote into a side: rows of each player, finished episodes."""
+
+
+def serve(descriptor: int, lifeline: int) -> None:
+    """Answer messages that come through a socket until it is told to end, or its parent is gone: then the other end of `lifeline`, a pipe
+    that carries nothing, is closed too."""
+    for inherited in (descriptor, lifeline):
+        os.set_inheritable(inherited, False)  # programs that environments start must not hold them open
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)  # a SIGIO, which ends even
+    # one that hangs in compiled code and holds the interpreter's lock, where the thread below cannot run
+    threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
+    connection = Connection(descriptor)
+    worker = _Worker(connection)
+    try:
+        while _answer(connection, worker):
+            pass
+    except (EOFError, ConnectionError):
+        pass  # the parent is gone
+    finally:
+        worker.close()
+    atexit._run_exitfuncs()  # what environments left to be cleaned up, but no waiting for their threads, nor for the interpreter
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _answer(connection: Connection, worker: _Worker) -> bool:
+    """Answer one message; False when told to end. Raises EOFError or ConnectionError when nobody is there."""
+    try:
+        name, *arguments = connection.recv()
+    except (EOFError, ConnectionError):
+        raise
+    except Exception as error:  # noqa: BLE001  a class cannot be looked up
+        connection.send(
+            _told(_explained(f"what the environment is made of cannot be loaded in a subprocess ({error}).", error))
+        )
+        return True
+    if name == "close":
+        return False
+    try:
+        answer: tuple[Any, ...] = ("done", getattr(worker, name)(*arguments))
+    except BaseException as error:  # noqa: BLE001  whatever an environment raises, sys.exit included, is told to the parent
+        answer = _told(error)
+    if os.getpid() != worker.pid:
+        os._exit(1)  # a copy that an environment forked and let go on: one answer is enough
+    try:
+        connection.send(answer)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        connection.send(_told(error))
+    return True
+
+
+def _end_with_parent(descriptor: int, parent: int) -> None:
+    """End this process, even one that hangs, and all that it started, when the other end of the socket is closed."""
+    poller = select.poll()
+    poller.register(descriptor, 0)  # hang-ups are reported without asking
+    while not poller.poll(1000) and os.getppid() == parent:
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _explained(sentence: str, error: Exception) -> ConfigError:
+    """Says what is special about a subprocess, if that may be the reason."""
+    if "__main__" in sentence:
+        sentence += " A subprocess does not run the main module (a script, a notebook): put classes and functions into one of their own."
+    told = ConfigError(sentence)
+    told.__cause__ = error
+    return told
+
+
+def _told(error: BaseException) -> tuple[str, str, str, str]:
+    if isinstance(error, ConfigError):
+        kind, sentence = "config", str(error)
+    elif isinstance(error, EnvError):
+        kind, sentence = "env", str(error)
+    else:
+        kind, sentence = "other", f"{type(error).__name__}: {error}"
+    return "error", kind, sentence, "".join(traceback.format_exception(error))
+
+
+class _Worker:
+    """The messages, one method each."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.pid = os.getpid()
+        self._connection = connection
+        self._make: Callable[..., VectorEnv] | None = None
+        self._num_envs = 0
+        self._first = 0  # number of the first environment, in the whole vector
+        self._env: VectorEnv | None = None
+        self._memory: Memory | None = None
+
+    def make(self, make: Callable[..., VectorEnv], first: int, num_envs: int, tell: bool) -> EnvSpec | None:
+        """Make the vector; its spec, if asked to tell it."""
+        self._make, self._first, self._num_envs = make, first, num_envs
+        try:
+            env = self._made()
+        except ConfigError as error:
+            raise _explained(str(error), error) from error
+        return env.spec if tell else None
+
+    def map(self, layout: Any) -> None:
+        """Map the memory whose descriptor follows."""
+        descriptor = recv_handle(self._connection)
+        self._memory = Memory(layout, descriptor)
+        os.close(descriptor)
+
+    def reset(self, side: int, seeds: NDArray[np.uint64], episodes: NDArray[np.int64] | None) -> Written:
+        """Begin anew, after a fault with a vector made anew."""
+        return self._try(side, lambda env: env.reset(seeds, episodes=episodes))
+
+    def step(
+        self, side: int, starts: list[int], counts: list[int], kinds: list[tuple[str, tuple[int, ...]]]
+    ) -> Written:
+        """Take `counts[p]` actions of dtype and shape `kinds[p]` from row `starts[p]` on."""
+        assert self._memory is not None
+        actions: list[Array] = []
+        for column, start, count, (dtype, shape) in zip(self._memory.actions, starts, counts, kinds, strict=True):
+            width = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            raw = column.reshape(-1)[start * width : (start + count) * width]
+            actions.append(raw.view(dtype).reshape(count, *shape).copy())
+        return self._try(side, lambda env: env.step(tuple(actions)))
+
+    def render(self, environment: int) -> Any:
+        env = self._made()
+        if not isinstance(env, Renders):
+            raise EnvError(f"{env.spec.id} cannot show itself.")
+        return env.render(environment)
+
+    def close(self) -> None:
+        """Close the vector, whatever it raises: nobody listens any more."""
+        env, self._env = self._env, None
+        if env is not None:
+            try:
+                env.close()
+            except Exception:  # noqa: BLE001
+                traceback.print_exc()
+
+    def _made(self) -> VectorEnv:
+        if self._env is None:
+            assert self._make is not None
+            self._env = self._make(num_envs=self._num_envs)
+        return self._env
+
+    def _try(self, side: int, act: Callable[[VectorEnv], Timestep]) -> Written:
+        """Act and write down what comes of it; a vector that raised is thrown away."""
+        env = self._made()
+        try:
+            timestep = act(env)
+            assert self._memory is not None
+            return write(self._memory.sides[side], timestep, self._first, self._num_envs)
+        except BaseException:
+            self.close()
+            del env
+            gc.collect()  # what the old vector holds is given back before a new one is made
+            raise
+
+
+def write(side: SideViews, timestep: Timestep, first: int, num_envs: int) -> Written:
+    """Copy a timestep of environments `first` … into their rows of the whole vector's side."""
+    rows = tuple(_write_player(views, timestep, p, first * views.agents) for p, views in enumerate(side.players))
+    finished = timestep.finished
+    n = len(finished.environment)
+    if n:
+        at = slice(first, first + n)
+        side.environment[at] = finished.environment + first
+        side.returns[at] = finished.returns
+        side.terminated[at] = finished.terminated
+        side.length[at] = finished.length
+    if side.state is not None and timestep.state is not None:
+        side.state[first : first + num_envs] = timestep.state
+    if n and side.final_state is not None and timestep.final_state is not None:
+        side.final_state[first : first + n] = timestep.final_state
+    return rows, n
+
+
+def _write_player(views: PlayerViews, timestep: Timestep, player: int, base: int) -> RowCounts:
+    due, ended = timestep.due[player], timestep.ended[player]
+    n, m = len(due.slot), len(ended.slot)
+    if n:
+        at = slice(base, base + n)
+        np.add(due.slot, base, out=views.slot[at])
+        views.observation[at] = due.observation
+        views.reward[at] = due.reward
+        views.first[at] = due.first
+        if due.mask is not None and views.mask is not None:
+            views.mask[at] = due.mask
+    if m:
+        at = slice(base, base + m)
+        np.add(ended.slot, base, out=views.end_slot[at])
+        views.end_reward[at] = ended.reward
+        views.end_terminated[at] = ended.terminated
+        views.end_observation[at] = ended.observation
+        if ended.mask is not None and views.end_mask is not None:
+            views.end_mask[at] = ended.mask
+    return n, due.mask is not None, m, ended.mask is not None

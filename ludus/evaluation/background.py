@@ -1,0 +1,147 @@
+"""Evaluation beside training: pinned versions of a learner are played by processes of their own, while it goes on learning.
+
+Training --offer(version, weights)--> evaluator's hosts --returns--> score of that version
+(JORLDY's manage process: Min et al. 2022, section 3.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ludus.core import seeding
+from ludus.core.errors import PartDied
+from ludus.core.types import Mixture, PolicyRef, TrainingTask
+from ludus.policies.base import Policy
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.host import RolloutHost
+from ludus.rollout.manager import Pending, RemoteRollouts, RolloutManager
+from ludus.rollout.opponent_sampling import mixture_refs
+
+_MOST = 2  # versions that wait or are played
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of a version of the policy that a task trains, against the task's opponents: mean return of `episodes` episodes, and its standard
+    error."""
+
+    task: str
+    version: int
+    episodes: int
+    mean: float
+    error: float
+
+
+class _Asked(NamedTuple):
+    task: str
+    version: int
+    pending: Pending
+
+
+class Evaluator(RolloutHost):
+    """The evaluator's process: messages name it so."""
+
+
+class BackgroundEvaluator:
+    """Every version plays the same commonly seeded episodes, so that scores of one task differ by skill more than by luck. A version that
+    comes while two others wait is passed over, and counted in `skipped`; so is one that an evaluator has died with.
+
+    Scores are an extra: where no evaluator is left (it died more often than it may), training goes on without them.
+    """
+
+    def __init__(
+        self,
+        rollouts: RolloutManager,
+        *,
+        every: int,
+        episodes: int,
+        seed: int,
+        record: Callable[[Score], None],
+        scored: Callable[[str], Collection[int]],
+        tell: Callable[[str], None],
+    ) -> None:
+        """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
+        record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentence that
+        there will be no more scores, if it comes to that."""
+        self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
+        self._record, self._scored, self._tell = record, scored, tell
+        self._asked: deque[_Asked] = deque()
+        self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
+        self._ended = False
+        self.skipped = 0
+
+    def offer(
+        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
+    ) -> None:
+        """A new version of a task's policy is out. policies: that one and its opponents. One that was scored before a resume is not
+        played again."""
+        self.take()
+        if self._ended or version % self._every or not isinstance(task.opponents, Mixture):
+            return
+        if task.id not in self._known:
+            self._known[task.id] = frozenset(self._scored(task.id))
+        if version in self._known[task.id]:
+            return
+        if len(self._asked) >= _MOST:
+            self.skipped += 1
+            return
+        (explorer, newest), *others = policies
+        learner = explorer._replace(mode=task.mode)
+        playing = {learner: newest, **dict(others)}
+        if explorer in mixture_refs(task.opponents):  # it is among its own opponents
+            playing[explorer] = newest
+        order = RolloutOrder(
+            learner=learner,
+            seats=task.seats,
+            opponents=task.opponents,
+            unit="episodes",
+            amount=self._episodes,
+            seed=seeding.key(self._seed, "beside", task.id),
+        )
+        pending = self._rollouts.start(order, list(playing.items()))
+        self._asked.append(_Asked(task.id, version, pending))
+        self.take()
+
+    def take(self, *, wait_for: str | None = None) -> None:
+        """Record what is done; wait for the scores of one task, which is over."""
+        try:
+            self._take(wait_for)
+        except PartDied as error:  # no restart is left
+            self._end(error)
+        if wait_for is not None:
+            self._known.pop(wait_for, None)
+
+    def _take(self, wait_for: str | None) -> None:
+        while self._asked:
+            asked = self._asked[0]
+            wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
+            if not wanted and not self._rollouts.done([asked.pending], at_least=0, timeout=0.0):
+                return
+            self._asked.popleft()
+            rollout = self._rollouts.take(asked.pending)
+            if rollout is None:  # the evaluator died, and was made again
+                self.skipped += 1
+                continue
+            episodes = rollout.episodes
+            mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+            error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
+            self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
+
+    def _end(self, error: PartDied) -> None:
+        self.close()
+        self.skipped += len(self._asked)
+        self._asked.clear()
+        self._tell(
+            f"versions are not scored any more: {error} The run goes on without; a resumed one has an evaluator again."
+        )
+
+    def close(self) -> None:
+        """End the evaluator. Closing twice is harmless."""
+        if not self._ended:
+            self._ended = True
+            self._rollouts.close()

@@ -1,0 +1,419 @@
+"""What an environment shows while it is played.
+
+A `Filmed` vector of one environment is played by the rollout worker, as in an evaluation; it keeps a picture of every state, or the moves
+from which OpenSpiel's episodes are told again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
+from ludus.core.parts import load
+from ludus.core.types import Array, Mixture, PolicyRef, Timestep
+from ludus.envs.base import VectorEnv
+from ludus.envs.families import FAMILIES, adapter
+from ludus.envs.options import Environment
+from ludus.envs.wrappers.base import Wrapper
+from ludus.envs.wrappers.registry import wrap
+from ludus.evaluation.stored import META, StoredRun
+from ludus.policies.base import Policy
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.worker import RolloutWorker
+
+# --------------------------------------------------------------------------------------------------------------------
+# Images kept small: an hour of film as plain arrays would fill a machine's memory.
+
+_LEVEL = 1  # the quickest
+
+
+class Pictures(Sequence[NDArray[np.uint8]]):
+    """Images uint8[height, width, 3] in order, compressed; each is a fresh array when it is asked for."""
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, int]] = []
+        self.pixels = 0
+        self._packed: list[bytes] = []
+
+    def append(self, image: NDArray[np.uint8]) -> None:
+        height, width, _ = image.shape
+        self.shapes.append((height, width))
+        self.pixels += height * width
+        self._packed.append(zlib.compress(np.ascontiguousarray(image).data, _LEVEL))
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, k: int) -> NDArray[np.uint8]: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[NDArray[np.uint8]]: ...
+    def __getitem__(self, k: int | slice) -> NDArray[np.uint8] | list[NDArray[np.uint8]]:
+        if isinstance(k, slice):
+            return [self[i] for i in range(*k.indices(len(self)))]
+        return np.frombuffer(bytearray(zlib.decompress(self._packed[k])), np.uint8).reshape(*self.shapes[k], 3)
+
+
+MOST_STEPS = 1000
+MOST_PIXELS = 10**9  # of all images together; a GIF takes about a byte of memory for each while it is written
+_OPENSPIEL = "openspiel/"
+
+Tell = Callable[[int, int], None]
+"""(number of the episode, its steps so far); called after each step."""
+Shown = Callable[[bool], None]
+"""Called once, before the first step, with whether the environment shows itself as text; it may raise what is wrong with that."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Episodes that were played, one after the other.
+
+    frames: images uint8[height, width, 3], the state after each reset and each step; empty where the environment shows itself as text.
+    text: what it shows then. returns: float64[n, P] of the n whole episodes. length: int32[n], their steps. cut: why the last episode was
+    not played to its end, and is not in `returns`; "" if all were.
+    """
+
+    frames: Sequence[NDArray[np.uint8]]
+    text: str
+    returns: NDArray[np.float64]
+    length: NDArray[np.int32]
+    cut: str = ""
+
+
+class _Full(Exception):
+    """As much as was wanted, or as can be kept; the message says so."""
+
+
+class Filmed(Wrapper):
+    """A vector of one environment that keeps what it shows. steps: of an episode, then `_Full` is raised."""
+
+    def __init__(self, env: VectorEnv, *, steps: int, tell: Tell | None = None, shown: Shown | None = None) -> None:
+        super().__init__(env, env.spec)
+        if env.num_envs != 1:
+            raise EnvError(f"{env.num_envs} environments were given to be recorded; one is needed.")
+        self.frames = Pictures()
+        self.texts: list[str] = []
+        self.episode = 0
+        self._replays = env.spec.id.startswith(_OPENSPIEL)
+        self._seed = 0
+        self._moves: list[int] = []
+        self._length, self._most, self._tell, self._shown = 0, steps, tell, shown
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`."""
+        self._seed, self._moves, self._length = int(seeds[0]), [], 0
+        return super().reset(seeds, episodes=episodes)
+
+    def end(self) -> None:
+        """An episode is over, or is to be: tell what cannot be shown as it goes."""
+        if self._replays:
+            from ludus.envs.openspiel.games import replay
+
+            self.texts.append(replay(self.spec.id, self._moves, seed=self._seed))
+        self.episode += 1
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        if self._length >= self._most:
+            raise _Full(f"cut after {self._most} steps")
+        if self.frames.pixels >= MOST_PIXELS:
+            raise _Full(f"cut after {len(self.frames)} images, which are as many as one file is to have")
+        self._length += 1
+        if self._replays:
+            several = sum(len(given) > 0 for given in actions) > 1
+            chosen = (int(given[0]) if len(given) else -1 for given in actions)
+            self._moves += [action for action in chosen if several or action >= 0]
+        return actions
+
+    def _see(self, timestep: Timestep) -> Timestep:
+        if not self._replays:
+            self._show()
+        if self._shown is not None:
+            self._shown(not self.frames)
+            self._shown = None
+        if self._tell is not None:
+            self._tell(self.episode, self._length)
+        return timestep
+
+    def _show(self) -> None:
+        try:
+            shown: object = self.render(0)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{self.spec.id} could not be rendered: {type(error).__name__}: {error}") from error
+        if isinstance(shown, str):
+            self.texts.append(f"episode {self.episode}, step {self._length}\n{shown.rstrip()}\n")
+            return
+        image = np.asarray(shown)
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise EnvError(
+                f"{self.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
+            )
+        self.frames.append(image)
+
+
+def record(
+    env: VectorEnv,
+    players: Mixture | Sequence[Policy],
+    policy: Callable[[PolicyRef], Policy] | None = None,
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    steps: int = MOST_STEPS,
+    wrappers: Sequence[Mapping[str, object]] = (),
+    tell: Tell | None = None,
+    shown: Shown | None = None,
+) -> Recording:
+    """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it in the end.
+
+    players: one policy per player, or a mixture from which each episode's are drawn, with `policy` to find them by their refs.
+    steps: of an episode at most; a longer one is cut, and the last, as is one that would take the images beyond `MOST_PIXELS`.
+    wrappers: put around the filmed environment, for policies that were trained with them. Raises EnvError if the environment cannot be
+    rendered, and whatever playing raises.
+    """
+    if episodes < 1 or steps < 1:
+        raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
+    filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
+    mixture, find = _players(players, policy)
+    played = wrap(filmed, wrappers)
+    try:
+        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs))
+        policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
+        returns, length = [], []
+        cut = ""
+        while filmed.episode < episodes and not cut:
+            order = RolloutOrder(
+                learner=None,
+                seats=(),
+                opponents=mixture,
+                unit="episodes",
+                amount=1,
+                seed=seeding.key(seed, "record", filmed.episode),
+            )
+            try:
+                found = worker.play(order, policies).episodes
+            except _Full as full:
+                cut = str(full)
+            else:
+                returns.append(found.returns)
+                length.append(found.length)
+            filmed.end()
+    finally:
+        played.close()
+    return Recording(
+        filmed.frames,
+        "\n".join(filmed.texts),
+        np.concatenate(returns) if returns else np.empty((0, played.spec.num_players)),
+        np.concatenate(length) if length else np.empty(0, np.int32),
+        cut,
+    )
+
+
+def _players(
+    players: Mixture | Sequence[Policy], policy: Callable[[PolicyRef], Policy] | None
+) -> tuple[Mixture, Callable[[PolicyRef], Policy]]:
+    if isinstance(players, Mixture):
+        if policy is None:
+            raise ScenarioError("a mixture was given to be recorded without `policy`, which finds its policies.")
+        return players, policy
+    known = {PolicyRef(p, f"player_{p}"): given for p, given in enumerate(players)}
+    mixture = Mixture.product({ref.population: ([ref], [1.0]) for ref in known})
+    return mixture, known.__getitem__
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Recordings as files: GIF, MP4 or text, written aside and renamed, so that none is ever half there.
+
+Frames = Sequence[NDArray[np.uint8]]
+
+
+def save(recording: Recording, path: Path, *, fps: int = 15) -> None:
+    """Write a recording, in the place of a file of that name; its end says how. fps: images a second, 1 to 100, for GIF and MP4.
+
+    Raises ConfigError for what `check_target` refuses, and for images in a text file or text in a film; OSError if the file cannot be
+    written.
+    """
+    check_target(path, fps=fps)
+    suffix = path.suffix.lower()
+    check_kind(path, text=not recording.frames)
+    aside = path.with_name(f".{path.stem}.{os.getpid()}.part{suffix}")
+    try:
+        if suffix == ".txt":
+            aside.write_text(recording.text, encoding="utf-8")
+        else:
+            _WRITERS[suffix](_one_size(recording.frames), aside, fps)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def check_target(path: Path, *, fps: int = 15) -> None:
+    """What can be known before anything is played. Raises ConfigError for a name whose end says nothing about how to write it, a folder
+    that there is not, a folder instead of a file, another number of images a second than 1 to 100, and a missing package."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(f"{str(path)!r} was given; a name that ends in {', '.join(SUFFIXES[:-1])} or .txt is needed.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    if not 1 <= fps <= _MOST_FPS:
+        raise ConfigError(f"{fps} images a second were given; 1 to {_MOST_FPS} can be shown.")
+    if suffix in _PACKAGES:
+        _package(*_PACKAGES[suffix])
+
+
+def check_kind(path: Path, *, text: bool) -> None:
+    """Raises ConfigError for images in a text file, and for text in a film."""
+    if not text and path.suffix.lower() == ".txt":
+        raise ConfigError(f"{str(path)!r} was given for images; name a .gif or .mp4 file.")
+    if text and path.suffix.lower() != ".txt":
+        raise ConfigError(
+            f"{str(path)!r} was given for text, which this environment shows itself as; name a .txt file."
+        )
+
+
+def _one_size(frames: Frames) -> Iterator[NDArray[np.uint8]]:
+    """Even sides, as MP4 needs them, and all alike; black at the right and below where there is less."""
+    sides = np.array([frame.shape[:2] for frame in frames])
+    height, width = (int(n) for n in sides.max(axis=0) + sides.max(axis=0) % 2)
+    for frame in frames:
+        if frame.shape[:2] == (height, width):
+            yield frame
+            continue
+        padded = np.zeros((height, width, 3), np.uint8)
+        padded[: frame.shape[0], : frame.shape[1]] = frame
+        yield padded
+
+
+def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
+    image = _package(*_PACKAGES[".gif"])
+    first = image.fromarray(next(frames))
+    rest = (image.fromarray(frame) for frame in frames)
+    first.save(path, save_all=True, append_images=rest, duration=1000 / fps, loop=0)
+
+
+def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, fps: int) -> None:
+    cv2 = _package(*_PACKAGES[".mp4"])
+    first = next(frames)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), fps, first.shape[1::-1])
+    try:
+        if not writer.isOpened():
+            raise EnvError("OpenCV cannot write MP4 on this machine; name a .gif file.")
+        for frame in chain([first], frames):
+            writer.write(cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+    finally:
+        writer.release()
+
+
+def _package(module: str, name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"films need {name}, which cannot be imported ({error}); `pip install 'ludus[video]'` brings it."
+        ) from error
+
+
+_MOST_FPS = 100  # a GIF counts hundredths of a second
+_PACKAGES = {".gif": ("PIL.Image", "Pillow"), ".mp4": ("cv2", "OpenCV")}
+_WRITERS: Mapping[str, Callable[[Iterator[NDArray[np.uint8]], Path, int], None]] = {
+    ".gif": _write_gif,
+    ".mp4": _write_mp4,
+}
+SUFFIXES = (*_WRITERS, ".txt")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Recordings of a run's policies.
+
+
+def record_run(
+    run_dir: Path | str,
+    *,
+    policies: Sequence[str] = (),
+    episodes: int = 1,
+    seed: int = 0,
+    steps: int = MOST_STEPS,
+    tell: Tell | None = None,
+    shown: Shown | None = None,
+) -> Recording:
+    """Play `episodes` episodes with a run's policies and keep what the environment shows.
+
+    policies: one name per player, such as "0-12", or "meta" for its last meta-strategy; default: meta for all. Nothing is written.
+    Raises ConfigError for unknown names, with the nearest, or another number of them; RunError for an unreadable run; EnvError for an
+    environment that cannot be rendered.
+    """
+    stored, strategies = open_run(run_dir, policies)
+    settings = stored.scenario.env.played
+    alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
+    return record(
+        alone.make(num_envs=1, **_rendering(settings)),
+        strategies,
+        stored.policy,
+        episodes=episodes,
+        seed=seed,
+        steps=steps,
+        wrappers=settings.wrappers,
+        tell=tell,
+        shown=shown,
+    )
+
+
+def open_run(run_dir: Path | str, policies: Sequence[str] = ()) -> tuple[StoredRun, Mixture]:
+    """A run, and who plays: one name per player, default "meta" for all. Raises ConfigError for unknown names, with the nearest, or
+    another number of them; RunError for an unreadable run."""
+    stored = StoredRun(Path(run_dir))
+    players = len(stored.population)
+    names = list(policies) or [META] * players
+    stored.check_names(names)
+    if len(names) != players:
+        raise ConfigError(
+            f"{len(names)} {'policy was' if len(names) == 1 else 'policies were'} given; one for each of {players} players is needed."
+        )
+    for player, name in enumerate(names):
+        if name != META and name not in stored.names(player):
+            raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
+    return stored, stored.mixture(names)
+
+
+def _rendering(settings: Environment) -> dict[str, object]:
+    """The option that makes an environment able to show itself, where its family or its class has one."""
+    family, slash, _ = settings.id.partition("/")
+    if slash:
+        make = adapter(family).make if family in FAMILIES else None
+    else:
+        make = load("environment", settings.id, {})
+    known = inspect.signature(make).parameters if callable(make) else {}
+    if "render" in known and "render" not in settings.options:
+        return {"render": True}
+    if (
+        "render_mode" in known and not slash and "render_mode" not in settings.options
+    ):  # Gymnasium's and PettingZoo's word
+        return {"render_mode": _mode(make)}
+    return {}
+
+
+def _mode(target: object) -> str:
+    metadata = getattr(target, "metadata", {})
+    modes = metadata.get("render_modes", ()) if isinstance(metadata, dict) else ()
+    return "ansi" if "ansi" in modes and "rgb_array" not in modes else "rgb_array"
+
+
+def _choice(names: Sequence[str]) -> str:
+    return f"{names[0]} to {names[-1]} can" if len(names) > 1 else f"only {names[0]} can"

@@ -1,0 +1,231 @@
+"""Trajectories of a run's policies, or of any, as a Parquet file.
+
+A player's episodes are shared out among the policies that its strategy mixes, in proportion; each policy then plays its own as a learner
+does, in a vector of environments, against what the others' strategies draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
+from ludus.envs.base import VectorEnv
+from ludus.evaluation.recording import open_run
+from ludus.policies.base import Policy
+from ludus.replay.parquet import Origin, TrajectoryFile, check_pyarrow
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.manager import manage
+from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.runtime.inprocess import build_runtime
+
+MOST_ENVS = 256  # that are stepped together where nobody says how many
+_IMAGE_ENVS = 8  # where an observation is large
+_IMAGE = 4096  # entries from which it is
+_ROUNDS = 4  # episodes of each environment between two reports; an environment starts afresh after them
+
+Tell = Callable[[int, int], None]
+"""(episodes so far, of how many); called after each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTrajectories:
+    """decisions: that were written. played: episodes of each policy, by (player, name)."""
+
+    path: Path
+    decisions: int
+    played: Mapping[tuple[int, str], int]
+
+
+def record_run_trajectories(
+    run_dir: Path | str,
+    path: Path,
+    *,
+    policies: Sequence[str] = (),
+    players: Sequence[int] = (),
+    episodes: int = 1,
+    seed: int = 0,
+    num_envs: int | None = None,
+    tell: Tell | None = None,
+) -> WrittenTrajectories:
+    """`record_trajectories` with a run's policies, in its environment.
+
+    policies: one name per player, such as "0-12", or "meta" for its last meta-strategy; default: meta for all. Raises ConfigError for
+    unknown names, with the nearest, or another number of them; RunError for an unreadable run.
+    """
+    check_file(path)
+    stored, mixture = open_run(run_dir, policies)
+    settings = stored.scenario.env.played
+    alone = settings.model_copy(update={"workers": 0, "deadline": None})
+    env = alone.make(num_envs=num_envs or min(episodes, settings.num_envs, MOST_ENVS))
+    if num_envs is None and env.num_envs > _IMAGE_ENVS and _large(env.spec):
+        env.close()
+        env = alone.make(num_envs=_IMAGE_ENVS)
+    return record_trajectories(
+        path,
+        env,
+        mixture,
+        stored.policy,
+        players=players,
+        episodes=episodes,
+        seed=seed,
+        notes={"run": stored.folder.name, "environment": settings.model_dump(mode="json")},
+        tell=tell,
+    )
+
+
+def record_trajectories(
+    path: Path,
+    env: VectorEnv,
+    strategies: Mixture,
+    policy: Callable[[PolicyRef], Policy],
+    *,
+    players: Sequence[int] = (),
+    episodes: int = 1,
+    seed: int = 0,
+    notes: Mapping[str, Any] | None = None,
+    tell: Tell | None = None,
+) -> WrittenTrajectories:
+    """Play `episodes` episodes of each of `players` (default: all) and write the player's decisions, in the place of a file of that name.
+    Closes `env` in the end.
+
+    strategies: of all players; `policy` finds their policies. Players who play one policy each, and of whom nobody mixes, have the same
+    episodes, under the same numbers. Equal arguments, and as many environments, give equal trajectories. Memory at the start of an
+    episode, which is zeros, is not written. Raises ConfigError for a file that cannot be written, without pyarrow, or for players who
+    are not there or whose spaces differ (one file holds one kind); and whatever playing raises.
+    """
+    try:
+        check_file(path)
+        chosen = _check_players(env.spec, players)
+        plan = [part for player in chosen for part in _parts(strategies, player, episodes=episodes, seed=seed)]
+        agent = env.spec.agents_of(chosen[0])[0]
+        origin = Origin(
+            env=env.spec.id,
+            players=env.spec.num_players,
+            seats=chosen,
+            observation=agent.observation,
+            action=agent.action,
+            policies=tuple(dict.fromkeys(part.ref.policy for part in plan)),
+            notes={"seed": seed, "episodes": episodes, "num_envs": env.num_envs, **(notes or {})},
+        )
+        rollouts = manage(build_runtime("inprocess"), env)
+        played: dict[tuple[int, str], int] = {}
+        with TrajectoryFile(path, origin) as file:
+            for order in (order for part in plan for order in _orders(part, _ROUNDS * env.num_envs)):
+                assert order.learner is not None
+                refs = dict.fromkeys((order.learner, *mixture_refs(order.opponents)))
+                piece = rollouts.run(order, [(ref, policy(ref)) for ref in refs]).trajectories
+                if piece is not None:
+                    file.write(replace(piece, memory0=None))
+                who = order.seats[0], order.learner.policy
+                played[who] = played.get(who, 0) + order.amount
+                if tell is not None:
+                    tell(sum(played.values()), episodes * len(chosen))
+        return WrittenTrajectories(path, file.rows, played)
+    finally:
+        env.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Episodes `begin` … `begin` + amount - 1 of a player, in which it plays `ref`. first: number of its episode 0. key: of all luck."""
+
+    player: int
+    ref: PolicyRef
+    others: Mixture
+    begin: int
+    amount: int
+    first: int
+    key: int
+
+
+def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> list[_Part]:
+    """How a player's episodes are shared out: systematic sampling, so that a policy of weight w gets w · episodes, rounded up or down."""
+    if episodes < 1:
+        raise ScenarioError(f"episodes={episodes} was given to be recorded; at least 1 is needed.")
+    mixed = any(len(factor.entries) > 1 for factor in strategies.factors)
+    mine = next((factor for factor in strategies.factors if player in factor.seats), None)
+    if mine is None:
+        raise ScenarioError(f"nobody was given to play as player {player}; every player needs a strategy.")
+    place = mine.seats.index(player)
+    weights: dict[PolicyRef, float] = {}
+    for entry, prob in zip(mine.entries, mine.probs, strict=True):
+        weights[entry[place]] = weights.get(entry[place], 0.0) + prob
+    shares = np.cumsum(list(weights.values()))
+    offset = np.random.default_rng(seeding.key(seed, "shares", player)).random()
+    ends = np.floor(shares / shares[-1] * episodes + offset).astype(int)
+    ends[-1] = episodes
+    parts, begin = [], 0
+    for ref, end in zip(weights, np.minimum(ends, episodes).tolist(), strict=True):
+        if end > begin:
+            key = seeding.key(seed, "trajectories", player if mixed else 0)
+            others = _others(strategies, player, ref)
+            parts.append(_Part(player, ref, others, begin, end - begin, player * episodes if mixed else 0, key))
+            begin = end
+    return parts
+
+
+def _others(strategies: Mixture, player: int, ref: PolicyRef) -> Mixture:
+    """Whom a player meets who plays `ref`: of a joint distribution, what it is then."""
+    factors = []
+    for factor in strategies.factors:
+        if player not in factor.seats:
+            factors.append(factor)
+        elif len(factor.seats) > 1:
+            place = factor.seats.index(player)
+            kept = [(e, p) for e, p in zip(factor.entries, factor.probs, strict=True) if e[place] == ref]
+            total = sum(p for _, p in kept)
+            entries = tuple(e[:place] + e[place + 1 :] for e, _ in kept)
+            seats = factor.seats[:place] + factor.seats[place + 1 :]
+            factors.append(Factor(seats, entries, tuple(p / total for _, p in kept)))
+    return Mixture(tuple(factors))
+
+
+def _orders(part: _Part, most: int) -> Iterator[RolloutOrder]:
+    """Of at most so many episodes each."""
+    for begin in range(part.begin, part.begin + part.amount, most):
+        yield RolloutOrder(
+            learner=part.ref,
+            seats=(part.player,),
+            opponents=part.others,
+            unit="episodes",
+            amount=min(most, part.begin + part.amount - begin),
+            seed=seeding.key(part.key, "part", begin),
+            first_episode=part.first + begin,
+        )
+
+
+def check_file(path: Path) -> None:
+    """What can be known before anything is played. Raises ConfigError for a name that does not end in .parquet, a folder that there is not,
+    a folder instead of a file, and without pyarrow."""
+    if path.suffix.lower() != ".parquet":
+        raise ConfigError(f"{str(path)!r} was given for trajectories; a name that ends in .parquet is needed.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} was given, which is a folder; name a file.")
+    check_pyarrow()
+
+
+def _check_players(spec: EnvSpec, players: Sequence[int]) -> tuple[int, ...]:
+    chosen = tuple(dict.fromkeys(players)) or tuple(range(spec.num_players))
+    if wrong := [p for p in chosen if not 0 <= p < spec.num_players]:
+        raise ConfigError(f"players {wrong} were given; {spec.id} has players 0 to {spec.num_players - 1}.")
+    agents = [agent for p in chosen for agent in spec.agents_of(p)]
+    kinds = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"players {list(chosen)} of {spec.id} have different spaces ({'; '.join(sorted(map(str, kinds)))}), and one file holds one "
+            "kind; name players that are alike, and write a file for each kind."
+        )
+    return chosen
+
+
+def _large(spec: EnvSpec) -> bool:
+    return spec.enumeration is None and any(int(np.prod(a.observation.shape or ())) >= _IMAGE for a in spec.agents)

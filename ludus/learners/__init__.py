@@ -1,0 +1,1 @@
+"""Algorithms and what they build: one folder for each family."""

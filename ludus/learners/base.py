@@ -1,0 +1,206 @@
+"""Algorithms (immutable configuration) and the learners they build; oracles that compute instead of learning.
+
+The driver's training loop, whatever the algorithm:
+
+    rollout = worker.run(algorithm.collect → episodes or decisions)
+    for items in learner.items(rollout.trajectories): table.try_insert(items)
+    while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch); priorities_of(learner) -> table
+    policy_server.publish(learner.weights())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
+from ludus.envs.tree.game_tree import GameTree
+from ludus.learners.ranks import ALONE, Ranks
+from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
+from ludus.replay.trajectories import Trajectories
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """How much to collect before the learner is asked again. `unit` "episodes": exactly `amount` whole episodes;
+    "decisions": at least `amount` learner decisions, in fragments whose open episodes go on in the next."""
+
+    unit: Literal["episodes", "decisions"]
+    amount: int
+    extras: tuple[str, ...] = ()  # what `Act.extras` to record
+    modes: tuple[tuple[str, float], ...] = ()  # published modes that it plays in, with probabilities; (): explore
+    state: bool = False  # record the environment's state at each decision
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmInfo:
+    """What an algorithm is, as `ludus list algorithms` shows it; each configuration class has one as its `about`.
+
+    actions: the spaces that it serves. data: whether it learns from what its newest weights did (or nearly), from whatever was recorded,
+    or computes. recurrent: its networks may remember. masks: it keeps to the legal actions where an environment has masks.
+    """
+
+    actions: tuple[Literal["discrete", "multi_discrete", "box"], ...]
+    data: Literal["on-policy", "off-policy", "computed"]
+    recurrent: bool
+    masks: bool
+    paper: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiversityTargets:
+    """The members that a learner's policy is to differ from. weight: of one nat, in rewards as the learner scales them. smoothing: share of
+    the uniform policy in them."""
+
+    policies: tuple[tuple[PolicySpec, Weights], ...]
+    weight: float
+    smoothing: float
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerContext:
+    """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
+
+    total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
+    ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
+    does not look at them does the same whole work on every rank.
+    others: members that its policy is trained to differ from (`ludus.learners.diversity`); only algorithms that say so are given any.
+    """
+
+    env: EnvSpec
+    seats: tuple[int, ...]
+    seed: int
+    total: int | None = None
+    ranks: Ranks = ALONE
+    others: DiversityTargets | None = None
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Owns weights, optimizer and schedules of one policy. Deterministic given its context, start and batches."""
+
+    spec: PolicySpec
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """(table name, items) to insert for a rollout."""
+        ...
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """(table name, items) wanted now, one entry per `update`: all of them on-policy, the replay's due updates off-policy.
+        0 items: everything that the table holds."""
+        ...
+
+    def update(self, batch: Sample) -> Metrics:
+        """One update. Raises TrainingError where a loss or weight is not finite, leaving the last good weights in place."""
+        ...
+
+    def weights(self) -> Weights:
+        """Copies; with exploration state, normaliser statistics and warm-up flags (invariant 8)."""
+        ...
+
+    def state_dict(self) -> State:
+        """Everything that the next update depends on: targets, optimizers, schedules, random streams."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Into a learner of an equal context: what follows is equal to the bit."""
+        ...
+
+
+Priorities: TypeAlias = Sequence[tuple[str, NDArray[np.int64], NDArray[np.float64]]]
+"""(table name, index of sampled items, their new priorities), as `Table.update_priorities` takes them."""
+
+
+@runtime_checkable
+class Prioritises(Protocol):
+    """A learner that says what its tables' priorities should be."""
+
+    def priorities(self) -> Priorities:
+        """After an `update`: of the items that it learned from."""
+        ...
+
+
+def priorities_of(learner: Learner) -> Priorities:
+    """What to tell the tables after an update."""
+    tell = getattr(learner, "priorities", None)  # checking a protocol costs as much as a small update
+    return () if tell is None else tell()
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """An immutable configuration (a pydantic model of `ludus.core.config.Config`) that builds learners."""
+
+    @property
+    def item(self) -> ItemUnit:
+        """What a row of its tables is."""
+        ...
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …)."""
+        ...
+
+    def collect(self) -> Collect:
+        """What one iteration collects."""
+        ...
+
+    def tables(self) -> Sequence[TableSpec]:
+        """The tables that its learners are fed from, each with a name of its own."""
+        ...
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of the policies it trains."""
+        ...
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        """A new learner; `start`: warm start weights of the same spec, else fresh ones from the context's seed."""
+        ...
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """An algorithm that can tell beforehand how much goes into its tables and out of them at once."""
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """By table name, for those of which it is known: the items that are inserted before a batch is asked for (no fewer), and those of
+        a batch."""
+        ...
+
+
+def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
+    """What `EpisodeServer.create` looks for deadlocks with: the sizes that the algorithm tells, or none."""
+    return algorithm.sizes() if isinstance(algorithm, Sized) else {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """A computed best response: weights, the value it earns against the opponents, per seat it plays."""
+
+    spec: PolicySpec
+    weights: Weights
+    value: Mapping[int, float]
+    metrics: Metrics = field(default_factory=dict)
+
+
+Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
+
+
+@runtime_checkable
+class ComputedOracle(Protocol):
+    """An oracle that needs no episodes: exact best response on an enumerated game."""
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if it cannot respond in this environment."""
+        ...
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of the policies it computes."""
+        ...
+
+    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
+        """One policy that plays any of `seats` best against the opponents. stack(player, refs) -> float64[k, S_p] holds the
+        realisation plans of policies in the seat of `player`."""
+        ...

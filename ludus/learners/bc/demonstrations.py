@@ -1,0 +1,216 @@
+"""The decisions that are cloned, as a network takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, DataError
+from ludus.core.types import Array, EnvSpec
+from ludus.envs.spaces import Choices
+from ludus.learners.bc.models import CloneModel
+from ludus.learners.spaces import one_space
+from ludus.learners.states import StateTable
+from ludus.replay.parquet import Origin, Recorded, select
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether trajectories were recorded where they are cloned.
+
+_ADVICE = "Use the wrappers and options that they were recorded with."
+_UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sign_reward", "time_limit"})
+_UNSEEN_OPTIONS = frozenset(
+    {"batch_size", "determinism", "render", "render_mode", "state", "symmetry", "threads", "utility_range", "zero_sum"}
+)
+"""What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see, what is said of a game, speed."""
+
+
+def check_environment(origin: Origin, settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError where an agent may see or do something else than when the file was recorded, as far as the file says how that
+    was. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not matter."""
+    found = origin.notes.get("environment")
+    if not isinstance(found, Mapping):
+        return
+    ours = json.loads(json.dumps(dict(settings)))
+    for key in ("id", "wrappers", "options"):
+        if key in found and _decisive(found[key]) != _decisive(ours.get(key)):
+            raise ConfigError(
+                f"the trajectories were recorded with env.{key}={json.dumps(found[key])}; the scenario has {json.dumps(ours.get(key))}, "
+                f"where players may see or do something else. Give env.{key} as it was, or record in this environment."
+            )
+
+
+def _decisive(value: Any) -> Any:
+    """An id, wrappers or options, without those that decide nothing here."""
+    if isinstance(value, list):
+        return [item for item in value if not (isinstance(item, Mapping) and item.get("kind") in _UNSEEN_WRAPPERS)]
+    if isinstance(value, Mapping):
+        return {key: item for key, item in value.items() if key not in _UNSEEN_OPTIONS}
+    return value
+
+
+def check_decisions(pieces: Sequence[Trajectories], origin: Origin, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    """Raises DataError for decisions that do not fit the environment's spaces. Limits of observations say little, and do not count."""
+    observation, action = one_space(env, seats, algorithm="behaviour cloning")
+    if not _alike(origin.action, action):
+        raise DataError(
+            f"the file has actions of {_shown(origin.action)}; in the scenario's {env.id} they are of {_shown(action)}. {_ADVICE}"
+        )
+    compiled = env.enumeration is not None
+    wanted = () if compiled else observation.shape
+    for piece in pieces:
+        if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
+            raise DataError(
+                f"the file has observations of shape {piece.observation.shape[1:]} and actions of {piece.action.shape[1:]}; in the "
+                f"scenario's {env.id} they are of {wanted} and {action.shape}. {_ADVICE}"
+            )
+    if (origin.observation.shape, origin.observation.dtype) != (observation.shape, observation.dtype):
+        raise DataError(
+            f"the file has observations of {_shown(origin.observation)}; in the scenario's {env.id} they are of {_shown(observation)}. "
+            f"{_ADVICE}"
+        )
+    if env.enumeration is not None:
+        for ids in (piece.observation for piece in pieces):
+            if len(ids) and not 0 <= ids.min() <= ids.max() < len(env.enumeration.mask):
+                raise DataError(
+                    f"the file has information states that {env.id} does not have; it was recorded in another."
+                )
+
+
+def _alike(first: Space[Any], second: Space[Any]) -> bool:
+    """Whether actions of two spaces mean the same."""
+    if isinstance(first, Box) and isinstance(second, Box):
+        same = first.shape == second.shape and first.dtype == second.dtype
+        return same and np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
+    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (first, second))]
+    return None not in counts and counts[0] == counts[1]
+
+
+def _shown(space: Space[Any]) -> str:
+    return " ".join(str(space).split())  # bounds of several rows are written in several lines
+
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demonstrations:
+    """N decisions in S segments. observation, action, mask: as in `Trajectories`. states: of an enumerated game, whose observations are
+    ids. start int64[S + 1], episode int64[S], logp float32[N] of who decided."""
+
+    observation: Array
+    action: Array
+    mask: NDArray[np.bool_] | None
+    logp: NDArray[np.float32]
+    start: Index
+    episode: Index
+    states: StateTable | None
+
+    def rows(self, segments: Index) -> Index:
+        """The rows of some segments, one after the other."""
+        length = np.diff(self.start)[segments]
+        before = np.cumsum(length) - length
+        return np.repeat(self.start[segments] - before, length) + np.arange(int(length.sum()))
+
+    def seen(self, rows: Index) -> Array:
+        """Observations [n, …] as policies are shown them."""
+        if self.states is not None:
+            x: Array = self.states.x.numpy()[self.observation[rows] - self.states.base]
+            return x
+        return self.observation[rows]
+
+    def tensors(self, rows: Index, model: CloneModel) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(x, action, mask) of rows."""
+        action = self.action[rows]
+        mask = None
+        if self.states is not None:
+            mask = self.states.mask[self.observation[rows] - self.states.base]
+        elif self.mask is not None:
+            mask = self.mask[rows]
+        return (
+            model.rows(self.seen(rows)),
+            torch.from_numpy(action.astype(np.int64) if model.choices else action),
+            None if mask is None else torch.from_numpy(mask),
+        )
+
+
+def demonstrations(
+    recorded: Recorded, env: EnvSpec, *, players: Sequence[int] = (), policies: Sequence[str] = ()
+) -> tuple[Demonstrations, tuple[int, ...]]:
+    """The decisions of these players and policies (default: of all), and the players. Raises ConfigError for players or policies that
+    the file does not have, or another environment than it was recorded in; DataError for decisions that do not fit its spaces."""
+    origin = recorded.origin
+    if origin.env != env.id:
+        raise ConfigError(
+            f"the trajectories are of {origin.env!r}; the scenario plays {env.id!r}. Name one that plays theirs."
+        )
+    seats = tuple(dict.fromkeys(players)) or origin.seats
+    if wrong := [p for p in seats if p not in origin.seats]:
+        raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
+    known = [piece.policy for piece in recorded.trajectories]
+    if unknown := [name for name in policies if name not in known]:
+        raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
+    pieces = [
+        select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
+        for piece in recorded.trajectories
+        if not policies or piece.policy in policies
+    ]
+    check_decisions(pieces, origin, env, seats)
+    states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
+    shift = np.cumsum([0, *(piece.num_rows for piece in pieces)])
+    starts = [piece.start[:-1] + at for piece, at in zip(pieces, shift, strict=False)]
+    found = Demonstrations(
+        observation=np.concatenate([piece.observation for piece in pieces]),
+        action=np.concatenate([piece.action for piece in pieces]),
+        mask=None
+        if pieces[0].mask is None
+        else np.concatenate([piece.mask for piece in pieces if piece.mask is not None]),
+        logp=np.concatenate([piece.logp for piece in pieces]),
+        start=np.concatenate([*starts, shift[-1:]]),
+        episode=np.concatenate([piece.episode for piece in pieces]),
+        states=states,
+    )
+    if not len(found.logp):
+        raise DataError(f"there are no decisions of players {list(seats)} to learn from; record some.")
+    _check_legal(found, one_space(env, seats, algorithm="behaviour cloning")[1])
+    return found, seats
+
+
+def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
+    """space: of the actions, as the environment has them."""
+    mask, choices = found.mask if found.states is None else found.states.mask, Choices.of(space)
+    if mask is None or choices is None:
+        return
+    rows = np.arange(len(found.action)) if found.states is None else found.observation - found.states.base
+    action = found.action.reshape(len(found.action), -1)
+    inside = (action >= 0) & (action < choices.counts)
+    legal = inside & choices.legal(mask, np.where(inside, action, 0), rows)
+    if not legal.all():
+        raise DataError(
+            f"{int((~legal).any(axis=1).sum())} of the actions are not legal where they were taken; the file was changed."
+        )
+
+
+def split(found: Demonstrations, *, share: float, seed: int) -> tuple[Index, Index]:
+    """(segments to learn from, segments held out): of whole episodes, `share` of them, at least one if share > 0. Raises ConfigError if
+    nothing would be left to learn from."""
+    episodes = np.unique(found.episode)
+    count = 0 if share == 0 else max(1, round(share * len(episodes)))
+    if count >= len(episodes):
+        raise ConfigError(
+            f"{len(episodes)} episode{' is' if len(episodes) == 1 else 's are'} there, and {count} would be held out; record more, or give "
+            "held_out=0."
+        )
+    out = np.random.default_rng(seeding.key(seed, "held out")).permutation(episodes)[:count]
+    held = np.isin(found.episode, out)
+    return np.flatnonzero(~held), np.flatnonzero(held)

@@ -1,0 +1,504 @@
+"""DQN's learners: from trajectories to n-step transitions. How they learn from them is in `compiled` and `module`."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.core import seeding
+from ludus.core.errors import TrainingError
+from ludus.core.seeding import generator
+from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
+from ludus.learners.base import LearnerContext, Priorities
+from ludus.learners.dqn.losses import (
+    Candidates,
+    CategoricalReturn,
+    Mean,
+    Quantiles,
+    ReturnKind,
+    double_values,
+    midpoints,
+    munchausen_bonus,
+    next_values,
+    q_terms,
+    soft_policy,
+    taken,
+)
+from ludus.learners.dqn.options import DQN, TABLE, QLearning
+from ludus.learners.images import prepare_learning
+from ludus.learners.network import Passes, TrainedNetwork
+from ludus.learners.optimizer import Adam
+from ludus.learners.ranks import agree
+from ludus.learners.returns import follow, n_step
+from ludus.learners.schedule import Budget
+from ludus.learners.spaces import reward_scale
+from ludus.learners.states import StateTable, compact
+from ludus.policies.mlp import as_rows
+from ludus.policies.q_module import QModule, QTeam, arrays_of, loaded, make_module, rows_of
+from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_layout
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# A torch module's parameters and their gradients as two vectors.
+
+
+class FlatModule:
+    """The parameters of `module` become views of one vector, `flat`, and what autograd adds up for them views of another, `gradient`: one
+    pass of the optimizer moves them all, and a target network is one copy. All are NumPy views of torch memory.
+
+    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
+    """
+
+    def __init__(self, module: nn.Module, *, sums: int = 0) -> None:
+        prepare_learning(module)
+        parameters = list(module.parameters())
+        size = sum(p.numel() for p in parameters)
+        flat, gradient = torch.empty(size), torch.zeros(size + sums)
+        at = 0
+        for p in parameters:
+            there = slice(at, at + p.numel())
+            flat[there] = p.detach().reshape(-1)
+            p.data = flat[there].view_as(p)
+            p.grad = gradient[there].view_as(p)
+            at += p.numel()
+        self.module = module
+        self.flat, self.joint = flat.numpy(), gradient.numpy()
+        self.gradient, self.sums = self.joint[:size], self.joint[size:]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The part of an update that all learners of action values share: what surrounds the gradient.
+
+SUMS = 3  # loss, Q and |error| of an update, which ranks add up together with the gradient
+_LEAST = 1e-6  # priority of an item without an error
+
+
+class FlatParameters(Protocol):
+    """A network's parameters as one vector, and the gradient of one update; `joint` is the gradient, and `sums` behind it in memory."""
+
+    flat: Array
+    gradient: Array
+    sums: Array
+    joint: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Means over items of the weighted loss, of Q and of |error|, and the last float64[items] by themselves. finite: of the targets."""
+
+    loss: float
+    value: float
+    error: float
+    errors: NDArray[np.float64]
+    finite: bool = True
+
+
+class QLearner(ABC):
+    """Draws items from the replay table, takes one step of Adam for each batch, and lets the target network follow. Subclasses say what
+    items are and how their gradient is found."""
+
+    def __init__(
+        self,
+        config: QLearning,
+        context: LearnerContext,
+        spec: PolicySpec,
+        *,
+        online: FlatParameters,
+        target: FlatParameters,
+    ) -> None:
+        self.spec = spec
+        self._settings = config
+        self._ranks, self._seed = context.ranks, context.seed
+        self._online, self._target = online, target
+        agree(self._ranks, online.flat)
+        target.flat[:] = online.flat
+        self._adam = Adam(len(online.flat))
+        self._before = [np.empty_like(online.flat) for _ in range(3)]  # weights and moments, while a step is made
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._actions = int(spec.config["actions"])
+        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._budget = Budget.of(config.collect(), context)
+        self._found: Priorities = []
+        self._inserted = 0
+        self._updates = 0
+        self._blind = 0  # rows that should have been bootstrapped and have no observation
+
+    @abstractmethod
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """See `Learner`."""
+
+    @abstractmethod
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        """Fills the online network's gradient, of all ranks' items together."""
+
+    @abstractmethod
+    def _network_weights(self) -> Weights:
+        """Copies of the online parameters by name."""
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """The updates that are due: `updates_per_decision` × decisions since there were `min_size`, less those done."""
+        config = self._settings
+        due = int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates
+        return [(TABLE, config.batch)] * max(0, due)
+
+    def update(self, batch: Sample) -> Metrics:
+        """One gradient step. Raises TrainingError before it is made, if something is not finite."""
+        config, rows, progress = self._settings, len(batch.index), self._budget.progress
+        rate, importance = config.learning_rate.at(progress), config.importance.at(progress)
+        weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
+        found = self._gradient(batch.columns, rows, weight)
+        if not math.isfinite(found.loss):
+            raise self._error("the loss" if found.finite else "the rewards or targets")
+        norm = self._step(rate)
+        self._updates += 1
+        self._follow_target()
+        self._found = [(TABLE, batch.index, found.errors + _LEAST)] if config.prioritised else []
+        return {
+            "rows": float(rows),
+            "loss": found.loss,
+            "td_error": found.error,
+            "q_mean": found.value,
+            "gradient_norm": norm,
+            "learning_rate": rate,
+            "epsilon": self._epsilon,
+            "tails_without_value": float(self._blind),
+        }
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: the absolute errors."""
+        return self._found
+
+    def _step(self, rate: float) -> float:
+        """Moves the weights by their gradient, and answers its norm. Raises TrainingError, and moves nothing, if one is not finite."""
+        online, adam, steps = self._online, self._adam, self._adam.steps
+        for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
+            np.copyto(kept, array)
+        norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+            total = float(online.flat.sum())
+        finite = math.isfinite(total) or bool(np.isfinite(online.flat).all())
+        if not (math.isfinite(norm) and finite):
+            for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
+                np.copyto(array, kept)
+            adam.steps = steps
+            raise self._error("the gradient" if not math.isfinite(norm) else "the weights")
+        return norm
+
+    def _joint(self, mine: Found, rows: int) -> Found:
+        """What all ranks found; gradients are summed in place."""
+        sums, errors = self._online.sums, np.zeros(rows)
+        sums[:] = mine.loss, mine.value, mine.error
+        self._ranks.sum(self._online.joint)
+        if self._settings.prioritised:
+            errors[self._ranks.share(rows)] = mine.errors
+            self._ranks.sum(errors)
+        loss, value, error = map(float, sums)
+        return Found(loss, value, error, errors, mine.finite)
+
+    def _follow_target(self) -> None:
+        if self._settings.polyak is not None:
+            self._target.flat += np.float32(self._settings.polyak) * (self._online.flat - self._target.flat)
+        elif self._updates % self._settings.target_period == 0:
+            self._target.flat[:] = self._online.flat
+
+    def _error(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"{type(self._settings).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
+            "update are kept; a smaller learning_rate, or finite rewards and observations, may help."
+        )
+
+    @property
+    def _epsilon(self) -> float:
+        return self._settings.epsilon.at(self._budget.progress)
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        return {**self._network_weights(), "epsilon": np.array([self._epsilon], np.float32)}
+
+    def state_dict(self) -> State:
+        return {
+            "weights": self._online.flat.copy(),
+            "target": self._target.flat.copy(),
+            "adam": self._adam.state_dict(),
+            "budget": self._budget.state_dict(),
+            "inserted": self._inserted,
+            "updates": self._updates,
+            "blind": self._blind,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._online.flat[:], self._target.flat[:] = state["weights"], state["target"]
+        self._adam.load_state_dict(state["adam"])
+        self._budget.load_state_dict(state["budget"])
+        self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
+
+
+class DQNLearner(QLearner):
+    """Learns from n-step transitions that its table replays."""
+
+    def __init__(
+        self, config: DQN, context: LearnerContext, spec: PolicySpec, *, online: FlatParameters, target: FlatParameters
+    ) -> None:
+        super().__init__(config, context, spec, online=online, target=target)
+        self.config = config
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """n-step transitions, in scaled rewards."""
+        rows = trajectories
+        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
+        after = follow(rows.observation, rows.tail_observation, following)
+        if self._states is not None:
+            unseen = after < 0
+            self._blind += int(np.count_nonzero(unseen & (discount > 0.0)))
+            discount = np.where(unseen, 0.0, discount)
+        columns = {
+            "observation": rows.observation,
+            "action": rows.action,
+            "reward": (reward * self._scale).astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "next": after,
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
+        }
+        if self._states is None and rows.mask is not None:
+            tail_mask = (
+                rows.tail_mask if rows.tail_mask is not None else np.ones((len(rows.tail), self._actions), np.bool_)
+            )
+            columns["mask"] = rows.mask
+            columns["next_mask"] = follow(rows.mask, tail_mask, following)
+        self._budget.add(rows)
+        self._inserted += rows.num_rows
+        return [(TABLE, columns)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN of perceptrons that learn means: passes written out, targets and loss compiled.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Evaluated:
+    """n rows over m states: q float32[m, A] of the online network, mask bool[m, A], state int32[n], after float64[n] next values."""
+
+    passes: Passes
+    q: Array
+    mask: NDArray[np.bool_]
+    state: NDArray[np.int32]
+    after: NDArray[np.float64]
+
+
+class CompiledLearner(DQNLearner):
+    """On enumerated games the networks run on the states that occur in a batch, each once, and rows gather from there."""
+
+    def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        if start is None:
+            start = initial_weights(spec, generator(context.seed, "dqn", "weights"))
+        weights, layout = QPolicy(spec, start).weights(), q_layout(spec)
+        self._network, self._judge = (
+            TrainedNetwork({"q": layout}, weights, sums=SUMS),
+            TrainedNetwork({"q": layout}, weights),
+        )
+        super().__init__(config, context, spec, online=self._network, target=self._judge)
+        self._inputs = int(spec.config["inputs"])
+        self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
+        self._passes = Passes(self._network, self._x)  # its buffers are kept from one batch to the next of as many rows
+
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        action = np.ascontiguousarray(mine["action"], np.int32)
+        seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
+        target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
+        weight = np.ones(len(action)) if weight is None else weight[share]
+        gradient = seen.passes.gradients["q"]
+        loss, value, errors = q_terms(
+            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
+        )
+        finite = bool(np.isfinite(target).all())
+        found = Found(loss, value, float(errors.sum()) / max(1, rows), errors, finite)
+        seen.passes.backward()
+        return self._joint(found, rows) if self._ranks.size > 1 else found
+
+    def _evaluate_ids(self, states: StateTable, columns: ItemColumns) -> _Evaluated:
+        """One pass over the states that occur, now or next."""
+        now, after = columns["observation"] - states.base, columns["next"]
+        both = np.concatenate([now, np.where(after >= 0, after - states.base, -1)])
+        unique, index = compact(both, len(states))
+        x, mask = states.x[torch.from_numpy(unique)], states.mask[unique]
+        passes = Passes(self._network, x)
+        passes.forward()
+        q = action_values(passes.outputs["q"], mask)
+        judge = action_values(self._judge.evaluate("q", x), mask)
+        state, following = index[: len(now)], index[len(now) :]
+        value = next_values(q if self.config.double else judge, judge, mask, following)
+        return _Evaluated(passes, q, mask, state, value)
+
+    def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
+        """One pass over the observations, and one without gradients over the next ones."""
+        rows, after = len(columns["observation"]), as_rows(columns["next"], self._inputs)
+        if rows != len(self._every):
+            self._x, self._every = torch.zeros(rows, self._inputs), np.ones((rows, self._actions), np.bool_)
+            self._passes = Passes(self._network, self._x)
+        self._x.numpy()[:] = columns["observation"].reshape(rows, self._inputs)
+        passes, every = self._passes, self._every
+        legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
+        passes.forward()
+        q = action_values(passes.outputs["q"], legal)
+        judge = action_values(self._judge.evaluate("q", after), legal_after)
+        chooser = action_values(self._network.evaluate("q", after), legal_after) if self.config.double else judge
+        state = np.arange(rows, dtype=np.int32)
+        return _Evaluated(passes, q, legal, state, next_values(chooser, judge, legal_after, state))
+
+    def _network_weights(self) -> Weights:
+        return self._network.weights()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN of any body and head, by autograd.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransitionRows:
+    """n transitions as tensors: x and after float32[n, *shape], legal and legal_after bool[n, A], action int64[n], reward, discount and
+    weight float32[n]; levels float32[3, n, K] for quantile functions: of the online network, the target, and who chooses; noise
+    float32[3, …] likewise."""
+
+    x: Tensor
+    after: Tensor
+    legal: Tensor
+    legal_after: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    weight: Tensor
+    levels: Tensor | None
+    noise: Tensor | None
+
+
+_ONLINE, _TARGET, _CHOOSER = range(3)
+
+
+class ModuleLearner(DQNLearner):
+    """The networks are `QModule`s; what they need of chance is drawn from a stream of the update's own."""
+
+    def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        seed = seeding.key(context.seed, "dqn", "weights") % 2**63
+        self._module, self._judge = make_module(spec, seed=seed), make_module(spec)
+        if start is not None:
+            loaded(self._module, spec, start)
+        self._judge.requires_grad_(False)
+        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+        super().__init__(config, context, spec, online=online, target=target)
+        self._kind = kind_of(config, self._module)
+
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        mine = self._rows(columns, rows, weight)
+        self._online.joint.fill(0.0)
+        target = self._targets(mine)
+        out = self._module(mine.x, mine.legal, _pick(mine.noise, _ONLINE), _pick(mine.levels, _ONLINE))
+        chosen = taken(out, mine.action)
+        losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
+        loss = (losses * mine.weight).sum() / max(1, rows)
+        if len(mine.action):
+            loss.backward()  # type: ignore[no-untyped-call]
+        value = float(self._module.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
+        each: NDArray[np.float64] = errors.numpy().astype(np.float64)
+        found = Found(
+            float(loss.detach()), value, float(each.sum()) / max(1, rows), each, bool(target.isfinite().all())
+        )
+        return self._joint(found, rows) if self._ranks.size > 1 else found
+
+    @torch.no_grad()
+    def _targets(self, rows: TransitionRows) -> Tensor:
+        """What the online network's answers are compared with."""
+        config, judge, head = self.config, self._judge, self._module.head
+        noise, levels = _pick(rows.noise, _TARGET), _pick(rows.levels, _TARGET)
+        after = judge(rows.after, rows.legal_after, noise, levels)
+        if config.munchausen:
+            policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
+            now = head.means(judge(rows.x, rows.legal, noise, levels))
+            _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
+            bonus = munchausen_bonus(
+                log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
+            )
+            return self._kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
+        values = head.means(after)
+        if config.double:
+            chooser = self._module(
+                rows.after, rows.legal_after, _pick(rows.noise, _CHOOSER), _pick(rows.levels, _CHOOSER)
+            )
+            values = head.means(chooser)
+        best = double_values(values, after, rows.legal_after)[:, None]
+        one = torch.ones(len(best), 1)
+        return self._kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
+
+    def _rows(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        x, legal = self._seen(mine["observation"], mine.get("mask"))
+        after, legal_after = self._seen(mine["next"], mine.get("next_mask"))
+        weight = np.ones(rows) if weight is None else weight
+        levels, noise = self._chance(rows)
+        return TransitionRows(
+            x=x,
+            after=after,
+            legal=legal,
+            legal_after=legal_after,
+            action=torch.from_numpy(mine["action"].astype(np.int64)),
+            reward=torch.from_numpy(mine["reward"]),
+            discount=torch.from_numpy(mine["discount"]),
+            weight=torch.from_numpy(weight[share].astype(np.float32)),
+            levels=None if levels is None else levels[:, share],
+            noise=noise,
+        )
+
+    def _seen(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Tensor, Tensor]:
+        """(inputs float32[n, *shape], legal bool[n, A]); of ids that are unknown, those of some state, whose discount is 0."""
+        if self._states is None:
+            legal = np.ones((len(observation), self._actions), np.bool_) if mask is None else mask
+            return rows_of(observation, self._module.shape), torch.from_numpy(legal)
+        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
+        x = self._states.x[torch.from_numpy(ids)].view(-1, *self._module.shape)
+        return x, torch.from_numpy(self._states.mask[ids])
+
+    def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
+        """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""
+        head, levels, noise = self._module.head, None, None
+        if head.noise_size or head.cosine is not None:
+            rng = seeding.generator(self._seed, "dqn", "update", self._updates)
+            if head.cosine is not None:
+                levels = torch.from_numpy(rng.random((3, rows, head.head.atoms), np.float32))
+                levels[_CHOOSER] = midpoints(head.head.atoms)
+            if head.noise_size:
+                normal = torch.from_numpy(rng.standard_normal((3, head.noise_size), np.float32))
+                noise = normal.sign() * normal.abs().sqrt()
+        return levels, noise
+
+    def _network_weights(self) -> Weights:
+        return arrays_of(self._module)
+
+
+def _pick(of: Tensor | None, which: int) -> Tensor | None:
+    return None if of is None else of[which]
+
+
+def kind_of(config: DQN, module: QModule | QTeam) -> ReturnKind:
+    """How the answers of this module are learned."""
+    if config.distribution == "none":
+        return Mean(config.huber_delta)
+    if config.distribution == "c51":
+        support = module.head.support
+        assert isinstance(support, Tensor)
+        return CategoricalReturn(support)
+    return Quantiles(config.huber_delta)

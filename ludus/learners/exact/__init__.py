@@ -1,0 +1,1 @@
+"""Exact best responses on enumerated games."""

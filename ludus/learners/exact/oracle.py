@@ -1,0 +1,115 @@
+"""Exact best responses on enumerated games."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.config import Config
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, Factor, Mixture, Opponents, PolicyRef, PolicySpec
+from ludus.envs.tree.game_tree import GameTree
+from ludus.learners.base import AlgorithmInfo, Response, Stack
+from ludus.learners.spaces import serving
+from ludus.policies.specs import covered, tabular_spec
+
+PlanWeights = NDArray[np.float64]
+
+
+class ExactBestResponse(Config):
+    """Computes a deterministic best response in one sweep over the game's sequence form; see the README beside this file."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"
+    )
+    needs_tree: ClassVar[bool] = True
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if the game is not enumerated, or some player has several agents."""
+        if env.enumeration is None:
+            raise ScenarioError(
+                f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not (too large, tree=off, or not an "
+                f"OpenSpiel game). {serving(env)}"
+            )
+        if len(env.agents) > env.num_players:
+            raise ScenarioError(f"the exact oracle needs one agent per player; {env.id} has {len(env.agents)} agents.")
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        self.check(env)
+        assert env.enumeration is not None
+        return tabular_spec(env.enumeration, seats)
+
+    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
+        """As `ComputedOracle.respond`. `value` holds the exact expected return per seat. States between the seats (of players it
+        does not play) are uniform. Raises ScenarioError for opponents that change while a policy is trained."""
+        if not isinstance(opponents, Mixture):
+            raise ScenarioError(
+                f"the exact oracle needs a fixed mixture of opponents; it was given {type(opponents).__name__}."
+            )
+        live = [ref.policy for f in opponents.factors for entry in f.entries for ref in entry if ref.version is None]
+        if live:
+            raise ScenarioError(
+                f"the exact oracle needs a fixed mixture of opponents; {live[0]!r} is still learning. Use an oracle that learns."
+            )
+        enumeration, value = tree.enumeration, {}
+        ids = covered(enumeration, seats)
+        mask = enumeration.mask[ids]
+        probs = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
+        for seat in seats:
+            profiles, weights = _profiles(tree, seat, opponents, stack)
+            value[seat], table = tree.best_response_joint(seat, profiles, weights)
+            own = enumeration.ids(seat)
+            probs[own.start - ids.start : own.stop - ids.start] = table
+        mean = float(np.mean(list(value.values())))
+        return Response(tabular_spec(enumeration, seats), {"probs": probs}, value, {"value": mean})
+
+
+def _profiles(
+    tree: GameTree, seat: int, opponents: Mixture, stack: Stack
+) -> tuple[list[list[PlanWeights]], list[float]]:
+    """The others' profiles of plans with their probabilities. A seat drawn on its own is one mixed plan (a mixture at the root is a
+    mixture of plans); seats drawn together stay together, so every draw of theirs is a profile."""
+    empty = np.zeros(0)
+    fixed: list[PlanWeights] = [empty] * tree.num_players
+    joint: list[tuple[Factor, tuple[int, ...]]] = []
+    for factor in opponents.factors:
+        places = tuple(k for k, other in enumerate(factor.seats) if other != seat)
+        if len(places) == 1:
+            other = factor.seats[places[0]]
+            plans = stack(other, [entry[places[0]] for entry in factor.entries])
+            fixed[other] = np.asarray(factor.probs) @ plans
+        elif places:
+            joint.append((factor, places))
+    missing = [p for p in range(tree.num_players) if p != seat and fixed[p] is empty and not _drawn(joint, p)]
+    if missing:
+        raise ScenarioError(
+            f"the opponents say nothing about the seats {missing} of {tree.spec.id}; every seat needs a policy."
+        )
+    if not joint:
+        return [fixed], [1.0]
+    profiles, weights = [], []
+    for draw in itertools.product(*(_draws(factor, places, stack) for factor, places in joint)):
+        drawn = {seat: plan for part, _ in draw for seat, plan in part.items()}
+        profiles.append([drawn.get(p, plan) for p, plan in enumerate(fixed)])
+        weights.append(float(np.prod([prob for _, prob in draw])))
+    return profiles, weights
+
+
+def _drawn(joint: list[tuple[Factor, tuple[int, ...]]], player: int) -> bool:
+    return any(player == factor.seats[k] for factor, places in joint for k in places)
+
+
+def _draws(factor: Factor, places: tuple[int, ...], stack: Stack) -> Iterator[tuple[dict[int, PlanWeights], float]]:
+    """({seat: plan}, probability) of every entry that has one."""
+    stacks = {factor.seats[k]: stack(factor.seats[k], _column(factor, k)) for k in places}
+    for i, prob in enumerate(factor.probs):
+        if prob > 0.0:
+            yield {seat: plans[i] for seat, plans in stacks.items()}, float(prob)
+
+
+def _column(factor: Factor, place: int) -> list[PolicyRef]:
+    return [entry[place] for entry in factor.entries]

@@ -1,0 +1,217 @@
+"""Losses as pure torch functions of rows; each answers one loss per row, so that weights and means are the caller's.
+
+Shapes: logits float[n, A], mask bool[n, A] or None, everything else [n].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.core.errors import PolicyError
+from ludus.policies.heads import LEAST_LOG_STD, MOST, MOST_LOG_STD, Bounds, MultiCategorical, head_of
+
+
+def masked_log_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Log-probabilities [n, A] over legal actions; -inf where illegal."""
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -torch.inf)
+    return torch.log_softmax(logits, dim=-1)
+
+
+def log_prob(logits: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Log-probability [n] of the actions taken, int[n]."""
+    return masked_log_softmax(logits, mask).gather(-1, action.long()[:, None])[:, 0]
+
+
+def entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """-Σ p log p [n] in nats, over legal actions; 0 where there is one."""
+    logp = masked_log_softmax(logits, mask)
+    finite = logp.masked_fill(torch.isneginf(logp), 0.0)
+    return -(logp.exp() * finite).sum(dim=-1)
+
+
+def ppo_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """-min(r A, clip(r, 1 - ε, 1 + ε) A) with r = π/π_old. (Schulman et al. 2017, equation 7, as a loss.)"""
+    ratio = (logp - old_logp).exp()
+    return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+
+
+def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
+    """-A log π, with the advantage held fixed. (Williams 1992.)"""
+    _require_alike(logp, advantage, "log-probabilities", "advantages")
+    return -logp * advantage.detach()
+
+
+def value_loss(value: Tensor, target: Tensor, *, old_value: Tensor | None = None, clip: float | None = None) -> Tensor:
+    """½ (V - G)²; with `clip`, the larger of that and the same for V clipped to old_value ± clip (Engstrom et al. 2020, §3)."""
+    _require_alike(value, target, "values", "targets")
+    loss = 0.5 * (value - target).square()
+    if clip is None or old_value is None:
+        return loss
+    clipped = old_value + (value - old_value).clamp(-clip, clip)
+    return torch.maximum(loss, 0.5 * (clipped - target).square())
+
+
+def huber(error: Tensor, *, delta: float = 1.0) -> Tensor:
+    """½ e² up to |e| = δ, and δ (|e| - ½ δ) beyond. (Huber 1964.)"""
+    size = error.abs()
+    inside = size.clamp(max=delta)
+    return 0.5 * inside.square() + delta * (size - inside)
+
+
+def approximate_kl(logp: Tensor, old_logp: Tensor) -> Tensor:
+    """(r - 1) - log r with r = π/π_old: an estimate of KL(π_old ‖ π) that is never negative. (Schulman 2020, estimator k3.)"""
+    log_ratio = logp - old_logp
+    return log_ratio.exp() - 1.0 - log_ratio
+
+
+def _require_alike(first: Tensor, second: Tensor, one: str, other: str) -> None:
+    """Raises PolicyError for shapes that would be broadcast: a critic's [n, 1] beside [n] becomes [n, n] without a word."""
+    if first.shape != second.shape:
+        raise PolicyError(
+            f"{one} of shape {list(first.shape)} beside {other} of shape {list(second.shape)} were given; expected one number "
+            "a row of both. Of an output [n, 1] take [:, 0]."
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Densities and entropies of what policies play, as pure torch functions of their networks' outputs. Acting has the
+# same in NumPy (`ludus.policies.heads`, which says what each kind is). Shapes: out float[n, outputs], action [n, …]
+# as the environment takes it, mask bool[n, A] or None; answers [n].
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+
+class Distribution(Protocol):
+    """log_prob: of the actions taken. entropy: in nats."""
+
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor: ...
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor: ...
+
+
+class CategoricalDistribution:
+    """Softmax over legal actions."""
+
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        return log_prob(out, action, mask)
+
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        return entropy(out, mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """Independent softmaxes side by side; log-probabilities and entropies add up."""
+
+    choices: tuple[int, ...]
+
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        total = out.new_zeros(len(out))
+        for k, (logits, legal) in enumerate(self._parts(out, mask)):
+            total = total + log_prob(logits, action[:, k], legal)
+        return total
+
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        total = out.new_zeros(len(out))
+        for logits, legal in self._parts(out, mask):
+            total = total + entropy(logits, legal)
+        return total
+
+    def _parts(self, out: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
+        masks: Sequence[Tensor | None] = (
+            [None] * len(self.choices) if mask is None else torch.split_with_sizes(mask, list(self.choices), 1)
+        )
+        return list(zip(torch.split_with_sizes(out, list(self.choices), 1), masks, strict=True))
+
+
+class BoxDistribution:
+    """What both Gaussians share: bounds as tensors [size]."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._size = bounds.size
+        self._low, self._high = torch.from_numpy(bounds.low), torch.from_numpy(bounds.high)
+        self._middle, self._half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
+
+    def _split(self, out: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = out[:, : self._size], out[:, self._size :]
+        return mean, log_std.clamp(LEAST_LOG_STD, MOST_LOG_STD)
+
+    def _scaled(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(flat actions, the same in the network's numbers), float64: where tanh saturates float32 would round away what it was of."""
+        flat = action.reshape(len(action), self._size).double()
+        return flat, (flat - self._middle) / self._half
+
+    def _log_half(self, out: Tensor) -> Tensor:
+        return self._half.log().sum().to(out.dtype)
+
+
+class GaussianDistribution(BoxDistribution):
+    """Clipped to the bounds. The entropy is that before clipping."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self._least, self._most = (
+            self._low.float().double(),
+            self._high.float().double(),
+        )  # as float32 actions reach them
+
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        mean, log_std = self._split(out)
+        flat, scaled = self._scaled(action)
+        z = (scaled.to(out.dtype) - mean) / log_std.exp()
+        density = -0.5 * z.square() - log_std - _HALF_LOG_TWO_PI - self._half.log().to(out.dtype)
+        at_low, at_high = flat <= self._least, flat >= self._most
+        bound = at_low | at_high
+        if not bound.any():
+            return density.sum(dim=1)
+        tail = torch.where(at_high, -z, z)
+        mass = torch.special.log_ndtr(torch.where(bound, tail, 0.0))  # where not needed: a number whose slope is finite
+        return torch.where(bound, mass, density).sum(dim=1)
+
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        return normal_entropy(self._split(out)[1]) + self._log_half(out)
+
+
+class SquashedDistribution(BoxDistribution):
+    """tanh of a normal. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss–Hermite quadrature with 16 nodes."""
+
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        mean, log_std = self._split(out)
+        z = self._scaled(action)[1].clamp(-MOST, MOST).atanh().to(out.dtype)
+        standard = (z - mean) / log_std.exp()
+        density = -0.5 * standard.square() - log_std - _HALF_LOG_TWO_PI
+        return (density - log_slope(z)).sum(dim=1) - self._log_half(out)
+
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        mean, log_std = self._split(out)
+        nodes, weights = (torch.from_numpy(a).to(out.dtype) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
+        slopes = log_slope(mean[..., None] + log_std.exp()[..., None] * nodes)
+        return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out)
+
+
+def normal_entropy(log_std: Tensor) -> Tensor:
+    """Σ (log σ + ½ log 2πe) over the last dimension."""
+    return (log_std + _HALF_LOG_TWO_PI + 0.5).sum(dim=-1)
+
+
+def log_slope(z: Tensor) -> Tensor:
+    """log(1 - tanh² z), without cancellation: 2 (log 2 - z - softplus(-2 z))."""
+    return 2.0 * (math.log(2.0) - z - torch.nn.functional.softplus(-2.0 * z))
+
+
+def distribution_of(config: Mapping[str, Any]) -> Distribution:
+    """What the `action` part of a policy's spec plays. Raises PolicyError for one that is wrong."""
+    head, kind = head_of(config), config["kind"]
+    if isinstance(head, MultiCategorical):
+        return Multi(head.choices)
+    if kind == "categorical":
+        return CategoricalDistribution()
+    return GaussianDistribution(Bounds.of(config)) if kind == "gaussian" else SquashedDistribution(Bounds.of(config))

@@ -1,0 +1,1 @@
+"""Multi-agent deep deterministic policy gradient."""

@@ -1,0 +1,293 @@
+"""MADDPG's learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.core import seeding
+from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
+from ludus.learners.base import LearnerContext
+from ludus.learners.ddpg.learner import td_target
+from ludus.learners.maddpg.options import MADDPG
+from ludus.learners.off_policy.learner import Ensemble, OffPolicyLearner
+from ludus.learners.off_policy.options import TABLE
+from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
+from ludus.policies.actors import BoxActor, actor_layout, initial_actor
+from ludus.policies.checks import integer
+from ludus.policies.mlp import Layout
+from ludus.policies.network import initial_weights, layouts
+from ludus.policies.registry import build_policy
+from ludus.replay.base import ItemColumns
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# MADDPG's sampling and gradients: pure functions of rows.
+
+
+def gumbel_softmax(
+    logits: Array, gumbel: Array, mask: NDArray[np.bool_] | None, *, temperature: float
+) -> tuple[Array, Array]:
+    """(one-hot choice, softmax((logits + gumbel) / temperature)) of legal actions, float[r, A] each; 0 where illegal. The choice is the
+    softmax's largest, and so, for standard Gumbel deviates, a draw from softmax(logits). Rows without a legal action are 0. (Jang, Gu and
+    Poole 2017, "Categorical reparameterization with Gumbel-softmax", equations 1 and 2; Maddison et al. 2017.)"""
+    noisy = (logits + gumbel) / temperature
+    legal = np.ones(noisy.shape, np.bool_) if mask is None else mask
+    top = np.where(legal, noisy, -np.inf).max(axis=1, keepdims=True, initial=np.finfo(noisy.dtype).min)
+    soft = np.where(legal, np.exp(np.minimum(noisy - top, 0.0)), 0.0)
+    soft /= np.maximum(soft.sum(axis=1, keepdims=True), np.finfo(soft.dtype).tiny)
+    hard = np.zeros_like(soft)
+    hard[np.arange(len(soft)), soft.argmax(axis=1)] = 1.0
+    return hard * legal, soft
+
+
+def straight_through(soft: Array, slope: Array, *, temperature: float) -> Array:
+    """dS/dlogits float[r, A] where dS/daction is slope[r, A] and the one-hot action counts, backwards, as its softmax `soft`: the softmax's
+    Jacobian times the slope. (Jang et al. 2017, §2.2, "straight-through".)"""
+    out: Array = soft * (slope - (slope * soft).sum(axis=1, keepdims=True)) / temperature
+    return out
+
+
+def replaced(actions: Array, own: Array) -> Array:
+    """The joint actions float[m, n, n, d] in which, in place i of the second axis, agent i does own[m, i] and the others what they did:
+    actions, own float[m, n, d]. (Lowe et al. 2017, equation 6 and algorithm 1.)"""
+    n = actions.shape[1]
+    out = np.repeat(actions[:, None], n, axis=1)
+    out[:, np.arange(n), np.arange(n)] = own
+    return out
+
+
+def own_slopes(slopes: Array) -> Array:
+    """Of dQ/da float[m, n, n, d], in whose place i agent i's action was its own: that by agent i's action, float[m, n, d]."""
+    n = slopes.shape[1]
+    out: Array = slopes[:, np.arange(n), np.arange(n)]
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How MADDPG's learner sees actions: as points of [-1, 1]^d, or one-hot.
+
+
+class ActionRows(NamedTuple):
+    """action float[r, d], as the critic sees it; through float[r, d]: what it is a function of, backwards."""
+
+    action: Array
+    through: Array
+
+
+class Acting(Protocol):
+    """One kind of actions. width: d, the actor's outputs and what the critic sees of one agent. random: whether an answer needs Gumbel
+    deviates float32[r, d]."""
+
+    width: int
+    random: bool
+
+    def stored(self, action: Array) -> Array:
+        """Actions [T, n, …] as the table keeps them."""
+        ...
+
+    def seen(self, stored: Array) -> Array:
+        """Stored ones [m, n, …] as the critic sees them, float32[m, n, d]."""
+        ...
+
+    def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
+        """What the actor's outputs float32[r, d] stand for."""
+        ...
+
+    def backward(self, answer: ActionRows, slope: Array) -> Array:
+        """dS/doutputs float[r, d] where dS/daction is slope."""
+        ...
+
+
+class Points:
+    """Actions in a box."""
+
+    random = False
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self._box = BoxActor(spec)
+        self.width = self._box.size
+
+    def stored(self, action: Array) -> Array:
+        """See `Acting`: float32[T, n, d] in [-1, 1]."""
+        return self._box.to_unit(action.reshape(-1, *self._box.shape)).reshape(*action.shape[:2], self.width)
+
+    def seen(self, stored: Array) -> Array:
+        """See `Acting`."""
+        return stored
+
+    def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
+        """See `Acting`: tanh."""
+        action = np.tanh(out)
+        return ActionRows(action, action)
+
+    def backward(self, answer: ActionRows, slope: Array) -> Array:
+        """See `Acting`."""
+        out: Array = slope * (1.0 - answer.through * answer.through)
+        return out
+
+
+class OneHotActions:
+    """Discrete actions, by the Gumbel-softmax with a straight-through gradient."""
+
+    random = True
+
+    def __init__(self, spec: PolicySpec, *, temperature: float) -> None:
+        self.width, self._temperature = integer(spec, "actions"), temperature
+
+    def stored(self, action: Array) -> Array:
+        """See `Acting`: int32[T, n]."""
+        return action.astype(np.int32)
+
+    def seen(self, stored: Array) -> Array:
+        """See `Acting`: one-hot."""
+        out: Array = (stored[..., None] == np.arange(self.width)).astype(np.float32)
+        return out
+
+    def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
+        """See `Acting`: a draw from the softmax."""
+        assert gumbel is not None
+        return ActionRows(*gumbel_softmax(out, gumbel, mask, temperature=self._temperature))
+
+    def backward(self, answer: ActionRows, slope: Array) -> Array:
+        """See `Acting`."""
+        return straight_through(answer.through, slope, temperature=self._temperature)
+
+
+class MADDPGLearner(OffPolicyLearner):
+    """m joint steps of n agents go through the shared actor as m × n rows. What critics are given of a joint step: the state, or all
+    observations; who is present; and all actions, which come last, 0 of agents that are absent."""
+
+    name = "maddpg"
+
+    def __init__(self, config: MADDPG, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, context, spec, fresh_start=start is None)
+        self.config, self._env, self._seats = config, context.env, context.seats
+        self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
+        boxed = spec.kind == "deterministic"
+        layout = actor_layout(spec) if boxed else layouts(spec)["policy"]
+        self.acting: Acting = Points(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
+        rng = seeding.generator(context.seed, self.name, "actor")
+        if start is not None:
+            parameters = build_policy(spec, start).weights()
+        else:
+            parameters = initial_actor(spec, rng) if boxed else initial_weights(spec, rng)
+        self.actor = Ensemble(layout, parameters, ("actor" if boxed else "policy",), ranks=context.ranks)
+        self.inputs, self._boxed = layout.widths[0], boxed
+        sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
+        self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given
+        widths = (self.actions.stop, *layout.widths[1:-1], 1)
+        self.critics = self.fresh_critics(Layout(widths, layout.activation), count=1 + config.twin)
+        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
+        self._actor_metrics = {"actor_loss": 0.0, "actor_gradient_norm": 0.0}
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Joint steps with n-step targets, of each seat that was played, in the environment's rewards."""
+        out = []
+        for rows, view in views(trajectories, self._env, self._seats):
+            columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
+            columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
+            if self.config.critic == "observations":
+                columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
+            out.append((TABLE, columns))
+            self._rewards.add(view)
+        self.budget.add(trajectories)
+        self._inserted += trajectories.num_rows
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.learn`."""
+        config, gumbel = self.config, self._gumbel(rows)
+        x, after = (self._rows(columns[name]) for name in ("observation", "next"))
+        out = self.actor.forward(after, target=True)[0]
+        following = self._answer(out, gumbel[0], columns.get("next_mask")).action
+        there = columns["next_present"]
+        given = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
+        values = self.critics.forward(torch.from_numpy(given), target=True)
+        reward = self._rewards.normalised(columns["reward"], columns["span"])
+        target = td_target(values, reward, columns["discount"])
+        actions = self.acting.seen(columns["action"])
+        given = self._given(columns, "observation", "state", columns["present"], actions)
+        fitted = self.fit(torch.from_numpy(given), np.zeros(len(given), np.int32), target, rows)
+        self._improve(columns, x, given, gumbel[1], rows)
+        self.critics.follow(config.polyak)
+        self.actor.follow(config.polyak)
+        return {
+            "critic_loss": fitted.loss,
+            "q_mean": fitted.value,
+            "critic_gradient_norm": fitted.norm,
+            **self._actor_metrics,
+            **({"noise": self.rate(config.noise)} if self._boxed else {}),
+        }
+
+    def _improve(self, columns: ItemColumns, x: torch.Tensor, given: Array, gumbel: Array, rows: int) -> None:
+        """One step of the actor up the first critic's slope, each agent by its own action beside what the others did."""
+        actor, present, width = self.actor, columns["present"], self.acting.width
+        m, n = present.shape
+        out = actor.forward(x)[0]
+        answer = self._answer(out, gumbel, columns.get("mask"))
+        wide = np.repeat(given[:, None], n, axis=1)
+        own = answer.action.reshape(m, n, width)  # of those who are absent, too, whose rows count for nothing
+        wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
+        q = self.critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
+        self.critics.gradients[0][:] = 1.0
+        slopes = self.critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
+        there, every = present.reshape(-1, 1), max(1, rows * n)
+        penalty = self.config.output_penalty / width
+        actor.sums[0] = float((penalty * np.square(out).sum(axis=1, keepdims=True) - q)[there].sum()) / every
+        slope = self.acting.backward(answer, own_slopes(slopes).reshape(m * n, width))
+        actor.gradients[0][:] = np.where(there, 2.0 * penalty * out - slope, 0.0) / every
+        actor.backward(x)
+        actor.join()
+        loss = float(actor.sums[0])
+        self._actor_metrics = {"actor_loss": loss, "actor_gradient_norm": self.step(actor, "the actor")}
+
+    def _answer(self, out: Array, gumbel: Array, mask: Array | None) -> ActionRows:
+        legal = None if mask is None else mask.reshape(out.shape)
+        return self.acting.answer(out, gumbel.reshape(out.shape) if self.acting.random else None, legal)
+
+    def _given(
+        self, columns: ItemColumns, seen: str, state: str, present: NDArray[np.bool_], actions: Array
+    ) -> NDArray[np.float32]:
+        """What critics are given, float32[m, ·]: actions float32[m, n, d]."""
+        m, width = len(present), self.actions.stop - self.actions.start
+        sees = columns[state if self.config.critic == "state" else seen]
+        sees = sees.reshape(m, self.actions.start - self.team)
+        parts = [sees, present, (actions * present[..., None]).reshape(m, width)]
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    def _rows(self, observation: Array) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(observation, np.float32).reshape(-1, self.inputs))
+
+    def _gumbel(self, rows: int) -> NDArray[np.float32]:
+        """Standard Gumbel deviates float32[2, n, agents, d] for this rank's share of `rows`: for what comes next, and for now."""
+        if not self.acting.random:
+            return np.zeros((2, 0), np.float32)
+        shape = (2, rows, self.team, self.acting.width)
+        uniform = torch.rand(shape, generator=self._noise).numpy()[:, self.ranks.share(rows)]
+        out: NDArray[np.float32] = -np.log(-np.log(np.clip(uniform, 1e-7, 1.0 - 1e-7)))
+        return out
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        numbers = {"noise": self.rate(self.config.noise), "warm_up": float(self.warm_up)} if self._boxed else {}
+        return {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
+
+    def state_dict(self) -> State:
+        state = {"rewards": self._rewards.state_dict(), "actor_metrics": dict(self._actor_metrics)}
+        return {**super().state_dict(), **state}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._rewards.load_state_dict(state["rewards"])
+        self._actor_metrics = {name: float(value) for name, value in state["actor_metrics"].items()}

@@ -1,0 +1,1 @@
+"""Magnetic mirror descent and R-NaD."""

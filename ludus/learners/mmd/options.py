@@ -1,0 +1,150 @@
+"""Settings of magnetic mirror descent and R-NaD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ludus.core.config import Config
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.schedule import Schedule, Scheduled
+from ludus.learners.spaces import discrete
+from ludus.policies.specs import mlp_spec, tabular_spec
+from ludus.policies.two_policies import averaged_spec
+from ludus.replay.base import ItemUnit, Sizes, TableSpec
+
+TABLE = "rollouts"
+
+
+def _about(paper: str) -> AlgorithmInfo:
+    return AlgorithmInfo(actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper=paper)
+
+
+class MMD(Config):
+    """Magnetic mirror descent (Sokota et al. 2023) as a policy gradient, with masked discrete actions; see the README beside this file.
+
+    In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
+
+    about: ClassVar[AlgorithmInfo] = _about("Sokota et al. 2023")
+
+    network: Literal["mlp", "table"] = (
+        "mlp"  # table: a row per information state of an enumerated game, and steps in closed form
+    )
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "relu"
+    value_network: Literal["shared", "separate"] = "shared"
+
+    batch: int = Field(default=1000, ge=1)  # what one update learns from, in batch_unit
+    batch_unit: Literal["episodes", "decisions"] = "episodes"
+    epochs: int = Field(default=10, ge=1)
+    minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
+    max_lag: int | None = Field(default=None, ge=0)
+    capacity: int = Field(default=1_000_000, ge=1)  # most rows waiting
+
+    alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
+    eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing
+    magnet: Literal["uniform", "moving", "policy"] = "uniform"
+    magnet_rate: Scheduled = Schedule(
+        start=0.01
+    )  # of "moving": how far it goes towards the policy per update, at most 1
+    magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
+    regularise: Literal["loss", "reward"] = "loss"
+    announce: Literal["newest", "magnet"] = "newest"  # the policy that is evaluated; the newest one plays and learns
+
+    learning_rate: Scheduled = Schedule(start=1e-3)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip: float | None = Field(default=None, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    bound: float = Field(default=3.0, gt=0)  # of "table": most that an advantage, over its action's probability, counts
+    explore: float = Field(
+        default=0.0, ge=0, lt=1
+    )  # of "table" that announces its magnet: share of uniform play in what plays
+    value_rate: float = Field(default=0.02, gt=0, le=1)  # of "table": how far a row moves its state's value
+
+    @model_validator(mode="after")
+    def _check(self) -> MMD:
+        if self.regularise == "reward" and self.alpha.start == 0.0 and not self.alpha.end:
+            raise ValueError("regularise=reward with alpha=0 regularises nothing; give alpha, or regularise=loss")
+        if (largest := self.magnet_rate.largest) > 1.0:
+            raise ValueError(
+                f"magnet_rate is the share of the way to the policy; its start and end must be at most 1 (given: {largest:g})"
+            )
+        if self.explore > 0.0 and (self.network, self.announce) != ("table", "magnet"):
+            raise ValueError("explore is for network=table with announce=magnet, which is evaluated without it")
+        if self.announce == "magnet" and self.magnet == "uniform":
+            raise ValueError("announce=magnet would announce the uniform policy; give magnet=moving")
+        if (
+            self.network == "table"
+            and min(self.eta.start, self.eta.start if self.eta.end is None else self.eta.end) <= 0.0
+        ):
+            raise ValueError("network=table takes steps of size eta, which must be above 0 from start to end")
+        return self
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete, or it is to have a table and the game is not enumerated."""
+        for player in range(env.num_players):
+            discrete(env, (player,), algorithm=type(self).__name__)
+        if self.network == "table" and env.enumeration is None:
+            raise ScenarioError(
+                f"network=table needs a game that is compiled to a tree, and {env.id} is not; use network=mlp."
+            )
+
+    def collect(self) -> Collect:
+        modes = (("newest", 1.0),) if self.announce == "magnet" else ()
+        return Collect(self.batch_unit, self.batch, modes=modes)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        spec = self.plain_policy(env, seats)
+        return averaged_spec(spec) if self.announce == "magnet" else spec
+
+    def plain_policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        """The spec of one policy, be it the newest or the magnet."""
+        if self.network == "table":
+            self.check(env)
+            assert env.enumeration is not None
+            return tabular_spec(env.enumeration, seats)
+        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
+        return mlp_spec(
+            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        if self.network == "table":
+            from ludus.learners.mmd.tabular import TabularMMDLearner
+
+            return TabularMMDLearner(self, context, start)
+        from ludus.learners.mmd.learner import MMDLearner  # a scenario can be read without loading torch
+
+        return MMDLearner(self, context, start)
+
+
+class RNaD(MMD):
+    """Regularised Nash dynamics (Perolat et al. 2021, 2022): the same learner, whose rewards are regularised towards an earlier policy of
+    its own. That policy is replaced again and again, so that no regularisation is left in what it converges to."""
+
+    about: ClassVar[AlgorithmInfo] = _about("Perolat et al. 2022")
+
+    # With less of it, or larger steps, the policies cycle instead of settling between two magnets.
+    alpha: Scheduled = Schedule(start=0.5)
+    eta: Scheduled = Schedule(start=0.5, end=0.05, shape="exponential")
+    magnet: Literal["uniform", "moving", "policy"] = "policy"
+    regularise: Literal["loss", "reward"] = "reward"

@@ -1,0 +1,65 @@
+"""The networks that a learner trains: named perceptrons on one flat vector, and passes over one batch of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ludus.core.types import Array, Weights
+from ludus.policies.mlp import Layout, Workspace, flatten, forward, split
+
+
+class TrainedNetwork:
+    """`parts`: name -> layout, in the order in which `flat` holds them. `flat` and `gradient` are NumPy views of torch memory.
+
+    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
+    """
+
+    def __init__(self, parts: Mapping[str, Layout], weights: Weights, *, sums: int = 0) -> None:
+        self.parts = dict(parts)
+        self._shapes = {k: v for name, layout in self.parts.items() for k, v in layout.shapes(name).items()}
+        self._parameters = torch.from_numpy(flatten(weights, list(self._shapes)))
+        size = len(self._parameters)
+        gradient = torch.zeros(size + sums)
+        self.flat, self.joint = self._parameters.numpy(), gradient.numpy()
+        self.gradient, self.sums = self.joint[:size], self.joint[size:]
+        self.layers, self.into = self._views(self._parameters), self._views(gradient)
+
+    def _views(self, flat: torch.Tensor) -> dict[str, list[tuple[torch.Tensor, torch.Tensor]]]:
+        out, at = {}, 0
+        for name, layout in self.parts.items():
+            out[name] = layout.layers(flat[at : at + layout.size])
+            at += layout.size
+        return out
+
+    def weights(self) -> dict[str, Array]:
+        """Copies of the parameters by name."""
+        return split(self.flat, self._shapes)
+
+    def evaluate(self, part: str, x: torch.Tensor) -> Array:
+        """Outputs float32[n, outputs] of one part on x float32[n, inputs]."""
+        return forward(self.layers[part], x, self.parts[part].activation).numpy()
+
+
+class Passes:
+    """Repeated forward and backward passes of a network over the same inputs x float32[n, inputs], in the same buffers.
+
+    outputs[part] and gradients[part] are NumPy views float32[n, outputs]: the second is filled in before `backward`.
+    """
+
+    def __init__(self, network: TrainedNetwork, x: torch.Tensor) -> None:
+        self._network, self._x = network, x
+        self._work = {name: Workspace(layout, len(x)) for name, layout in network.parts.items()}
+        self.outputs = {name: work.out.numpy() for name, work in self._work.items()}
+        self.gradients = {name: work.gradient.numpy() for name, work in self._work.items()}
+
+    def forward(self) -> None:
+        """Fills `outputs`."""
+        for name, work in self._work.items():
+            work.forward(self._network.layers[name], self._x)
+
+    def backward(self) -> None:
+        """Fills the network's `gradient`."""
+        for name, work in self._work.items():
+            work.backward(self._network.layers[name], self._x, self._network.into[name])

@@ -1,0 +1,189 @@
+"""The learner of neural fictitious self-play: DQN's for the best response, and one that imitates what the best response has done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.errors import TrainingError
+from ludus.core.seeding import generator
+from ludus.core.types import Array, Metrics, State, Weights
+from ludus.learners.base import LearnerContext, Priorities, priorities_of
+from ludus.learners.network import Passes, TrainedNetwork
+from ludus.learners.nfsp.options import NFSP, RESERVOIR
+from ludus.learners.optimizer import Adam
+from ludus.learners.schedule import Budget
+from ludus.learners.states import StateTable, compact
+from ludus.policies.mlp import as_rows
+from ludus.policies.network import MLPPolicy, initial_weights, layouts
+from ludus.policies.specs import drawn, mode_keys
+from ludus.policies.two_policies import joined, part_of, spec_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# Imitation of recorded actions, over states.
+
+
+@njit(cache=True)
+def imitation_terms(
+    out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
+) -> float:
+    """Mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its gradient is written to `gradient`.
+    (Heinrich and Silver 2016, the loss of the average policy.)"""
+    states, actions = mask.shape
+    count = np.zeros((states, actions))
+    for k in range(len(state)):
+        count[state[k], action[k]] += 1.0
+    loss, rows = 0.0, max(1, len(state))
+    for s in range(states):
+        top, total, visits = -np.inf, 0.0, 0.0
+        for a in range(actions):
+            visits += count[s, a]
+            if mask[s, a] and not (out[s, a] <= top):  # a NaN is taken, so that it cannot hide
+                top = float(out[s, a])
+        for a in range(actions):
+            if mask[s, a]:
+                total += math.exp(float(out[s, a]) - top)
+        for a in range(actions):
+            gradient[s, a] = 0.0
+            if mask[s, a]:
+                logp = float(out[s, a]) - top - math.log(total)
+                loss -= count[s, a] * logp
+                gradient[s, a] = (visits * math.exp(logp) - count[s, a]) / rows
+    return loss / rows
+
+
+class NFSPLearner:
+    """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir."""
+
+    def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        average = spec_of(self.spec, "average")
+        begin = {part: part_of(start, part) if start is not None else None for part in ("best_response", "average")}
+        self._response = config.best_response.learner(context, begin["best_response"])
+        weights = begin["average"] or initial_weights(average, generator(context.seed, "nfsp", "weights"))
+        self._network = TrainedNetwork(layouts(average), MLPPolicy(average, weights).weights())
+        self._adam = Adam(len(self._network.flat))
+        enumeration = context.env.enumeration
+        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._inputs, self._actions = int(average.config["inputs"]), int(average.config["actions"])
+        self._keys = mode_keys(context.seed, context.env.num_players)
+        self._budget = Budget.of(config.collect(), context)
+        self._seen = self._kept = self._updates = 0  # decisions, those of them that went to the reservoir, and steps
+        self._priorities: Priorities = ()
+        self._metrics: dict[str, float] = {}
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Transitions, and the best response's decisions."""
+        rows = trajectories
+        played = drawn(self._keys[rows.seat], rows.episode, self.config.collect().modes)
+        mode = np.repeat(played, np.diff(rows.start))
+        own = np.flatnonzero(mode == 0)
+        self._budget.add(rows)
+        self._seen += rows.num_rows
+        self._kept += len(own)
+        out = list(self._response.items(rows))
+        if len(own):
+            columns = {"observation": rows.observation[own], "action": rows.action[own]}
+            if self._states is None and rows.mask is not None:
+                columns["mask"] = rows.mask[own]
+            out.append((RESERVOIR, columns))
+        return out
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """The best response's, and `updates_per_decision` × decisions steps of imitation once the reservoir has `min_size`, in turn."""
+        config, due = self.config, 0
+        if self._kept >= config.min_size:
+            due = max(0, int(self._seen * config.updates_per_decision) - self._updates)
+        imitation = [(RESERVOIR, config.batch)] * due
+        return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def update(self, batch: Sample) -> Metrics:
+        """One step of Q-learning or of imitation. Raises TrainingError before it is made, if something is not finite."""
+        if "reward" in batch.columns:
+            self._metrics |= {f"best_response_{name}": x for name, x in self._response.update(batch).items()}
+            self._priorities = priorities_of(self._response)
+        else:
+            self._imitate(batch.columns)
+            self._priorities = ()
+        return dict(self._metrics)
+
+    def priorities(self) -> Priorities:
+        """See `Prioritises`: those of the best response's transitions."""
+        return self._priorities
+
+    def _imitate(self, columns: ItemColumns) -> None:
+        x, mask, state = self._states_of(columns)
+        passes = Passes(self._network, x)
+        passes.forward()
+        action = np.ascontiguousarray(columns["action"], np.int32)
+        loss = imitation_terms(passes.outputs["policy"], mask, state, action, passes.gradients["policy"])
+        if not math.isfinite(loss):
+            raise self._error("loss")
+        passes.backward()
+        rate = self.config.learning_rate.at(self._budget.progress)
+        before = self._network.flat.copy(), self._adam.state_dict()
+        norm = self._adam.step(
+            self._network.flat, self._network.gradient, rate=rate, max_norm=self.config.max_gradient_norm
+        )
+        if not (math.isfinite(norm) and np.isfinite(self._network.flat).all()):
+            self._network.flat[:] = before[0]
+            self._adam.load_state_dict(before[1])
+            raise self._error("gradient" if not math.isfinite(norm) else "weights")
+        self._updates += 1
+        self._metrics |= {
+            "imitation_loss": loss,
+            "imitation_gradient_norm": norm,
+            "imitation_learning_rate": rate,
+            "reservoir_seen": float(self._kept),
+        }
+
+    def _states_of(self, columns: ItemColumns) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
+        """x float32[m, inputs] and mask bool[m, A] of the states that occur, and state int32[n] of the rows."""
+        observation = columns["observation"]
+        if self._states is not None:
+            states, state = compact(observation - self._states.base, len(self._states))
+            return self._states.x[torch.from_numpy(states)], self._states.mask[states], state
+        mask = columns.get("mask", np.ones((len(observation), self._actions), np.bool_))
+        return as_rows(observation, self._inputs), mask, np.arange(len(observation), dtype=np.int32)
+
+    def _error(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"NFSP, step {self._updates + 1} of imitation: the {what} became NaN or infinite. The weights from before this step are "
+            "kept; a smaller learning_rate, or finite observations, may help."
+        )
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def weights(self) -> Weights:
+        return joined({"best_response": self._response.weights(), "average": self._network.weights()})
+
+    def state_dict(self) -> State:
+        return {
+            "best_response": self._response.state_dict(),
+            "average": self._network.flat.copy(),
+            "adam": self._adam.state_dict(),
+            "budget": self._budget.state_dict(),
+            "counts": [self._seen, self._kept, self._updates],
+            "metrics": dict(self._metrics),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._response.load_state_dict(state["best_response"])
+        self._network.flat[:] = state["average"]
+        self._adam.load_state_dict(state["adam"])
+        self._budget.load_state_dict(state["budget"])
+        self._seen, self._kept, self._updates = map(int, state["counts"])
+        self._metrics = {name: float(x) for name, x in state["metrics"].items()}

@@ -1,0 +1,1 @@
+"""What actor-critics that learn from replay share."""

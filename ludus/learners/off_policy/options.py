@@ -1,0 +1,92 @@
+"""Settings that actor-critic algorithms with replay share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ludus.core.config import Config
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import Collect
+from ludus.learners.schedule import Schedule, Scheduled
+from ludus.learners.spaces import box
+from ludus.policies.specs import ActorKind, actor_spec
+from ludus.replay.base import ItemUnit, Sizes, TableSpec
+
+TABLE = "replay"
+
+
+class OffPolicy(Config):
+    """Base of actor-critic algorithms that learn from replayed decisions."""
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (256, 256)  # of the actor and of each critic
+    activation: Literal["tanh", "relu"] = "relu"
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    n_step: int = Field(default=1, ge=1)  # own decisions that a target sums rewards over; fewer at the end of a rollout
+
+    rollout: int = Field(default=1, ge=1)  # what is collected between two rounds of updates, in rollout_unit
+    rollout_unit: Literal["episodes", "decisions"] = "decisions"
+    capacity: int = Field(default=1_000_000, ge=1)  # decisions in the replay table
+    start_decisions: int = Field(
+        default=1000, ge=1
+    )  # decisions before the first update; uniform ones, unless it starts from a policy
+    batch: int = Field(default=256, ge=1)  # decisions per update
+    updates_per_decision: float = Field(default=1.0, gt=0)
+
+    learning_rate: Scheduled = Schedule(start=3e-4)
+    critic_learning_rate: Scheduled | None = None  # None: the same
+    polyak: float = Field(default=0.005, gt=0, le=1)  # share by which target networks move per update
+    max_gradient_norm: float = Field(default=0.0, ge=0)  # of each network; 0: not clipped
+    scale_rewards: bool = True  # by the largest utility, where it is known
+
+    @model_validator(mode="after")
+    def _check(self) -> OffPolicy:
+        if self.start_decisions > self.capacity:
+            raise ValueError(
+                f"start_decisions {self.start_decisions} must be at most the capacity {self.capacity}, or no update is ever due"
+            )
+        if self.rollout_unit == "decisions" and self.n_step > self.rollout:
+            raise ValueError(
+                f"n_step {self.n_step} is more than the {self.rollout} decisions of a rollout, where targets end; raise rollout to many "
+                "times n_step, for each environment"
+            )
+        return self
+
+    @property
+    def item(self) -> ItemUnit:
+        return "decision"
+
+    def collect(self) -> Collect:
+        return Collect(self.rollout_unit, self.rollout)
+
+    def tables(self) -> Sequence[TableSpec]:
+        return (TableSpec(TABLE, kind="ring", capacity=self.capacity, limiter={"min_size": self.start_decisions}),)
+
+    def sizes(self) -> Mapping[str, Sizes]:
+        """Known where decisions are collected; how many an episode has is not."""
+        return {TABLE: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+
+
+class BoxOffPolicy(OffPolicy):
+    """Base of those whose actions are the points of a box."""
+
+    actor: ClassVar[ActorKind]
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not a box with finite bounds."""
+        for player in range(env.num_players):
+            box(env, (player,), algorithm=type(self).__name__)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        space = box(env, seats, algorithm=type(self).__name__)
+        return actor_spec(
+            self.actor,
+            inputs=math.prod(space.inputs),
+            low=space.low.reshape(space.shape),
+            high=space.high.reshape(space.shape),
+            hidden=self.hidden,
+            activation=self.activation,
+        )

@@ -1,0 +1,132 @@
+"""The rows of one update, and parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core.types import Array
+from ludus.replay.base import ItemColumns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """n decisions as tensors: x float32[n, inputs] (or [n, *shape] for the family's networks), mask bool[n, A] (None there: all actions are
+    legal), action int64[n] (or what the space has); logp of the behaviour, advantage, target (of the critic, in scaled rewards) and value
+    (the critic's, when the targets were made), float32[n]. With a correction logp is that of the weights at the update's beginning, and
+    the advantage is weighted by how far the behaviour was from them.
+
+    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. state float32[n, width]: what a
+    central critic sees beside x.
+    """
+
+    x: Tensor
+    mask: Tensor | None
+    action: Tensor
+    logp: Tensor
+    advantage: Tensor
+    target: Tensor
+    value: Tensor
+    start: NDArray[np.int64] | None = None
+    memory: Tensor | None = None
+    state: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @property
+    def units(self) -> int:
+        """What it can be divided into: rows, or sequences."""
+        return len(self) if self.start is None else len(self.start) - 1
+
+    def part(self, which: NDArray[np.int64] | slice) -> Batch:
+        """Some of its units, in the order given."""
+        if self.start is None or self.memory is None:
+            return self._rows(which if isinstance(which, slice) else torch.from_numpy(which))
+        index = np.arange(self.units)[which]
+        rows, start = rows_in(self.start, index)
+        return replace(self._rows(torch.from_numpy(rows)), start=start, memory=self.memory[torch.from_numpy(index)])
+
+    def _rows(self, rows: Tensor | slice) -> Batch:
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory")}
+        part: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return Batch(**part)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Segments as sequences of bounded length: the items of networks that remember, and the rows that they are made of.
+
+LENGTH, MEMORY = "length", "memory0"  # columns of sequences that rows do not have
+_OF_ITEMS = (LENGTH, MEMORY, "version_lo")
+
+Floats32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Q pieces of at most so many rows, in order: piece q owns rows start[q] … start[q + 1] - 1 of segment[q], of which it is the
+    place[q]-th."""
+
+    start: NDArray[np.int64]
+    segment: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+    @staticmethod
+    def of(start: NDArray[np.int64], length: int) -> Pieces:
+        rows = np.diff(start)
+        counts = -(-rows // length)
+        segment = np.repeat(np.arange(len(rows)), counts)
+        place = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Pieces(np.append(start[segment] + place * length, start[-1]), segment, place)
+
+
+def rows_in(start: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(the rows of some segments, one after the other; where each then starts, and the end)."""
+    length = start[which + 1] - start[which]
+    starts = np.concatenate([[0], np.cumsum(length)])
+    return np.repeat(start[which] - starts[:-1], length) + np.arange(starts[-1]), starts
+
+
+Look = Callable[[NDArray[np.int64], Floats32, NDArray[np.int64]], tuple[Array, Floats32]]
+"""(rows, memory before float32[S, M], where segments start) -> (values of the rows, memory after)."""
+
+
+def walk(pieces: Pieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.float64], Floats32, Floats32]:
+    """Values float64[N] of all rows, memory float32[Q, M] before each piece, and float32[S, M] after each segment: a step for the first
+    pieces of all segments, one for the second ones, and so on."""
+    values = np.zeros(int(pieces.start[-1]))
+    state = np.array(memory0, np.float32)
+    before = np.empty((len(pieces.place), state.shape[1]), np.float32)
+    for k in range(int(pieces.place.max(initial=-1)) + 1):
+        which = np.flatnonzero(pieces.place == k)
+        segment = pieces.segment[which]
+        before[which] = state[segment]
+        rows, starts = rows_in(pieces.start, which)
+        values[rows], state[segment] = look(rows, state[segment], starts)
+    return values, before, state
+
+
+def padded(columns: ItemColumns, pieces: Pieces, length: int) -> dict[str, Array]:
+    """Columns of rows as items [Q, length, …]; what lies behind a piece's end is zero."""
+    rows = np.diff(pieces.start)
+    alive = np.arange(length) < rows[:, None]
+    index = np.minimum(pieces.start[:-1, None] + np.arange(length), pieces.start[-1] - 1)
+    out: dict[str, Array] = {LENGTH: rows.astype(np.int32)}
+    for name, column in columns.items():
+        out[name] = column[index]
+        out[name][~alive] = 0
+    return out
+
+
+def unpadded(items: ItemColumns, *, keep: Collection[str] = _OF_ITEMS) -> tuple[dict[str, Array], NDArray[np.int64]]:
+    """What `padded` was made of: columns of rows, and where each item starts among them."""
+    length = items[LENGTH].astype(np.int64)
+    width = next(array.shape[1] for name, array in items.items() if name not in keep)
+    alive = np.arange(width) < length[:, None]
+    return {name: array[alive] for name, array in items.items() if name not in keep}, np.append(0, np.cumsum(length))

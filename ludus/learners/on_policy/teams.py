@@ -1,0 +1,117 @@
+"""What a player of several agents asks of on-policy algorithms: states for central critics, shared rewards, a network for each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.spaces import Box
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.errors import PolicyError, ScenarioError
+from ludus.core.types import Due, EnvSpec
+from ludus.learners.teams import seen
+from ludus.replay.trajectories import Trajectories
+
+# ------------------------------------------------------------------------------------------------ states
+
+
+def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(of all rows float32[N, width], of all tails [S, width]), as `team_states.seen` shows them. Raises PolicyError for trajectories
+    without states."""
+    if rows.state is None or rows.tail_state is None:
+        raise PolicyError(
+            "a central critic learns from trajectories without states; they must be collected with Collect(state=True)."
+        )
+    length = np.diff(rows.start)
+    return seen(rows.state, np.repeat(rows.seat, length), seats), seen(rows.tail_state, rows.seat, seats)
+
+
+# ------------------------------------------------------------------------------------------------ rewards
+
+
+def team_rewards(rows: Trajectories) -> NDArray[np.float64]:
+    """float64[N]: what the whole team received, for each of its agents' decisions.
+
+    A reward counts for its own decision, and for each teammate's newest one at that time, if the rollout has one. So agents that decide
+    together all receive the sum, and one that has died still earns, undiscounted, what its team does later in the same rollout.
+    """
+    length = np.diff(rows.start)
+    group = np.repeat(rows.episode * 128 + rows.seat, length)
+    _, agent = np.unique(np.repeat(rows.agent, length), return_inverse=True)
+    order = np.lexsort((agent, rows.t, group))
+    out = np.zeros(len(order))
+    _share(order, group, rows.t, agent, int(agent.max(initial=-1)) + 1, rows.reward.astype(np.float64), out)
+    return out
+
+
+@njit(cache=True)
+def _share(order, group, t, agent, agents, reward, out):  # type: ignore[no-untyped-def]
+    newest = np.full(agents, -1, np.int64)
+    begin, n = 0, len(order)
+    while begin < n:
+        first = order[begin]
+        if begin == 0 or group[order[begin - 1]] != group[first]:
+            newest[:] = -1
+        end = begin
+        while end < n and group[order[end]] == group[first] and t[order[end]] == t[first]:
+            newest[agent[order[end]]] = order[end]
+            end += 1
+        for k in range(begin, end):
+            for row in newest:
+                if row >= 0:
+                    out[row] += reward[order[k]]
+        begin = end
+
+
+# ------------------------------------------------------------------------------------------------ networks
+
+
+def separate_networks(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> int:
+    """How many networks a player wants whose agents share no weights: 1 where it has one agent. Raises ScenarioError where its
+    observations do not end in an agent's id, or the seats have different numbers of agents."""
+    counts = {len(env.agents_of(seat)) for seat in seats}
+    if len(counts) > 1:
+        raise ScenarioError(
+            f"{algorithm} with share_weights=false has a network for each agent, and the seats {seats} of {env.id} have "
+            f"{sorted(counts)} agents. Use share_weights=true, or a population for each seat."
+        )
+    agents = counts.pop()
+    if agents == 1:
+        return 1
+    seen = env.agents_of(seats[0])[0].observation
+    ids = None
+    if isinstance(seen, Box) and env.enumeration is None and len(seen.shape) == 1 and seen.shape[0] >= agents:
+        ids = seen.low[-agents:], seen.high[-agents:]
+    if ids is None or ids[0].any() or (ids[1] != 1).any():
+        raise ScenarioError(
+            f"{algorithm} with share_weights=false has a network for each of the {agents} agents of a player, and the observations of "
+            f"{env.id} ({seen}) do not end in an agent's id. Put the wrapper agent_ids around it, as the last that changes observations."
+        )
+    return agents
+
+
+def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str) -> None:
+    """Raises ScenarioError where first observations, of players of several agents, do not end in ids: one-hot, and another for each agent
+    of an environment. Bounds of 0 and 1, which `separate_networks` looks at, are no proof."""
+    for player, first in enumerate(due):
+        team = env.agents_of(player)
+        if len(team) == 1 or not len(first.slot):
+            continue
+        ids, environment = first.observation[:, -len(team) :], first.slot // len(team)
+        index = ids.argmax(axis=1)
+        wrong = (ids != (np.arange(len(team)) == index[:, None])).any(axis=1)
+        again = np.ones(len(ids), np.bool_)
+        again[np.unique(environment * len(team) + index, return_index=True)[1]] = False
+        if (wrong | again).any():
+            row = int((wrong if wrong.any() else again).argmax())
+            agent, as_another = (
+                team[first.slot[row] % len(team)].name,
+                "" if wrong[row] else ", as another agent's does",
+            )
+            raise ScenarioError(
+                f"{algorithm} with share_weights=false has a network for each of the {len(team)} agents of a player, and in the first "
+                f"observations of {env.id} what agent {agent} sees ends in {ids[row].tolist()}{as_another}: this is no agent's id. "
+                "Put the wrapper agent_ids around it, as the last that changes observations."
+            )

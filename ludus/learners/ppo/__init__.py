@@ -1,0 +1,1 @@
+"""Proximal policy optimisation, and its form for teams, MAPPO."""

@@ -1,0 +1,112 @@
+"""PPO's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from gymnasium.spaces import Discrete
+from pydantic import Field
+
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.on_policy.options import TABLE, PolicyGradient
+from ludus.learners.on_policy.teams import separate_networks
+from ludus.learners.schedule import Schedule, Scheduled
+from ludus.learners.spaces import byte_scale, discrete, one_space
+from ludus.policies.specs import mlp_spec
+
+__all__ = ["PPO", "TABLE"]
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ludus.learners.on_policy.batch import Batch
+
+
+class PPO(PolicyGradient):
+    """Proximal policy optimisation (Schulman et al. 2017); see the README beside this file.
+
+    Perceptrons with discrete actions, without memory and normalisation, have a learner of their own, which is several times faster
+    (`ludus.learners.ppo.learner`); everything else is learned by autograd. The defaults suit games of some hundred to some thousand
+    information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
+
+    about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
+    extra_terms: ClassVar[tuple[str, ...]] = ("clip_fraction",)
+
+    activation: Literal["tanh", "relu"] = "relu"
+    value_network: Literal["shared", "separate", "central"] = "shared"
+
+    batch: int = Field(default=750, ge=1)  # what one update learns from, in batch_unit
+    epochs: int = Field(default=30, ge=1)
+
+    learning_rate: Scheduled = Schedule(start=1e-2, end=0.0)
+    entropy: Scheduled = Schedule(start=0.05, end=0.0)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    clip: float = Field(default=0.3, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    max_gradient_norm: float = Field(default=0.2, ge=0)  # 0: not clipped
+    target_kl: float | None = Field(default=None, gt=0)
+
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        from ludus.learners.losses import ppo_surrogate
+
+        return ppo_surrogate(logp, batch.logp, batch.advantage, clip=self.clip)
+
+    def terms(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        return {"clip_fraction": (((logp - batch.logp).exp() - 1.0).abs() > self.clip).to(logp.dtype)}
+
+    @property
+    def kl_limit(self) -> float | None:
+        return None if self.target_kl is None else 1.5 * self.target_kl
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        if not self._written_out(env, seats):
+            return super().policy(env, seats)
+        inputs, actions = discrete(env, seats, algorithm="PPO")
+        return mlp_spec(
+            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        if not self._written_out(context.env, context.seats):
+            return super().learner(context, start)
+        from ludus.learners.ppo.learner import PPOLearner  # a scenario can be read without loading torch
+
+        return PPOLearner(self, context, start)
+
+    def _written_out(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
+        """Whether the learner with hand-written passes serves."""
+        plain = self.network == "mlp" and self.memory == "none" and self.value_network != "central"
+        plain = plain and (self.share_weights or separate_networks(env, seats, algorithm="PPO") == 1)
+        plain = plain and not (self.normalise_observations or self.normalise_returns)
+        observation, action = one_space(env, seats, algorithm="PPO")
+        return plain and byte_scale(env, observation) == 1.0 and isinstance(action, Discrete)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# MAPPO's settings.
+
+
+class MAPPO(PPO):
+    """PPO for a player of several agents, whose critic sees the environment's state (Yu et al. 2022); see the README beside this file.
+
+    Defaults are those of the paper's code for particle environments, but for `batch`: theirs are 3,200 environment steps. An environment
+    without a state is refused."""
+
+    about: ClassVar[AlgorithmInfo] = replace(PPO.about, paper="Yu et al. 2022")
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+
+    value_network: Literal["central"] = "central"
+    team_rewards: bool = True
+    batch: int = Field(default=3200, ge=1)
+    batch_unit: Literal["episodes", "decisions"] = "decisions"
+    epochs: int = Field(default=10, ge=1)
+    learning_rate: Scheduled = Schedule(start=7e-4)
+    entropy: Scheduled = Schedule(start=0.01)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    clip: float = Field(default=0.2, gt=0)
+    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    normalise_returns: bool = True

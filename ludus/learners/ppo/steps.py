@@ -1,0 +1,157 @@
+"""PPO's gradient steps: losses of a part of the batch, summed over ranks, and Adam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.core.errors import TrainingError
+from ludus.core.types import Array
+from ludus.learners.network import Passes, TrainedNetwork
+from ludus.learners.optimizer import Adam
+from ludus.learners.ppo.compressed import (
+    CompressedRows,
+    PolicyTerms,
+    cells_of,
+    clipped_value_terms,
+    policy_terms,
+    value_terms,
+)
+from ludus.learners.ppo.options import PPO
+from ludus.learners.ranks import Ranks
+from ludus.learners.states import compact
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rows of one PPO update, and the parts of them that a step learns from.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PPOBatch:
+    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]. joint: the rows of all ranks,
+    which means are taken over."""
+
+    x: torch.Tensor
+    mask: NDArray[np.bool_]
+    state: NDArray[np.int32]
+    action: Array
+    logp: Array
+    advantage: Array
+    target: Array
+    value: Array
+    joint: int
+
+    def part(self, index: NDArray[np.int64], ranks: Ranks) -> PPOBatch:
+        """Of some of the rows, those of this rank: whose states are its share of the m that occur in them. Without an enumeration every
+        row is a state, so that these are a share of the rows."""
+        joint = len(index)
+        states, state = compact(self.state[index], len(self.mask))
+        if ranks.size > 1:
+            share = ranks.share(len(states))
+            mine = (state >= share.start) & (state < share.stop)
+            index, state, states = index[mine], state[mine] - np.int32(share.start), states[share]
+        rows = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
+        return PPOBatch(self.x[torch.from_numpy(states)], self.mask[states], state, *rows, joint)
+
+
+Fail = Callable[[str, str], TrainingError]
+SUMS = 5  # what ranks add up beside the gradient: surrogate, entropy, KL, clipped, value loss
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PPOPart:
+    """Rows of one step, of this rank, as cells, with the buffers to pass them through the network."""
+
+    batch: PPOBatch
+    cells: CompressedRows
+    passes: Passes
+
+
+@dataclass(frozen=True, slots=True)
+class PPOStep:
+    """Losses before the step (means over the rows of all ranks), and the gradient's norm before it was clipped."""
+
+    terms: PolicyTerms
+    value_loss: float
+    norm: float
+
+
+class PPOSteps:
+    """Moves `network`."""
+
+    def __init__(self, config: PPO, network: TrainedNetwork, *, actions: int, ranks: Ranks) -> None:
+        self.adam = Adam(len(network.flat))
+        self._config, self._network, self._actions, self._ranks = config, network, actions, ranks
+        self._value_part = "value" if config.value_network == "separate" else "policy"
+
+    def prepare(self, batch: PPOBatch) -> PPOPart:
+        """Once for all steps on the same rows."""
+        cells = cells_of(
+            batch.state,
+            batch.action,
+            batch.logp,
+            batch.advantage,
+            batch.target,
+            states=len(batch.mask),
+            actions=self._actions,
+            rows=batch.joint,
+        )
+        return PPOPart(batch, cells, Passes(self._network, batch.x))
+
+    def take(self, part: PPOPart, *, rate: float, bonus: float, where: str, fail: Fail) -> PPOStep | None:
+        """One gradient step; None if the policy has already moved beyond `target_kl`. Raises what `fail` makes of what is not finite, and
+        where."""
+        config, joint = self._config, self._ranks.size > 1
+        part.passes.forward()
+        terms, value = self._terms(part, bonus)
+        if joint:  # whatever is decided below is decided alike by all ranks
+            part.passes.backward()
+            terms, value = self._joint(terms, value)
+        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
+            return None
+        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
+            if not math.isfinite(loss):
+                raise fail(f"the {name}", f"in {where}")
+        if not joint:
+            part.passes.backward()
+        norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
+        if not math.isfinite(norm):
+            raise fail("the gradient", f"in {where}")
+        return PPOStep(terms, value, norm)
+
+    def _terms(self, part: PPOPart, bonus: float) -> tuple[PolicyTerms, float]:
+        """Losses of this rank's rows as shares of the joint means; their gradients go to the passes."""
+        config, batch, passes = self._config, part.batch, part.passes
+        terms = policy_terms(
+            passes.outputs["policy"],
+            batch.mask,
+            part.cells,
+            clip=config.clip,
+            entropy=bonus,
+            gradient=passes.gradients["policy"],
+        )
+        out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
+        if config.clip_value is None:
+            return terms, value_terms(out, part.cells, scale=config.value_coefficient, gradient=gradient)
+        return terms, clipped_value_terms(
+            out,
+            batch.state,
+            batch.target,
+            batch.value,
+            clip=config.clip_value,
+            scale=config.value_coefficient,
+            gradient=gradient,
+            rows=batch.joint,
+        )
+
+    def _joint(self, terms: PolicyTerms, value: float) -> tuple[PolicyTerms, float]:
+        """Sums of all ranks' losses, and of their gradients in place."""
+        sums = self._network.sums
+        sums[:] = terms.surrogate, terms.entropy, terms.kl, terms.clipped, value
+        self._ranks.sum(self._network.joint)
+        surrogate, entropy, kl, clipped, value = map(float, sums)
+        return PolicyTerms(surrogate, entropy, kl, clipped), value

@@ -1,0 +1,457 @@
+"""What the learners of value decomposition share: agents' networks and a mixer on one vector, items, and the team's targets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.core import seeding
+from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
+from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
+from ludus.learners.dqn.options import TABLE
+from ludus.learners.losses import huber
+from ludus.learners.qmix.options import VDN
+from ludus.learners.r2d2.learner import Slots, Windows, bootstraps, windows
+from ludus.learners.teams import (
+    ANEW,
+    Rewards,
+    RewardStatistics,
+    joint_items,
+    left_over,
+    state_width,
+    tail_masks,
+    tails,
+    team_size,
+    versions,
+    views,
+)
+from ludus.policies.q_module import (
+    QModule,
+    QPerceptron,
+    QRecurrent,
+    QTeam,
+    arrays_of,
+    loaded,
+    make_module,
+    make_perceptron,
+    make_recurrent,
+    rows_of,
+)
+from ludus.policies.torch_module import _SEEDING
+from ludus.replay.base import ItemColumns
+from ludus.replay.trajectories import Joint, Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# From the values of a team's agents to the team's: their sum (VDN), or a monotonic network (QMIX).
+
+
+def monotonic(values: Tensor, first: Tensor, bias: Tensor, second: Tensor, last: Tensor) -> Tensor:
+    """elu(Σ_i q_i |w₁ᵢ| + b₁) · |w₂| + b₂, which rises with every agent's value: values float[m, n], first float[m, n, k], bias and second
+    float[m, k], last float[m] -> float[m]. (Rashid et al. 2018, §4 and figure 2a.)"""
+    hidden = nn.functional.elu((values[:, None] @ first.abs())[:, 0] + bias)
+    return (hidden * second.abs()).sum(dim=1) + last
+
+
+class Sum(nn.Module):
+    """Sunehag et al. 2018, equation 2."""
+
+    def forward(self, values: Tensor, state: Tensor | None) -> Tensor:
+        """values float[m, n], 0 of absent agents -> float[m]."""
+        return values.sum(dim=1)
+
+
+class Monotonic(nn.Module):
+    """`monotonic`, whose weights are made from the state. hidden: units of what makes the weights; 0: linear, as in the paper. The last
+    bias has a hidden layer of `width` units, as there."""
+
+    def __init__(self, agents: int, state: int, *, width: int, hidden: int) -> None:
+        super().__init__()
+        self._shape = agents, width
+
+        def made(outputs: int) -> nn.Module:
+            if not hidden:
+                return nn.Linear(state, outputs)
+            return nn.Sequential(nn.Linear(state, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+        self.first, self.second = made(agents * width), made(width)
+        self.bias = nn.Linear(state, width)
+        self.last = nn.Sequential(nn.Linear(state, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, values: Tensor, state: Tensor | None) -> Tensor:
+        """values float[m, n], 0 of absent agents; state float[m, S] -> float[m]."""
+        assert state is not None
+        first = self.first(state).view(-1, *self._shape)
+        return monotonic(values, first, self.bias(state), self.second(state), self.last(state)[:, 0])
+
+
+def team_values(values: Tensor, present: Tensor) -> Tensor:
+    """What mixers are given: values float[…], 0 where nobody is."""
+    return torch.where(present, values, torch.zeros_like(values))
+
+
+_MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et al. 2019)
+
+
+class TeamModel(nn.Module):
+    """q: the network that all agents share. mixer: of their values."""
+
+    def __init__(self, q: nn.Module, mixer: nn.Module) -> None:
+        super().__init__()
+        self.q, self.mixer = q, mixer
+
+
+class Compared(NamedTuple):
+    """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist."""
+
+    value: Tensor
+    target: Tensor
+    there: Tensor
+
+
+class TeamLearner(QLearner):
+    """A subclass says what an item is (`columns`), and what the team's values and targets are (`compared`). Weights hold the agents'
+    network; the mixer, which only learning needs, is part of the learner's state."""
+
+    def __init__(self, config: VDN, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        self.config, self._env, self._seats = config, context.env, context.seats
+        self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
+        self._module, self._judge = (self._networks(spec, context) for _ in range(2))
+        if start is not None:
+            loaded(self._module.q, spec, start)
+        self._judge.requires_grad_(False)
+        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+        super().__init__(config, context, spec, online=online, target=target)
+        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
+
+    def _networks(self, spec: PolicySpec, context: LearnerContext) -> TeamModel:
+        seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
+        states = state_width(context.env, context.seats)
+        return TeamModel(
+            self.fresh(spec, context.seed), make_mixer(self.config, agents=self.team, state=states, seed=seed)
+        )
+
+    @abstractmethod
+    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
+        """The agents' network, initialised from the seed."""
+
+    @abstractmethod
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
+
+    @abstractmethod
+    def compared(self, columns: ItemColumns) -> Compared:
+        """What the networks say of items."""
+
+    @abstractmethod
+    def steps_in(self, columns: ItemColumns) -> int:
+        """Joint steps in items."""
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Joint steps, or sequences of them, of each seat that was played."""
+        out = []
+        for rows, view in views(trajectories, self._env, self._seats):
+            out.append((TABLE, self.columns(view, versions(rows, view))))
+            self._rewards.add(view)
+        self._budget.add(trajectories)
+        self._inserted += trajectories.num_rows
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        self._online.joint.fill(0.0)
+        found = Found(0.0, 0.0, 0.0, np.zeros(0))
+        if len(mine["reward"]):
+            weights = np.ones(rows) if weight is None else weight
+            each = torch.from_numpy(weights[share].astype(np.float32))
+            found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
+        return self._joint(found, rows) if self._ranks.size > 1 else found
+
+    def _found_in(self, seen: Compared, weight: Tensor, steps: int) -> Found:
+        """Adds to the gradient. steps: of all ranks, by which sums are divided."""
+        error = (seen.value - seen.target).masked_fill(~seen.there, 0.0)
+        loss = (huber(error, delta=self.config.huber_delta) * weight[:, None]).sum() / steps
+        loss.backward()  # type: ignore[no-untyped-call]
+        error = error.detach()
+        priority = mixed_priority(error, seen.there, mix=_MIX).numpy().astype(np.float64)
+        value = float(seen.value.detach()[seen.there].sum()) / steps
+        finite = bool(seen.target[seen.there].isfinite().all())
+        return Found(float(loss.detach()), value, float(error.abs().sum()) / steps, priority, finite)
+
+    @torch.no_grad()
+    def targets(self, columns: ItemColumns, value: Tensor) -> Tensor:
+        """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
+        reward = self._rewards.normalised(columns["reward"], columns["span"])
+        return torch.from_numpy(reward) + torch.from_numpy(columns["discount"]) * value
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def _network_weights(self) -> Weights:
+        return arrays_of(self._module.q)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "rewards": self._rewards.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._rewards.load_state_dict(state["rewards"])
+
+
+def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
+    """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
+    if config.mixer == "sum":
+        return Sum()
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Monotonic(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Value decomposition of networks without memory: items are joint steps.
+
+
+class StepLearner(TeamLearner):
+    """m items of n agents go through the network as m × n rows."""
+
+    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
+        """See `TeamLearner.fresh`."""
+        if spec.kind == "q_network":
+            return make_perceptron(spec, seeding.generator(seed, "qmix", "weights"))
+        return make_module(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
+
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """See `TeamLearner.columns`."""
+        columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
+        return columns | {"version_lo": version}
+
+    def compared(self, columns: ItemColumns) -> Compared:
+        """See `TeamLearner.compared`; T is 1."""
+        action = torch.from_numpy(columns["action"].astype(np.int64)).flatten()
+        chosen = taken(self._values(self._module, columns, "observation", "mask"), action)
+        value = self._mixed(self._module, chosen, columns, "present", "state")
+        target = self.targets(columns, self._next_values(columns))
+        return Compared(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
+
+    @torch.no_grad()
+    def _next_values(self, columns: ItemColumns) -> Tensor:
+        """The team's value of what comes next, float32[m]: each agent's best action by the online network (double) or the target's."""
+        judge = self._values(self._judge, columns, "next", "next_mask")
+        chooser = self._values(self._module, columns, "next", "next_mask") if self.config.double else judge
+        legal = self._legal(columns, "next_mask")
+        best = double_values(chooser, judge, torch.ones_like(judge, dtype=torch.bool) if legal is None else legal)
+        return self._mixed(self._judge, best, columns, "next_present", "next_state")
+
+    def _values(self, team: TeamModel, columns: ItemColumns, seen: str, mask: str) -> Tensor:
+        """Of every agent, float32[m × n, A]."""
+        observation = columns[seen]
+        network = team.q
+        assert isinstance(network, QPerceptron | QModule | QTeam)
+        rows = rows_of(observation.reshape(-1, *observation.shape[2:]), network.shape)
+        out: Tensor = network(rows, self._legal(columns, mask))
+        return out[..., 0]
+
+    def _legal(self, columns: ItemColumns, mask: str) -> Tensor | None:
+        return torch.from_numpy(columns[mask]).flatten(0, 1) if mask in columns else None
+
+    def _mixed(self, team: TeamModel, values: Tensor, columns: ItemColumns, present: str, state: str) -> Tensor:
+        """float32[m × n] -> float32[m]."""
+        there = torch.from_numpy(columns[present])
+        seen = torch.from_numpy(columns[state]) if self.config.needs_state else None
+        out: Tensor = team.mixer(team_values(values.view_as(there), there), seen)
+        return out
+
+    def steps_in(self, columns: ItemColumns) -> int:
+        """See `TeamLearner.steps_in`."""
+        return len(columns["reward"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Value decomposition of networks that remember: items are sequences of joint steps.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
+    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; memory float32[m × n, M]; legal
+    bool[m, T + 1, n, A], present bool[m, T + 1, n], state float32[m, T + 1, S] or None; action int64[m, T, n]; place int64[m, T], there
+    bool[m, T]. unbroken: nobody who was absent or gone comes back."""
+
+    x: Tensor
+    here: Tensor
+    anew: Tensor
+    memory: Tensor
+    unbroken: bool
+    legal: Tensor
+    present: Tensor
+    state: Tensor | None
+    action: Tensor
+    place: Tensor
+    there: Tensor
+
+
+class SequenceLearner(TeamLearner):
+    """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
+
+    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
+        """See `TeamLearner.fresh`."""
+        return make_recurrent(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
+        """See `TeamLearner.columns`."""
+        config = self.config
+        found = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = Slots.of(found, view.start, length=config.length, burn_in=config.burn_in)
+        rewards = Rewards.of(view)
+        reward, discount, place = bootstraps(found, slots, rewards, gamma=config.gamma, steps=config.n_step)
+        ones = rewards._replace(reward=np.ones(len(view.t)))
+        span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
+        columns: dict[str, Array] = {
+            "observation": slots.observations(
+                view.observation, tails(view, view.tail_observation), found, first=0, fill=0
+            ),
+            "present": slots.observations(view.present, left_over(view), found, first=0, fill=False),
+            "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), found, first=0, fill=False),
+            "action": slots.rows(view.action),
+            "reward": reward.astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "span": span.astype(np.float32),
+            "place": place,
+            "count": found.count.astype(np.int16),
+            "memory": self._memory(view, found),
+            "version_lo": version[view.start[found.segment] + found.first],
+        }
+        own = config.burn_in
+        if view.mask is not None:
+            columns["mask"] = slots.observations(view.mask, tail_masks(view), found, first=own, fill=True)
+        if view.state is not None and view.tail_state is not None:
+            columns["state"] = slots.observations(view.state, view.tail_state, found, first=own, fill=0)
+        return columns
+
+    @torch.no_grad()
+    def _memory(self, view: Joint, found: Windows) -> NDArray[np.float32]:
+        """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning, taken
+        through the steps in between by the weights of now, which are those that acted unless workers are behind."""
+        module = self._agents(self._module)
+        pieces, longest = len(view.tail), int(found.warm.max(initial=0))
+        memory0 = view.memory0
+        if memory0 is None:
+            memory0 = np.zeros((pieces, self.team, module.memory_size), np.float32)
+        out, anew = memory0[found.segment].astype(np.float32), _anew(view)
+        reach = np.zeros(pieces, np.int64)
+        np.maximum.at(reach, found.segment, found.warm)
+        alive, memory = np.flatnonzero(reach), torch.from_numpy(memory0.astype(np.float32))
+        for t in range(longest):
+            alive = alive[reach[alive] > t]
+            rows = view.start[alive] + t
+            x = rows_of(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
+            here, back = (torch.from_numpy(each[rows].reshape(1, -1)) for each in (view.present, anew))
+            after, _ = _remember(module, x[None], here, back, memory[alive].flatten(0, 1))
+            memory[alive] = after.view(len(alive), self.team, -1)
+            begun = np.flatnonzero(found.warm == t + 1)
+            out[begun] = memory[found.segment[begun]].numpy()
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def compared(self, columns: ItemColumns) -> Compared:
+        """See `TeamLearner.compared`."""
+        batch = self._batch(columns)
+        q = self._values(self._module, batch)
+        chosen = taken(q[:, :-1].flatten(0, 2), batch.action.flatten()).view_as(batch.action)
+        steps = torch.arange(batch.place.shape[1]).expand_as(batch.place)
+        value = self._mixed(self._module, chosen, batch, steps)
+        with torch.no_grad():
+            judge = self._values(self._judge, batch)
+            at = torch.arange(len(q))[:, None], batch.place
+            chooser = q.detach() if self.config.double else judge
+            best = greedy(chooser[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
+            after = taken(judge[at].flatten(0, 2), best).view_as(batch.action)
+            target = self.targets(columns, self._mixed(self._judge, after, batch, batch.place))
+        return Compared(value, target, batch.there)
+
+    def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
+        """The team's values float32[m, T] of agents' values [m, T, n] at `place` int64[m, T]."""
+        at = torch.arange(len(place))[:, None], place
+        state = None if batch.state is None else batch.state[at].flatten(0, 1)
+        out: Tensor = team.mixer(team_values(values, batch.present[at]).flatten(0, 1), state)
+        return out.view_as(place)
+
+    def _values(self, team: TeamModel, batch: _Batch) -> Tensor:
+        """Action values float32[m, T + 1, n, A], after the slots before them have refreshed the memory, without gradients."""
+        module, before = self._agents(team), self.config.burn_in
+        memory = batch.memory
+        if before:
+            with torch.no_grad():
+                memory, _ = _remember(module, batch.x[:before], batch.here[:before], batch.anew[:before], memory)
+        if batch.unbroken:
+            now = batch.x[before:]
+            states = module.unroll(module.body(now.flatten(0, 1)).view(*now.shape[:2], -1), memory)
+        else:
+            _, states = _remember(module, batch.x[before:], batch.here[before:], batch.anew[before:], memory)
+        m, steps, n, actions = batch.legal.shape
+        states = states.view(steps, m, n, -1).transpose(0, 1)
+        return module.values(states.flatten(0, 2), batch.legal.flatten(0, 2)).view(m, steps, n, actions)
+
+    def _batch(self, columns: ItemColumns) -> _Batch:
+        module, own = self._agents(self._module), self.config.burn_in
+        observation, present = columns["observation"], columns["present"]
+        m, slots, n = present.shape
+        by_time = np.moveaxis(observation, 1, 0).reshape(slots * m * n, *observation.shape[3:])
+        here, anew = (np.moveaxis(each, 1, 0).reshape(slots, m * n) for each in (present, columns["anew"]))
+        legal = columns.get("mask")
+        if legal is None:
+            legal = np.ones((m, slots - own, n, self._actions), np.bool_)
+        numbers = {name: torch.from_numpy(columns[name].astype(np.int64)) for name in ("action", "place")}
+        return _Batch(
+            x=rows_of(by_time, module.shape).view(slots, m * n, *module.shape),
+            here=torch.from_numpy(here),
+            anew=torch.from_numpy(anew),
+            memory=torch.from_numpy(columns["memory"]).flatten(0, 1),
+            unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
+            legal=torch.from_numpy(legal),
+            present=torch.from_numpy(present[:, own:]),
+            state=torch.from_numpy(columns["state"]) if self.config.needs_state else None,
+            there=torch.from_numpy(np.arange(self.config.length) < columns["count"][:, None]),
+            **numbers,
+        )
+
+    def _agents(self, team: TeamModel) -> QRecurrent:
+        assert isinstance(team.q, QRecurrent)
+        return team.q
+
+    def steps_in(self, columns: ItemColumns) -> int:
+        """See `TeamLearner.steps_in`."""
+        return int(columns["count"].sum())
+
+
+def _anew(view: Joint) -> NDArray[np.bool_]:
+    """bool[T, n]: where an agent that was gone is back."""
+    return view.extras.get(ANEW, np.zeros_like(view.present))
+
+
+def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
+    where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
+    features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
+    states = []
+    for t in range(len(x)):
+        memory = memory.masked_fill(anew[t, :, None], 0.0)
+        memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
+        states.append(memory[:, : module.units])
+    return memory, torch.stack(states)

@@ -1,0 +1,122 @@
+"""Settings of value decomposition: VDN and QMIX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.dqn.options import TABLE, QLearning
+from ludus.learners.schedule import Schedule, Scheduled
+from ludus.learners.spaces import byte_scale, discrete, one_space
+from ludus.learners.teams import Normalise, check_state, check_team, team_size
+from ludus.policies.specs import QCore, QHeadSpec, q_module_spec, q_recurrent_spec, q_spec
+from ludus.replay.base import ItemUnit, TableSpec
+
+Mixer = Literal["sum", "monotonic"]
+
+
+class VDN(QLearning):
+    """Value decomposition networks (Sunehag et al. 2018): the team's value is the sum of its agents'; see the README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Sunehag et al. 2018"
+    )
+
+    for_teams: ClassVar[bool] = True  # of little use to single agents
+
+    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, or QMIX's network
+    mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
+    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make its weights; 0: they are linear
+
+    core: Literal["none"] | QCore = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
+    memory: int = Field(default=64, ge=1)  # units of the cell
+    length: int = Field(default=25, ge=1)  # joint steps of a sequence that are learned from
+    period: int = Field(default=25, ge=1)  # joint steps from one sequence's beginning to the next one's
+    burn_in: int = Field(default=0, ge=0)  # joint steps before them that only refresh the memory
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    rollout: int = Field(default=8, ge=1)
+    capacity: int = Field(default=100_000, ge=1)  # joint steps, or sequences, in the replay table
+    batch: int = Field(default=256, ge=1)  # joint steps, or sequences, per update
+    updates_per_decision: float = Field(default=0.02, gt=0)  # decisions of single agents
+    learning_rate: Scheduled = Schedule(start=5e-4)
+    epsilon: Scheduled = Schedule(start=1.0, end=0.05, over=0.3)
+    target_period: int = Field(default=200, ge=1)
+    normalise_rewards: Normalise = "standardise"  # use "scale" or "none" where actions decide how long episodes are
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> VDN:
+        if self.core != "none" and not self.share_weights:
+            raise ValueError(
+                f"core={self.core} needs share_weights=true: networks that remember are shared by all agents"
+            )
+        if self.core != "none" and self.period > self.length:
+            raise ValueError(
+                f"period {self.period} is longer than the length {self.length} of sequences, so that nobody would learn from the joint "
+                "steps in between; make it at most the length"
+            )
+        return self
+
+    @property
+    def item(self) -> ItemUnit:
+        return "joint"
+
+    def check(self, env: EnvSpec) -> None:
+        """As `QLearning.check`; and raises ScenarioError for a compiled game, and, if the mixer needs it, for one without a state."""
+        name = type(self).__name__
+        check_team(env, algorithm=name)
+        super().check(env)
+        for player in range(env.num_players):
+            self._networks(env, (player,))
+        if self.needs_state:
+            check_state(env, algorithm=name, instead="mixer=sum (vdn), which needs none")
+
+    @property
+    def needs_state(self) -> bool:
+        """Whether the mixer sees the environment's state."""
+        return self.mixer == "monotonic"
+
+    def collect(self) -> Collect:
+        return Collect(self.rollout_unit, self.rollout, state=self.needs_state)
+
+    def tables(self) -> Sequence[TableSpec]:
+        kind = "prioritised" if self.prioritised else "ring"
+        return (TableSpec(TABLE, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        name = type(self).__name__
+        team_size(env, seats, algorithm=name)
+        if self.core != "none":
+            inputs = self._inputs(env, seats)
+            return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
+        observation, _ = one_space(env, seats, algorithm=name)
+        if self.body != "mlp" or not self.share_weights or byte_scale(env, observation) != 1.0:
+            agents = self._networks(env, seats)
+            return q_module_spec(**self._inputs(env, seats), head=QHeadSpec(dueling=self.dueling), agents=agents)
+        size, actions = discrete(env, seats, algorithm=name)
+        return q_spec(
+            inputs=size, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling
+        )
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.learners.qmix.learner import (
+            SequenceLearner,  # a scenario can be read without loading torch
+            StepLearner,
+        )
+
+        return (StepLearner if self.core == "none" else SequenceLearner)(self, context, start)
+
+
+class QMIX(VDN):
+    """The team's value is a monotonic function of its agents', whose weights depend on the environment's state (Rashid et al. 2018)."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Rashid et al. 2018"
+    )
+
+    mixer: Mixer = "monotonic"

@@ -1,0 +1,313 @@
+"""R2D2's learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core import seeding
+from ludus.core.types import Array, Tail, Weights
+from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
+from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
+from ludus.learners.dqn.options import TABLE
+from ludus.learners.losses import huber
+from ludus.learners.r2d2.options import R2D2
+from ludus.learners.returns import n_step
+from ludus.policies.q_module import QRecurrent, arrays_of, loaded, make_recurrent, rows_of
+from ludus.replay.base import ItemColumns
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cutting trajectories into sequences of one length, with the decisions before them and the observation after them.
+# A sequence of at most `length` decisions lies in slots: `burn_in` slots for the decisions before it, of which the
+# last `before` are used; `length` for its own, of which the first `count` are used; and one more. What follows the
+# last of its decisions, be it the next row or the segment's tail observation, is in the slot after it.
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """M sequences of trajectories: the segment each comes from, its first row counted from the segment's start, how many rows it has, and
+    how many before it refresh the memory: int64[M] each. closes: bool[M], whether it ends where the segment does."""
+
+    segment: Indices
+    first: Indices
+    count: Indices
+    before: Indices
+    closes: NDArray[np.bool_]
+
+    @property
+    def warm(self) -> Indices:
+        """The row, counted from the segment's start, at which the memory is wanted."""
+        return self.first - self.before
+
+
+def windows(start: Indices, *, length: int, period: int, burn_in: int) -> Windows:
+    """Sequences that begin every `period` rows of a segment, until one reaches its end: every row is in one at least."""
+    rows = np.diff(start)
+    pieces = 1 + np.maximum(0, -(-(rows - length) // period))
+    segment = np.repeat(np.arange(len(rows)), pieces)
+    first = (np.arange(len(segment)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * period
+    count = np.minimum(length, rows[segment] - first)
+    return Windows(segment, first, count, np.minimum(burn_in, first), first + count == rows[segment])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """Where the rows of M sequences go. row: int64[M, slots], the row of the trajectories in each slot; used: bool[M, slots]; last:
+    int64[M], the slot of what follows a sequence."""
+
+    row: Indices
+    used: NDArray[np.bool_]
+    last: Indices
+    burn_in: int
+
+    @staticmethod
+    def of(found: Windows, start: Indices, *, length: int, burn_in: int) -> Slots:
+        slot = np.arange(burn_in + length + 1)
+        row = (start[found.segment] + found.first - burn_in)[:, None] + slot
+        used = (slot >= burn_in - found.before[:, None]) & (slot < burn_in + found.count[:, None])
+        return Slots(row, used, burn_in + found.count, burn_in)
+
+    def rows(self, column: Array, fill: float | bool = 0) -> Array:
+        """[N, …] -> [M, length, …] of the sequences' own decisions; `fill` where a slot is not used."""
+        return self._spread(column, slice(self.burn_in, -1), fill)
+
+    def observations(self, rows: Array, tails: Array, found: Windows, *, first: int, fill: float | bool = 0) -> Array:
+        """[N, …] of rows and [S, …] of tails -> [M, slots - first, …], from slot `first` on, with what follows each sequence."""
+        out = self._spread(rows, slice(first, None), fill)
+        closed, opened = np.flatnonzero(found.closes), np.flatnonzero(~found.closes)
+        out[closed, self.last[closed] - first] = tails[found.segment[closed]]
+        out[opened, self.last[opened] - first] = rows[self.row[opened, self.last[opened]]]
+        return out
+
+    def _spread(self, column: Array, slots: slice, fill: float | bool) -> Array:
+        used = self.used[:, slots]
+        out = np.full((*used.shape, *column.shape[1:]), fill, column.dtype)
+        out[used] = column[self.row[:, slots][used]]
+        return out
+
+
+class Rewarded(Protocol):
+    """Rows with a reward each, in segments that end: `Trajectories`, or the joint steps of a team."""
+
+    @property
+    def reward(self) -> Array:
+        """float[N]"""
+        ...
+
+    @property
+    def tail(self) -> NDArray[np.int8]:
+        """`Tail` int8[S]"""
+        ...
+
+
+def bootstraps(
+    found: Windows, slots: Slots, rows: Rewarded, *, gamma: float, steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16]]:
+    """(sum of rewards, discount, place of what is bootstrapped from) of each decision, [M, length]: n-step targets that end with the
+    sequence. Places count from the sequence's first decision. (Sutton and Barto 2018, equation 7.1.)"""
+    used = slots.used[:, slots.burn_in : -1]
+    start = np.concatenate([[0], np.cumsum(found.count)])
+    reward = rows.reward[slots.row[:, slots.burn_in : -1][used]]
+    tail = np.where(found.closes, rows.tail[found.segment], Tail.CUT).astype(np.int8)
+    total, discount, following = n_step(start, reward, tail, gamma, steps)
+    sequence = np.repeat(np.arange(len(found.count)), found.count)
+    place = np.where(following < 0, found.count[sequence], following - start[:-1][sequence])
+    sums, factors, places = np.zeros(used.shape), np.zeros(used.shape), np.zeros(used.shape, np.int16)
+    sums[used], factors[used], places[used] = total, discount, place
+    return sums, factors, places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """n sequences as tensors, T slots for decisions and one more, B before them: x float32[n, B + T + 1, *shape], legal bool[n, T + 1, A],
+    before int64[n], memory float32[n, M]; action and place int64[n, T], reward and discount float32[n, T], present bool[n, T],
+    weight float32[n]."""
+
+    x: Tensor
+    legal: Tensor
+    before: Tensor
+    memory: Tensor
+    action: Tensor
+    place: Tensor
+    reward: Tensor
+    discount: Tensor
+    present: Tensor
+    weight: Tensor
+
+
+class R2D2Learner(QLearner):
+    """Learns from sequences with the memory that the worker had at their beginning."""
+
+    def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        seed = seeding.key(context.seed, "r2d2", "weights") % 2**63
+        self._module, self._judge = make_recurrent(spec, seed=seed), make_recurrent(spec)
+        if start is not None:
+            loaded(self._module, spec, start)
+        self._judge.requires_grad_(False)
+        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+        super().__init__(config, context, spec, online=online, target=target)
+        self.config = config
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """Sequences, in scaled rewards; see `sequences`."""
+        rows, config = trajectories, self.config
+        found = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = Slots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
+        reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)
+        nothing = -1 if self._states is not None else 0
+        columns: dict[str, Array] = {
+            "observation": slots.observations(rows.observation, rows.tail_observation, found, first=0, fill=nothing),
+            "action": slots.rows(rows.action),
+            "reward": (reward * self._scale).astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "place": place,
+            "before": found.before.astype(np.int16),
+            "count": found.count.astype(np.int16),
+            "memory": self._memory(rows, found),
+            "version_lo": rows.version_lo[found.segment],
+        }
+        if self._states is not None:
+            self._forget_unseen(columns)
+        elif rows.mask is not None:
+            tails = rows.tail_mask
+            tails = np.ones((len(rows.tail), self._actions), np.bool_) if tails is None else tails
+            columns["mask"] = slots.observations(rows.mask, tails, found, first=config.burn_in, fill=True)
+        self._budget.add(rows)
+        self._inserted += rows.num_rows
+        return [(TABLE, columns)]
+
+    def _forget_unseen(self, columns: dict[str, Array]) -> None:
+        """Rows whose next observation nobody knows (id -1) count as ends."""
+        after = np.take_along_axis(columns["observation"], self.config.burn_in + columns["place"].astype(np.int64), 1)
+        unseen = (after < 0) & (columns["discount"] > 0.0)
+        self._blind += int(np.count_nonzero(unseen))
+        columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
+
+    @torch.no_grad()
+    def _memory(self, rows: Trajectories, found: Windows) -> NDArray[np.float32]:
+        """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
+        through the rows in between by the weights of now, which are those that acted unless workers are behind."""
+        segments, module = rows.num_segments, self._module
+        memory0 = np.zeros((segments, module.memory_size), np.float32) if rows.memory0 is None else rows.memory0
+        out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
+        if not longest:
+            return out
+        reach = np.zeros(segments, np.int64)
+        np.maximum.at(reach, found.segment, warm)
+        alive = np.flatnonzero(reach)
+        memory = torch.from_numpy(memory0.astype(np.float32))
+        for t in range(longest):
+            alive = alive[reach[alive] > t]
+            x = self._seen(rows.observation[rows.start[alive] + t])
+            memory[alive] = module.step(module.body(x), memory[alive])
+            there = np.flatnonzero(warm == t + 1)
+            out[there] = memory[found.segment[there]].numpy()
+        return out
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+        batch = self._batch(columns, rows, weight)
+        self._online.joint.fill(0.0)
+        decisions = max(1, int(columns["count"].sum()))
+        mine = self._found_in(batch, decisions) if len(batch.action) else Found(0.0, 0.0, 0.0, np.zeros(0))
+        return self._joint(mine, rows) if self._ranks.size > 1 else mine
+
+    def _found_in(self, batch: _Batch, decisions: int) -> Found:
+        """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
+        q = self._values(self._module, batch)
+        target = self._targets(batch, q.detach())
+        error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
+        loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
+        loss.backward()  # type: ignore[no-untyped-call]
+        sizes = mixed_priority(error.detach(), batch.present, mix=self.config.priority_mix)
+        value = float(((error.detach() + target) * batch.present).sum()) / decisions
+        wrong = float((error.detach().abs() * batch.present).sum()) / decisions
+        finite = bool(target[batch.present].isfinite().all())
+        return Found(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
+
+    @torch.no_grad()
+    def _targets(self, batch: _Batch, q: Tensor) -> Tensor:
+        """h(R + discount h⁻¹(Q_target(s', argmax Q(s', ·)))), float32[n, T]. (R2D2, equation in §2.3.)"""
+        judge = self._values(self._judge, batch)
+        n, steps = batch.place.shape
+        at = torch.arange(n)[:, None], batch.place
+        chooser = q if self.config.double else judge
+        best = greedy(chooser[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
+        value = taken(judge[at].flatten(0, 1), best).view(n, steps)
+        if not self.config.rescale:
+            return batch.reward + batch.discount * value
+        epsilon = self.config.rescale_epsilon
+        return rescale(batch.reward + batch.discount * unscale(value, epsilon=epsilon), epsilon=epsilon)
+
+    def _values(self, module: QRecurrent, batch: _Batch) -> Tensor:
+        """Action values float32[n, T + 1, A], after the slots before them have refreshed the memory, without gradients."""
+        before, steps = self.config.burn_in, batch.legal.shape[1]
+        memory = self._refreshed(module, batch)
+        now = batch.x[:, before:].transpose(0, 1)
+        features = module.body(now.flatten(0, 1)).view(steps, len(batch.x), -1)
+        states = module.unroll(features, memory).transpose(0, 1)
+        q = module.values(states.flatten(0, 1), batch.legal.flatten(0, 1))
+        return q.view(len(batch.x), steps, -1)
+
+    @torch.no_grad()
+    def _refreshed(self, module: QRecurrent, batch: _Batch) -> Tensor:
+        slots, memory = self.config.burn_in, batch.memory
+        begin = slots - int(batch.before.max()) if len(batch.before) else slots
+        if begin == slots:
+            return memory
+        before = batch.x[:, begin:slots].transpose(0, 1)
+        features = module.body(before.flatten(0, 1)).view(slots - begin, len(batch.x), -1)
+        for k in range(slots - begin):
+            used = (begin + k >= slots - batch.before)[:, None]
+            memory = torch.where(used, module.step(features[k], memory), memory)
+        return memory
+
+    def _batch(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> _Batch:
+        share = self._ranks.share(rows)
+        mine = {name: column[share] for name, column in columns.items()}
+        observation, own = mine["observation"], slice(self.config.burn_in, None)
+        if self._states is not None:
+            ids = np.maximum(observation[:, own] - self._states.base, 0)
+            legal = self._states.mask[ids]
+        else:
+            every = np.ones((len(observation), self.config.length + 1, self._actions), np.bool_)
+            legal = mine.get("mask", every)
+        shape = (len(observation), observation.shape[1], *self._module.shape)
+        present = np.arange(self.config.length) < mine["count"][:, None]
+        weight = np.ones(rows) if weight is None else weight
+        return _Batch(
+            x=self._seen(observation.reshape(-1, *observation.shape[2:])).view(shape),
+            legal=torch.from_numpy(legal),
+            before=torch.from_numpy(mine["before"].astype(np.int64)),
+            memory=torch.from_numpy(mine["memory"]),
+            action=torch.from_numpy(mine["action"].astype(np.int64)),
+            place=torch.from_numpy(mine["place"].astype(np.int64)),
+            reward=torch.from_numpy(mine["reward"]),
+            discount=torch.from_numpy(mine["discount"]),
+            present=torch.from_numpy(present),
+            weight=torch.from_numpy(weight[share].astype(np.float32)),
+        )
+
+    def _seen(self, observation: Array) -> Tensor:
+        """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
+        if self._states is None:
+            return rows_of(observation, self._module.shape)
+        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
+        return self._states.x[torch.from_numpy(ids)].view(-1, *self._module.shape)
+
+    def _network_weights(self) -> Weights:
+        return arrays_of(self._module)

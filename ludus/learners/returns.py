@@ -1,0 +1,179 @@
+"""Returns, advantages and targets over ragged trajectories: pure functions, compiled, in float64.
+
+Every function takes rows in segments: segment s owns rows start[s] … start[s + 1] - 1 in order of time (`Trajectories`). What comes
+after a segment's last row is said by `tail_value` float64[S], the value of the tail observation: 0 where the episode terminated (there
+is nothing after it), an estimate where it was truncated or cut (it went on). `tail_values` makes it from estimates.
+γ discounts per own decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.types import Array, Tail
+from ludus.replay.base import ItemColumns
+
+Floats = NDArray[np.float64]
+
+
+def tail_values(tail: NDArray[np.int8], value: Array) -> Floats:
+    """Values of the tail observations float[S], with 0 where `tail` is TERMINATED, whatever was estimated there."""
+    return np.where(tail == Tail.TERMINATED, 0.0, value).astype(np.float64)
+
+
+@njit(cache=True)
+def gae(
+    start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats, gamma: float, lam: float
+) -> tuple[Floats, Floats]:
+    """Generalised advantage estimates float64[N], and the λ-returns that they make with the values, float64[N].
+
+    δ_t = r_t + γ V_{t+1} - V_t;  A_t = δ_t + γ λ A_{t+1};  G_t = A_t + V_t.  (Schulman et al. 2016, equations 11 and 16.)
+    """
+    advantage = np.empty(len(reward))
+    for s in range(len(start) - 1):
+        after, running = tail_value[s], 0.0
+        for t in range(start[s + 1] - 1, start[s] - 1, -1):
+            running = reward[t] + gamma * after - value[t] + gamma * lam * running
+            advantage[t] = running
+            after = value[t]
+    return advantage, advantage + value
+
+
+@njit(cache=True)
+def lambda_returns(
+    start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats, gamma: float, lam: float
+) -> Floats:
+    """λ-returns float64[N]: G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}). (Sutton and Barto 2018, equation 12.18.)"""
+    out = np.empty(len(reward))
+    for s in range(len(start) - 1):
+        after, running = tail_value[s], tail_value[s]
+        for t in range(start[s + 1] - 1, start[s] - 1, -1):
+            running = reward[t] + gamma * ((1.0 - lam) * after + lam * running)
+            out[t] = running
+            after = value[t]
+    return out
+
+
+@njit(cache=True)
+def n_step(
+    start: NDArray[np.int64], reward: Array, tail: NDArray[np.int8], gamma: float, n: int
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """n-step transitions: (reward sum float64[N], discount float64[N], next int64[N]) of each row.
+
+    R_t = Σ_{k < m} γ^k r_{t+k} with m = min(n, rows left in the segment); the target of row t is R_t + discount_t V(next_t).
+    next: a row, or -1 - s for the tail observation of segment s. discount is γ^m, and 0 where the segment terminated by then.
+    (Sutton and Barto 2018, equation 7.1.)
+    """
+    total, discount = np.empty(len(reward)), np.empty(len(reward))
+    following = np.empty(len(reward), np.int64)
+    for s in range(len(start) - 1):
+        end = start[s + 1]
+        for t in range(start[s], end):
+            g, factor, k = 0.0, 1.0, t
+            while k < end and k < t + n:
+                g += factor * reward[k]
+                factor *= gamma
+                k += 1
+            total[t] = g
+            if k < end:
+                discount[t], following[t] = factor, k
+            else:
+                discount[t], following[t] = (0.0 if tail[s] == 0 else factor), -1 - s
+    return total, discount, following
+
+
+def follow(rows: Array, tails: Array, following: NDArray[np.int64]) -> Array:
+    """What `n_step` points at: rows[following], or tails[-1 - following] where that is negative."""
+    out: Array = rows[np.maximum(following, 0)]
+    end = following < 0
+    out[end] = tails[-1 - following[end]]
+    return out
+
+
+@njit(cache=True)
+def vtrace(
+    start: NDArray[np.int64],
+    reward: Array,
+    value: Array,
+    tail_value: Floats,
+    log_ratio: Array,
+    gamma: float,
+    lam: float,
+    rho_bar: float,
+    c_bar: float,
+) -> tuple[Floats, Floats]:
+    """V-trace targets float64[N] and policy-gradient advantages float64[N] from log(π/μ) of the actions taken.
+
+    ρ_t = min(ρ̄, π/μ), c_t = λ min(c̄, π/μ);  v_t = V_t + ρ_t δ_t + γ c_t (v_{t+1} - V_{t+1}),  δ_t = r_t + γ V_{t+1} - V_t;
+    advantage ρ_t (r_t + γ (λ v_{t+1} + (1 - λ) V_{t+1}) - V_t), which is `gae`'s, and the targets its λ-returns, where the policies are the
+    same and ρ̄, c̄ >= 1. (Espeholt et al. 2018, equation 1 and remarks 1 and 2; λ as in DeepMind's rlax.)
+    """
+    target, advantage = np.empty(len(reward)), np.empty(len(reward))
+    for s in range(len(start) - 1):
+        after, target_after = tail_value[s], tail_value[s]
+        for t in range(start[s + 1] - 1, start[s] - 1, -1):
+            ratio = np.exp(min(log_ratio[t], 60.0))  # clipped below in any case; this keeps exp finite
+            rho, c = min(rho_bar, ratio), lam * min(c_bar, ratio)
+            delta = rho * (reward[t] + gamma * after - value[t])
+            advantage[t] = rho * (reward[t] + gamma * (lam * target_after + (1.0 - lam) * after) - value[t])
+            target_after = value[t] + delta + gamma * c * (target_after - after)
+            target[t] = target_after
+            after = value[t]
+    return target, advantage
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Experience that older weights made, seen by the weights that learn from it: V-trace over rows in the order of a
+# table. Rows keep what is needed when they are learned from, however long they waited: rewards, where their
+# segments end, and the behaviour's log-probabilities, which were recorded when it acted.
+
+_FAR = 60.0  # logs of ratios beyond this are as good as infinite
+_TINY = 1e-8
+
+
+def trace_columns(start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats) -> Mapping[str, Array]:
+    """Columns that `corrected` needs beside "logp": reward float64[N], ends bool[N] at the last row of each segment, and after float64[N]:
+    the value of what follows a row, of the weights of now."""
+    last = start[1:] - 1
+    ends = np.zeros(len(reward), np.bool_)
+    ends[last] = True
+    after = np.append(value[1:], 0.0).astype(np.float64)
+    after[last] = tail_value
+    return {"reward": reward.astype(np.float64), "ends": ends, "after": after}
+
+
+def corrected(
+    columns: ItemColumns, *, value: Floats, logp: Floats, gamma: float, lam: float, rho_bar: float, c_bar: float
+) -> tuple[Floats, Floats, Floats]:
+    """`returns.vtrace`'s (targets, advantages not yet weighted, weights ρ) of n rows in order of time, from the values and
+    log-probabilities float64[n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch,
+    has the value of when it arrived."""
+    if not len(value):
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    ends = columns["ends"].copy()
+    ends[-1] = True
+    stop = np.flatnonzero(ends) + 1
+    start = np.concatenate([[0], stop])
+    log_ratio = np.clip(logp - columns["logp"].astype(np.float64), -_FAR, _FAR)
+    target, advantage = vtrace(
+        start, columns["reward"], value, columns["after"][stop - 1], log_ratio, gamma, lam, rho_bar, c_bar
+    )
+    weight = np.minimum(rho_bar, np.exp(log_ratio))
+    return target, advantage / weight, weight
+
+
+def normalised(advantage: Floats, weight: Array | None = None) -> Floats:
+    """Advantages float64[n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract
+    a mean from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
+    out: Floats
+    if weight is None:
+        out = (advantage - advantage.mean()) / (advantage.std() + _TINY)
+    else:
+        total = weight.sum()
+        centred = advantage - (weight * advantage).sum() / total
+        out = weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)
+    return out

@@ -1,0 +1,111 @@
+"""Soft actor-critic's samples, targets and gradients: pure functions of rows, compiled. Continuous actions are in [-1, 1]."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.types import Array
+from ludus.policies.actors import LOG_STD_MAX, LOG_STD_MIN, log_slope
+
+_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+
+
+@njit(cache=True)
+def squash(out: Array, normal: Array, action: Array) -> NDArray[np.float64]:
+    """Actions tanh(mean + std × normal), written to action[n, d], and their log-densities float64[n]. out float[n, 2 d] holds means, then
+    logarithms of standard deviations. (Haarnoja et al. 2018, appendix C, equation 21.)"""
+    rows, size = action.shape
+    logp = np.zeros(rows)
+    for i in range(rows):
+        for j in range(size):
+            log_std = min(max(float(out[i, size + j]), LOG_STD_MIN), LOG_STD_MAX)
+            e = float(normal[i, j])
+            u = float(out[i, j]) + math.exp(log_std) * e
+            action[i, j] = math.tanh(u)
+            logp[i] -= 0.5 * e * e + _HALF_LOG_TAU + log_std + log_slope(u)
+    return logp
+
+
+@njit(cache=True)
+def squash_gradient(
+    out: Array, normal: Array, action: Array, slope: Array, alpha: float, joint: int, gradient: Array
+) -> None:
+    """Gradient of the mean of α log π - Q over `joint` rows, by the outputs that `squash` made actions from, written to gradient[n, 2 d].
+    slope[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
+
+    With a = tanh(u) and u = mean + std × e: log π = … - log(1 - a²), so d log π/du = 2 a, and du/d log std = std × e.
+    """
+    rows, size = action.shape
+    for i in range(rows):
+        for j in range(size):
+            given, a = float(out[i, size + j]), float(action[i, j])
+            spread = math.exp(min(max(given, LOG_STD_MIN), LOG_STD_MAX)) * float(normal[i, j])
+            by_u = alpha * 2.0 * a - float(slope[i, j]) * (1.0 - a * a)
+            inside = LOG_STD_MIN < given < LOG_STD_MAX
+            gradient[i, j] = by_u / joint
+            gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
+
+
+def soft_target(q: Array, logp: Array, reward: Array, discount: Array, alpha: float) -> NDArray[np.float64]:
+    """reward + discount × (Q - α log π) of what comes next, each [n] -> float64[n]. (Haarnoja et al. 2018, equations 3 and 5.)"""
+    out: NDArray[np.float64] = reward + discount * (q.astype(np.float64) - alpha * logp)
+    return out
+
+
+@njit(cache=True)
+def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) -> NDArray[np.float64]:
+    """Σ π (Q - α log π) over the legal actions, float64[n]; logits, q float[n, A], mask bool[n, A]. (Christodoulou 2019, equation 10.)"""
+    out = np.zeros(len(logits))
+    for i in range(len(logits)):
+        top, total = log_sum(logits[i], mask[i])
+        for a in range(mask.shape[1]):
+            if mask[i, a]:
+                logp = float(logits[i, a]) - top - total
+                out[i] += math.exp(logp) * (float(q[i, a]) - alpha * logp)
+    return out
+
+
+@njit(cache=True)
+def policy_terms(
+    logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float, joint: int, gradient: Array
+) -> tuple[float, float, float]:
+    """Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions), each summed over n rows and divided by `joint`; the first one's
+    gradient with respect to the logits is written to gradient[n, A]. (Christodoulou 2019, equation 12.)
+
+    With f = α log π - Q, the gradient is π (f - Σ π f): what α's own term adds sums to zero.
+    """
+    loss, entropy, most = 0.0, 0.0, 0.0
+    gradient[:] = 0
+    for i in range(len(logits)):
+        top, total = log_sum(logits[i], mask[i])
+        mean, legal = 0.0, 0
+        for a in range(mask.shape[1]):
+            if mask[i, a]:
+                logp = float(logits[i, a]) - top - total
+                mean += math.exp(logp) * (alpha * logp - float(q[i, a]))
+                entropy -= math.exp(logp) * logp
+                legal += 1
+        loss += mean
+        most += math.log(legal) if legal else 0.0
+        for a in range(mask.shape[1]):
+            if mask[i, a]:
+                logp = float(logits[i, a]) - top - total
+                gradient[i, a] = math.exp(logp) * (alpha * logp - float(q[i, a]) - mean) / joint
+    return loss / joint, entropy / joint, most / joint
+
+
+@njit(cache=True)
+def log_sum(logits, mask):  # type: ignore[no-untyped-def]
+    """(the largest legal logit, the logarithm of Σ exp(logit - that) over the legal actions) of one row."""
+    top, total = -np.inf, 0.0
+    for a in range(len(mask)):
+        if mask[a] and not (logits[a] <= top):  # a NaN is taken, so that it cannot hide
+            top = float(logits[a])
+    for a in range(len(mask)):
+        if mask[a]:
+            total += math.exp(float(logits[a]) - top)
+    return top, math.log(total) if total > 0.0 else 0.0

@@ -1,0 +1,64 @@
+"""Settings of soft actor-critic."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy
+from ludus.learners.spaces import discrete
+from ludus.policies.specs import ActorKind, mlp_spec
+
+
+class SAC(BoxOffPolicy):
+    """Soft actor-critic with a temperature that is learned (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications"); see the
+    README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Haarnoja et al. 2018"
+    )
+    actor: ClassVar[ActorKind] = "squashed_gaussian"
+
+    twin: bool = True  # two critics; targets and the actor take the smaller one's value
+    temperature: float = Field(
+        default=1.0, gt=0
+    )  # what entropy is worth, in scaled rewards; the first, if it is learned
+    learn_temperature: bool = True
+    target_entropy: float | None = None  # in nats, of actions in [-1, 1]; None: minus one per entry of an action
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.learners.sac.learner import SACLearner  # a scenario can be read without loading torch
+
+        return SACLearner(self, context, start)
+
+
+class SACDiscrete(OffPolicy):
+    """Soft actor-critic for discrete actions (Christodoulou 2019), masked or not; see the README beside it."""
+
+    about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
+        actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Christodoulou 2019"
+    )
+
+    twin: bool = True
+    temperature: float = Field(default=1.0, gt=0)
+    learn_temperature: bool = True
+    target_entropy: float = Field(
+        default=0.5, ge=0, le=1
+    )  # share of the uniform policy's entropy, in each state that of its legal actions
+
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError if some player's actions are not discrete."""
+        for player in range(env.num_players):
+            discrete(env, (player,), algorithm=type(self).__name__)
+
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
+        return mlp_spec(inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none")
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.learners.sac.learner import SACDiscreteLearner  # a scenario can be read without loading torch
+
+        return SACDiscreteLearner(self, context, start)

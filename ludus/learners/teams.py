@@ -1,0 +1,246 @@
+"""From the joint view of a team to what is replayed: joint steps, what the team earned by them, and what came next.
+
+What a team earns by a step is the sum of what its agents that decided at it received, each up to its own next decision (γ is per joint
+step). Next is the following joint step of the piece. After a piece's last step those agents are there, with their tail observation, whose
+tail is truncated or cut; agents whose tail is terminated are gone, and where nobody is left nothing is bootstrapped. An agent that decides
+nothing at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Array, EnvSpec, State, Tail
+from ludus.learners.returns import follow, lambda_returns, n_step
+from ludus.learners.statistics import RunningMoments
+from ludus.replay.trajectories import Joint, Trajectories, joint
+
+# --------------------------------------------------------------------------------------------------------------------
+# The environment's state, as central critics and mixers see it.
+
+
+def check_state(env: EnvSpec, *, algorithm: str, instead: str) -> None:
+    """Raises ScenarioError for an environment without a state, or with one that is no Box. instead: what to use where there is none."""
+    if env.state is None:
+        raise ScenarioError(
+            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
+            f"joint_state around it, whose state is what all agents see (compiled games have neither); or use {instead}."
+        )
+    if not isinstance(env.state, Box):
+        raise ScenarioError(f"{algorithm} sees states that are a Box of numbers; that of {env.id} is {env.state}.")
+
+
+def state_width(env: EnvSpec, seats: Sequence[int]) -> int:
+    """Entries of `seen`; 0 where the environment has no state."""
+    if env.state is None:
+        return 0
+    return math.prod(env.state.shape or ()) + (len(seats) if len(seats) > 1 else 0)
+
+
+def seen(state: Array, seat: Array, seats: Sequence[int]) -> NDArray[np.float32]:
+    """States [n, *shape] of players `seat` int[n] as float32[n, `state_width`]: flat, uint8 divided by 255; then, where a learner plays
+    several seats, which of them this is, one-hot: the state is the same array for all sides."""
+    flat = state.reshape(len(state), math.prod(state.shape[1:])).astype(np.float32)
+    if state.dtype == np.uint8:
+        flat *= np.float32(1.0 / 255.0)
+    if len(seats) == 1:
+        return flat
+    return np.concatenate([flat, (seat[:, None] == np.array(seats)).astype(np.float32)], axis=1)
+
+
+Normalise = Literal["none", "scale", "standardise"]
+
+
+class JointSteps(NamedTuple):
+    """Of T joint steps: reward float64[T] and discount float64[T] of n-step targets; following int64[T], what they bootstrap from: a joint
+    step, or -1 - b for what comes after piece b (`returns.follow`); and span float64[T], Σ γ^k over the steps whose rewards were summed."""
+
+    reward: NDArray[np.float64]
+    discount: NDArray[np.float64]
+    following: NDArray[np.int64]
+    span: NDArray[np.float64]
+
+
+def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
+    """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
+    [B, S], as `team_states.seen` shows them."""
+    found, rows = [], whole(trajectories)
+    played = set(rows.seat.tolist())
+    for seat in seats:
+        if seat in played:
+            view = joint(rows, spec, player=seat)
+            if view.state is not None and view.tail_state is not None:
+                sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.tail_state)]
+                view = replace(view, state=sides[0], tail_state=sides[1])
+            found.append((rows, view))
+    return found
+
+
+def whole(trajectories: Trajectories) -> Trajectories:
+    """Trajectories in which every agent has one segment of an episode. Several, of an agent that left and came back, or of fragments that
+    asynchronous workers bring together, are put one after the other: it begins as the first, and ends as the last. extras[ANEW] bool[T]
+    then says at which rows an agent is back, and remembers nothing."""
+    rows = trajectories
+    order = np.lexsort((rows.t[rows.start[:-1]], rows.agent, rows.episode))
+    keys = np.stack([rows.episode[order], rows.agent[order].astype(np.int64)])
+    new = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    if new.all():
+        return rows
+    first, last = np.append(True, new), np.append(new, True)
+    length = np.diff(rows.start)[order]
+    start = np.cumsum(length) - length
+    row = np.repeat(rows.start[order] - start, length) + np.arange(rows.num_rows)
+    places = {
+        **dict.fromkeys(_OF_ROWS, row),
+        **dict.fromkeys(_OF_FIRST, order[first]),
+        **dict.fromkeys(_OF_LAST, order[last]),
+    }
+    given = {name: getattr(rows, name) for name in places}
+    columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
+    anew = np.zeros(rows.num_rows, np.bool_)
+    anew[start[1:][~new & (rows.tail[order[:-1]] != Tail.CUT)]] = True
+    extras = {**{name: column[row] for name, column in rows.extras.items()}, ANEW: anew}
+    return replace(rows, start=np.append(start[first], rows.num_rows), extras=extras, **columns)
+
+
+ANEW = "anew"
+_OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
+_OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
+_OF_LAST = ("tail", "tail_observation", "tail_mask", "tail_state", "version_hi")
+
+
+def left_over(view: Joint) -> NDArray[np.bool_]:
+    """bool[B, n]: which agents are there after each piece's last step."""
+    out: NDArray[np.bool_] = (view.tail == Tail.TRUNCATED) | (view.tail == Tail.CUT)
+    return out
+
+
+class Rewards(NamedTuple):
+    """reward float64[T] of a team, and how its pieces end for it, tail int8[B]."""
+
+    reward: NDArray[np.float64]
+    tail: NDArray[np.int8]
+
+    @staticmethod
+    def of(view: Joint) -> Rewards:
+        """CUT where someone is left over, who goes on; else TERMINATED."""
+        tail = np.where(left_over(view).any(axis=1), Tail.CUT, Tail.TERMINATED).astype(np.int8)
+        return Rewards(view.reward.sum(axis=1, dtype=np.float64), tail)
+
+
+def team_steps(view: Joint, *, gamma: float, steps: int) -> JointSteps:
+    """n-step targets of the team's rewards. (Sutton and Barto 2018, equation 7.1.)"""
+    rewards = Rewards.of(view)
+    sums = n_step(view.start, rewards.reward, rewards.tail, gamma, steps)
+    return JointSteps(*sums, n_step(view.start, np.ones(len(view.t)), rewards.tail, gamma, steps)[0])
+
+
+def tails(view: Joint, values: Array) -> Array:
+    """values [B, n, …] of the agents that are left over; zero (False) of the others."""
+    out = values.copy()
+    out[~left_over(view)] = 0
+    return out
+
+
+def tail_masks(view: Joint) -> Array:
+    """Legal actions bool[B, n, A] after each piece; where nobody recorded them, all of those who are left over."""
+    assert view.mask is not None
+    if view.tail_mask is not None:
+        return tails(view, view.tail_mask)
+    return np.repeat(left_over(view)[..., None], view.mask.shape[-1], axis=2)
+
+
+def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
+    """Joint steps as items, one a row.
+
+    observation and next [T, n, *shape], action [T, n, …], present and next_present bool[T, n], reward, discount and span float32[T];
+    mask and next_mask bool[T, n, A] where there are masks; state and next_state float32[T, S] where it was recorded.
+    """
+    reward, discount, following, span = team_steps(view, gamma=gamma, steps=steps)
+    columns = {
+        "observation": view.observation,
+        "action": view.action,
+        "present": view.present,
+        "reward": reward.astype(np.float32),
+        "discount": discount.astype(np.float32),
+        "span": span.astype(np.float32),
+        "next": follow(view.observation, tails(view, view.tail_observation), following),
+        "next_present": follow(view.present, left_over(view), following),
+    }
+    if view.mask is not None:
+        columns |= {"mask": view.mask, "next_mask": follow(view.mask, tail_masks(view), following)}
+    if view.state is not None:
+        assert view.tail_state is not None
+        columns |= {"state": view.state, "next_state": follow(view.state, view.tail_state, following)}
+    return columns
+
+
+class RewardStatistics:
+    """How a team's rewards are normalised: not at all ("none"); divided by the standard deviation of what teams still receive, discounted,
+    from each joint step to the end of the piece ("scale"); or by that of the rewards, after their mean is taken off ("standardise": values
+    then begin about where they end, which is fast; but where actions decide how long an episode is, it changes what is best)."""
+
+    def __init__(self, kind: Normalise, *, gamma: float, scale: float) -> None:
+        """scale: of "none"."""
+        self._kind, self._gamma, self._scale = kind, gamma, scale
+        self._moments = RunningMoments()
+
+    def add(self, view: Joint) -> None:
+        """Count a rollout's joint steps."""
+        reward = Rewards.of(view).reward
+        if self._kind == "scale":
+            nothing, ends = np.zeros(len(view.t)), np.zeros(len(view.tail))
+            reward = lambda_returns(view.start, reward, nothing, ends, self._gamma, 1.0)
+        if self._kind != "none":
+            self._moments.add(reward)
+
+    def normalised(self, reward: Array, span: Array) -> NDArray[np.float32]:
+        """Discounted sums of rewards float[…], of `span` float[…] = Σ γ^k steps each, as learners take them."""
+        if self._kind == "none" or self._moments.count < 2:
+            return (reward * np.float32(self._scale)).astype(np.float32)
+        factor = 1.0 / np.sqrt(self._moments.var + 1e-8)
+        shift = self._moments.mean if self._kind == "standardise" else 0.0
+        out: NDArray[np.float32] = ((reward - shift * span) * factor).astype(np.float32)
+        return out
+
+    def state_dict(self) -> State:
+        return self._moments.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self._moments.load_state_dict(state)
+
+
+def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
+    """The oldest weights that acted at each joint step, int32[T]."""
+    of_row = np.repeat(trajectories.version_lo, np.diff(trajectories.start))
+    newest = np.iinfo(np.int32).max
+    out: NDArray[np.int32] = np.where(view.present, of_row[np.maximum(view.row, 0)], newest).min(axis=1)
+    return out
+
+
+def check_team(env: EnvSpec, *, algorithm: str) -> None:
+    """Raises ScenarioError for a compiled game, where no player has several agents."""
+    if env.enumeration is not None:
+        raise ScenarioError(
+            f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
+            "agents. Use dqn there, or sac_discrete."
+        )
+
+
+def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:
+    """Agents of a player in these seats. Raises ScenarioError if they differ."""
+    sizes = {len(env.agents_of(seat)) for seat in seats}
+    if len(sizes) > 1:
+        raise ScenarioError(
+            f"{algorithm} learns for teams of one size; the seats {tuple(seats)} of {env.id} have {sorted(sizes)} agents. Give each seat a "
+            "population of its own."
+        )
+    return sizes.pop()

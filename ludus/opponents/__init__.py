@@ -1,1 +1,0 @@
-"""Opponents that change while a task trains: rules that move a mixture's probabilities."""

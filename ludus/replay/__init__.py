@@ -1,0 +1,1 @@
+"""Trajectories, the tables that learners sample from, and the servers around them."""

@@ -1,0 +1,104 @@
+"""Tables: bounded collections of items with a sampler, a remover and a rate limiter; created and closed with their task.
+
+Items live in blocks of columns (name -> array, one row per item), so nothing here loops over items in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.types import Array, State
+
+ItemUnit: TypeAlias = Literal["decision", "segment", "joint", "episode"]
+ItemColumns: TypeAlias = Mapping[str, Array]
+"""Equal leading lengths; one row per item."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What an algorithm asks for.
+
+    kind: a name of `ludus.replay.table.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
+    replay, oldest evicted), or `module:Class`. capacity: most items. max_lag: items whose `version_lo` column is more than this many
+    versions behind the newest announced are dropped and counted (None: never). limiter: the rate limiter's options, in items (see
+    `rate_limiter`).
+
+    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"); max_times_sampled: after so many samples an
+    item leaves (0: never). None: what the kind stands for. priority_exponent: of the prioritised selectors.
+    """
+
+    name: str
+    kind: str = "queue"
+    capacity: int = 1_000_000
+    max_lag: int | None = None
+    limiter: Mapping[str, float] = field(default_factory=dict)
+    sampler: str | None = None
+    remover: str | None = None
+    max_times_sampled: int | None = None
+    priority_exponent: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Items of an insert and of a batch (0: everything): what deadlocks are looked for with. vary: they are the largest ones, and
+    smaller ones come too."""
+
+    insert: int
+    batch: int
+    vary: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """columns of the n sampled items; index int64[n], names to update priorities by that no other item of the table ever has;
+    probability float64[n] that one draw gives the item, as the table was before (1 where there is an order)."""
+
+    columns: ItemColumns
+    index: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+@runtime_checkable
+class Table(Protocol):
+    """Pure and lock-free: `try_` calls never wait. After `close` every call raises TableClosed."""
+
+    spec: TableSpec
+
+    def try_insert(self, items: ItemColumns, rng: np.random.Generator | None = None) -> bool:
+        """All rows or none; False: the limiter or the bound does not allow it now. rng: for who makes room, where chance decides it."""
+        ...
+
+    def try_sample(self, count: int, rng: np.random.Generator) -> Sample | None:
+        """`count` items (0: all, in insertion order); None: the limiter does not allow it now. Never an evicted item."""
+        ...
+
+    def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
+        """index: of sampled items; those that are gone since are passed over. Raises DataError where nothing goes by priorities."""
+        ...
+
+    def announce(self, version: int) -> None:
+        """Newest version of the learner's weights: what `max_lag` counts from."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def statistics(self) -> Mapping[str, Any]:
+        """inserted, sampled, evicted, dropped (too old), refused inserts and samples: counts of items."""
+        ...
+
+    def state_dict(self) -> State:
+        """Contents and counts, in arrays of its own."""
+        ...
+
+    def load_state_dict(self, state: State) -> None:
+        """Into a table of an equal spec. Raises DataError, and changes nothing, if the state does not fit."""
+        ...
+
+    def close(self) -> None:
+        """Free the contents. Closing twice is harmless."""
+        ...

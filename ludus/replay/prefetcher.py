@@ -1,0 +1,308 @@
+"""Prefetcher: the next batches are sampled, collated and moved to a device while the learner learns from this one.
+
+sample(request) --> prepare(sample) --> up to `depth` batches --> learner        (the first two in a thread of their own)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.core.errors import DataError
+from ludus.replay.base import Sample
+from ludus.replay.waiting import WaitingTable, Waits
+
+# --------------------------------------------------------------------------------------------------------------------
+# Samples as tensors on a device.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceBatch:
+    """columns and probability (float64[n]) as tensors on the device; index int64[n] stays in memory, for priority updates."""
+
+    columns: Mapping[str, torch.Tensor]
+    probability: torch.Tensor
+    index: NDArray[np.int64]
+
+
+class ToDevice:
+    """Moves samples to a device; a `prepare` of a `Prefetcher`.
+
+    For CUDA arrays go through pinned memory, in a stream of their own, so that copying and computing overlap; they are there when it
+    returns, for the stream that is current where it is called.
+    """
+
+    def __init__(self, device: str | torch.device) -> None:
+        self._device = torch.device(device)
+        self._stream: torch.cuda.Stream | None = None
+
+    def __call__(self, sample: Sample) -> DeviceBatch:
+        if self._device.type != "cuda":
+            return self._moved(sample)
+        users = torch.cuda.current_stream(self._device)
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._stream):
+            batch = self._moved(sample)
+        for tensor in (*batch.columns.values(), batch.probability):
+            tensor.record_stream(
+                users
+            )  # its memory is not used again before that stream has done what it was asked by then
+        self._stream.synchronize()
+        return batch
+
+    def _moved(self, sample: Sample) -> DeviceBatch:
+        columns = {name: self._tensor(array) for name, array in sample.columns.items()}
+        return DeviceBatch(columns, self._tensor(sample.probability), sample.index)
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        if self._device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self._device, non_blocking=True)
+
+
+Request = TypeVar("Request")
+Taken = TypeVar("Taken", contravariant=True)
+Batch = TypeVar("Batch")
+
+_NEVER = threading.Event()
+
+
+class DrawBatch(Protocol[Taken]):
+    """Gives what is asked for; None: there is no more for now, which ends the batches. One that waits looks at `unwanted`, whenever it is
+    woken, and raises TimeoutError once that is set. One thread at a time calls it."""
+
+    def __call__(self, request: Taken, unwanted: threading.Event, /) -> Sample | None: ...
+
+
+class Prefetcher(Generic[Request, Batch]):
+    """Batches for requests, in their order, `depth` of them ready before they are asked for.
+
+    prepare: what becomes of a sample, such as `ludus.replay.prefetcher.ToDevice`. wake: wakes a `sample` that waits.
+    depth 0: no thread; everything is done when it is asked for.
+
+    The thread does what it is told in the order in which it is told, so what comes does not depend on how fast it is. With depth d, what
+    `between` does after a batch counts from the d + 1st batch after it on (with 0, from the next one). What others do to the table
+    meanwhile has no such order. Requests are asked for by who takes batches, d ahead. What was sampled and not taken is thrown away, and
+    counted; ask only for what will be used where items are used up.
+    """
+
+    def __init__(
+        self,
+        sample: DrawBatch[Request],
+        prepare: Callable[[Sample], Batch],
+        *,
+        depth: int = 2,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        if depth < 0:
+            raise DataError(f"depth is {depth}; a prefetcher has 0 batches ready or more.")
+        self._sample, self._prepare, self._depth, self._wake = sample, prepare, depth, wake
+        self._waits = {"batch": Waits(), "room": Waits()}
+        self._counts = {"batches": 0, "discarded": 0}
+        self._closed = False
+        self._line: _Line[Request, Batch] | None = None
+
+    def batches(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
+        """One batch for each request, until `sample` has no more. Raises what `sample`, `prepare` and `between` raise, where the batch
+        would have come; DataError after `close`, and for a second loop within one. Leaving the loop early is fine."""
+        return self._ahead(requests) if self._depth else self._now(requests)
+
+    def between(self, call: Callable[[], object]) -> None:
+        """Have something done after what was asked for so far, and before what will be: priority updates, say. Outside of a loop, and with
+        depth 0, at once."""
+        if self._line is None:
+            call()
+        else:
+            self._line.add(call)
+
+    def statistics(self) -> Mapping[str, Any]:
+        """batches taken, discarded; and as in `Waits`: batch_waits, batch_wait_seconds, batch_wait_longest of the learner for batches, and
+        room_… of the thread for the learner."""
+        counts: dict[str, Any] = dict(self._counts)
+        for side, waits in self._waits.items():
+            counts[f"{side}_waits"] = waits.calls
+            counts[f"{side}_wait_seconds"] = waits.seconds
+            counts[f"{side}_wait_longest"] = waits.longest
+        return counts
+
+    def close(self) -> None:
+        """End the batches: who waits for one wakes with DataError. Closing twice is harmless."""
+        self._closed = True
+        line = self._line
+        if line is not None:
+            line.stop()
+            self._wake()
+
+    def _now(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
+        for request in requests:
+            self._require_open()
+            begun = time.monotonic()
+            sample = self._sample(request, _NEVER)
+            if sample is None:
+                return
+            batch = self._prepare(sample)
+            self._waits["batch"].add(time.monotonic() - begun, blocked=True)
+            self._counts["batches"] += 1
+            yield batch
+
+    def _ahead(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
+        if self._line is not None:
+            raise DataError("this prefetcher's batches are being taken already; end that loop, or make another one.")
+        line = self._line = _Line(self._sample, self._prepare, self._waits)
+        asked, left = 0, iter(requests)
+        try:
+            self._require_open()  # close has seen the line, or this sees that it is closed
+            line.start()
+            while True:
+                for request in islice(left, self._depth - asked):
+                    line.add(_Ask(request))
+                    asked += 1
+                found = line.take() if asked else None
+                if found is None:
+                    break
+                asked -= 1
+                for request in islice(left, 1):
+                    line.add(_Ask(request))
+                    asked += 1
+                self._counts["batches"] += 1
+                yield found[0]
+            self._require_open()
+            line.finish()
+        finally:
+            self._line = None
+            line.stop()
+            self._wake()
+            self._counts["discarded"] += line.join()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DataError("this prefetcher is closed; make a new one.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask(Generic[Request]):
+    """Wrapped, since a request may be anything."""
+
+    request: Request
+
+
+class _Line(Generic[Request, Batch]):
+    """One loop's thread: what it is to do, in order, and the batches that are ready."""
+
+    def __init__(
+        self, sample: DrawBatch[Request], prepare: Callable[[Sample], Batch], waits: Mapping[str, Waits]
+    ) -> None:
+        self._sample, self._prepare, self._waits = sample, prepare, waits
+        self._changed = threading.Condition()
+        self._work: deque[_Ask[Request] | Callable[[], object]] = deque()
+        self._ready: deque[tuple[Batch]] = deque()
+        self._unwanted = threading.Event()  # no more batches are; other work is still done
+        self._dry = False  # no more batches will come
+        self._error: Exception | None = None
+        self._thrown = 0
+        self._thread = threading.Thread(target=self._run, name="prefetcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, work: _Ask[Request] | Callable[[], object]) -> None:
+        """One more thing to do."""
+        with self._changed:
+            self._work.append(work)
+            self._changed.notify_all()
+
+    def take(self) -> tuple[Batch] | None:
+        """The next batch; None if there is no more."""
+        begun = time.monotonic()
+        with self._changed:
+            blocked = not self._ready
+            self._changed.wait_for(lambda: self._ready or self._dry or self._unwanted.is_set())
+            self._waits["batch"].add(time.monotonic() - begun, blocked=blocked)
+            if self._unwanted.is_set():
+                return None
+            if self._ready:
+                return self._ready.popleft()
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def finish(self) -> None:
+        """Wait for all that is to be done. Raises what went wrong."""
+        self.stop()
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Nobody wants more batches."""
+        with self._changed:
+            self._unwanted.set()
+            self._thrown += len(self._ready)
+            self._ready.clear()
+            self._changed.notify_all()
+
+    def join(self) -> int:
+        """Wait for the end of the thread: how many batches were thrown away."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._thrown
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                if not isinstance(work, _Ask):
+                    work()
+                elif not (self._dry or self._unwanted.is_set()):
+                    self._draw(work.request)
+            except Exception as error:  # noqa: BLE001  (raised where the batch would have come)
+                with self._changed:
+                    if not (isinstance(error, TimeoutError) and self._unwanted.is_set()):
+                        self._error = self._error or error
+                    self._dry = True
+                    self._changed.notify_all()
+
+    def _next(self) -> _Ask[Request] | Callable[[], object] | None:
+        """What is to be done next; None: nothing more."""
+        begun = time.monotonic()
+        with self._changed:
+            blocked = not self._work
+            self._changed.wait_for(lambda: self._work or self._unwanted.is_set())
+            self._waits["room"].add(time.monotonic() - begun, blocked=blocked)
+            return self._work.popleft() if self._work else None
+
+    def _draw(self, request: Request) -> None:
+        sample = self._sample(request, self._unwanted)
+        batch = None if sample is None else (self._prepare(sample),)
+        with self._changed:
+            if batch is None:
+                self._dry = True
+            elif self._unwanted.is_set():
+                self._thrown += 1
+            else:
+                self._ready.append(batch)
+            self._changed.notify_all()
+
+
+def unchanged(sample: Sample) -> Sample:
+    """A `prepare` that does nothing."""
+    return sample
+
+
+def prefetch(table: WaitingTable, prepare: Callable[[Sample], Batch], *, depth: int = 2) -> Prefetcher[int, Batch]:
+    """Batches from a table, which waits until its limiter allows them: requests are counts of items."""
+
+    def sample(count: int, unwanted: threading.Event) -> Sample:
+        return table.sample(count, unless=unwanted)[0]
+
+    return Prefetcher(sample, prepare, depth=depth, wake=table.wake)

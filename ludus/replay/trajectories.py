@@ -1,0 +1,212 @@
+"""Ragged trajectories: flat columns plus segment starts; a segment is n decisions of one agent plus ONE tail observation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import DataError
+from ludus.core.types import Array, EnvSpec, Tail
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trajectories:
+    """N rows in S segments; segment s owns rows start[s] … start[s + 1] - 1, in order of time.
+
+    Per row: observation [N, *shape] (int32[N] ids where the environment is enumerated), action [N, …], logp float32[N] of the
+    behaviour, reward float32[N] (received after the row's action, up to the agent's next decision or the end), mask bool[N, A] or None,
+    t int32[N] environment step, extras as the algorithm asked for.
+    Per segment: tail int8[S] (`Tail`), tail_observation [S, *shape] (ids -1 where the game has none), tail_mask, agent int16[S],
+    seat int8[S], episode int64[S] (unique within a task), version_lo/hi int32[S] of the weights that acted,
+    memory0 float32[S, *memory] of a recurrent policy at the segment's start, or None.
+    state [N, *state], tail_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked for;
+    for central critics and mixers, never for a policy.
+    """
+
+    start: NDArray[np.int64]
+    observation: Array
+    action: Array
+    logp: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    mask: NDArray[np.bool_] | None
+    t: NDArray[np.int32]
+    tail: NDArray[np.int8]
+    tail_observation: Array
+    tail_mask: NDArray[np.bool_] | None
+    agent: NDArray[np.int16]
+    seat: NDArray[np.int8]
+    episode: NDArray[np.int64]
+    version_lo: NDArray[np.int32]
+    version_hi: NDArray[np.int32]
+    policy: str
+    memory0: NDArray[np.float32] | None = None
+    state: Array | None = None
+    tail_state: Array | None = None
+    extras: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.start[-1])
+
+    @property
+    def num_segments(self) -> int:
+        return len(self.start) - 1
+
+
+def join(pieces: Sequence[Trajectories]) -> Trajectories:
+    """One after the other, at least one, all of one policy and environment. Copies, that may be written to; a single one that may be
+    is given back as it is."""
+    first = pieces[0]
+    if len(pieces) == 1 and first.reward.flags.writeable:
+        return first
+    offsets = np.cumsum([0, *(piece.num_rows for piece in pieces)])
+    starts = [piece.start[:-1] + offset for piece, offset in zip(pieces, offsets, strict=False)]
+    columns: dict[str, Any] = {
+        name: None if getattr(first, name) is None else np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in _COLUMNS
+    }
+    return Trajectories(
+        start=np.concatenate([*starts, offsets[-1:]]),
+        policy=first.policy,
+        extras={name: np.concatenate([piece.extras[name] for piece in pieces]) for name in first.extras},
+        **columns,
+    )
+
+
+_COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The joint view of a team: its agents side by side at each timestep, for algorithms that learn from all of them at
+# once.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """T timesteps of B pieces of episodes, n agents of one player; piece b owns steps start[b] … start[b + 1] - 1.
+
+    A step is there if at least one of the agents decided at it. present bool[T, n]: who did; row int64[T, n]: which row of the
+    trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
+    zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
+    t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation [B, n, *shape], tail_mask
+    bool[B, n, A] or None. state [T, *state] and tail_state [B, *state] (the last that an agent that goes on was left with; where none does,
+    that any was): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at the beginning of each
+    piece.
+    """
+
+    start: NDArray[np.int64]
+    episode: NDArray[np.int64]
+    t: NDArray[np.int32]
+    present: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    observation: Array
+    action: Array
+    logp: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    mask: NDArray[np.bool_] | None
+    tail: NDArray[np.int8]
+    tail_observation: Array
+    tail_mask: NDArray[np.bool_] | None = None
+    state: Array | None = None
+    tail_state: Array | None = None
+    memory0: NDArray[np.float32] | None = None
+    extras: dict[str, Array] = field(default_factory=dict)
+
+
+def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
+    """The joint view of `player`'s team, ordered by (episode, t).
+
+    Raises DataError if an agent has two segments in one episode (concatenated fragments), or the player has none at all.
+    """
+    agents = [i for i, agent in enumerate(spec.agents) if agent.player == player]
+    segments = np.flatnonzero(trajectories.seat == player)
+    if not len(segments):
+        raise DataError(
+            f"no segment of player {player} is in these trajectories (seats: {sorted(set(trajectories.seat.tolist()))})."
+        )
+    _refuse_repeats(trajectories, segments)
+    column = np.full(len(spec.agents), -1, np.int64)
+    column[agents] = np.arange(len(agents))
+    place = column[trajectories.agent[segments]]
+    episode, t, row = _steps(trajectories, segments, place, len(agents))
+    episodes, piece = np.unique(trajectories.episode[segments], return_inverse=True)
+    tail = np.full((len(episodes), len(agents)), -1, np.int8)
+    tail[piece, place] = trajectories.tail[segments]
+    present = row >= 0
+
+    def spread(values: Array) -> Array:
+        out = values[np.maximum(row, 0)]
+        out[~present] = 0
+        return out
+
+    def placed(values: Array | None) -> Array | None:
+        if values is None:
+            return None
+        out = np.zeros((len(episodes), len(agents), *values.shape[1:]), values.dtype)
+        out[piece, place] = values[segments]
+        return out
+
+    tail_observation = placed(trajectories.tail_observation)
+    assert tail_observation is not None
+    states = trajectories.state
+    return Joint(
+        start=np.searchsorted(episode, np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
+        episode=episode,
+        t=t,
+        present=present,
+        row=row,
+        observation=spread(trajectories.observation),
+        action=spread(trajectories.action),
+        logp=spread(trajectories.logp),
+        reward=spread(trajectories.reward),
+        mask=None if trajectories.mask is None else spread(trajectories.mask),
+        tail=tail,
+        tail_observation=tail_observation,
+        tail_mask=placed(trajectories.tail_mask),
+        state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
+        tail_state=_last(trajectories, segments, piece, len(episodes)),
+        memory0=placed(trajectories.memory0),
+        extras={name: spread(values) for name, values in trajectories.extras.items()},
+    )
+
+
+def _steps(
+    trajectories: Trajectories, segments: NDArray[np.int64], place: NDArray[np.int64], agents: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """(episode int64[T], t int32[T], row int64[T, n]) of the timesteps at which an agent decided; place: each segment's agent."""
+    lengths = np.diff(trajectories.start)[segments]
+    rows = np.repeat(trajectories.start[segments], lengths) + _within(lengths)
+    keys = np.stack([np.repeat(trajectories.episode[segments], lengths), trajectories.t[rows].astype(np.int64)])
+    steps, step_of = np.unique(keys, axis=1, return_inverse=True)
+    row = np.full((steps.shape[1], agents), -1, np.int64)
+    row[step_of.reshape(-1), np.repeat(place, lengths)] = rows
+    return steps[0], steps[1].astype(np.int32), row
+
+
+def _last(
+    trajectories: Trajectories, segments: NDArray[np.int64], piece: NDArray[np.int64], pieces: int
+) -> Array | None:
+    """[B, *state] the state that the longest-lived of a piece's agents was left with; of those that go on, where some do."""
+    if trajectories.tail_state is None:
+        return None
+    until = trajectories.t[trajectories.start[segments + 1] - 1]
+    order = np.lexsort((until, trajectories.tail[segments] != Tail.TERMINATED, piece))
+    last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
+    out: Array = trajectories.tail_state[last]
+    return out
+
+
+def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 … length - 1 for each length, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _refuse_repeats(trajectories: Trajectories, segments: NDArray[np.int64]) -> None:
+    pairs = np.stack([trajectories.episode[segments], trajectories.agent[segments].astype(np.int64)])
+    if np.unique(pairs, axis=1).shape[1] < len(segments):
+        raise DataError("an agent has two segments in one episode; make the joint view of each fragment by itself.")

@@ -1,0 +1,244 @@
+"""Rules that move the probabilities of opponents while a policy trains against them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from ludus.core.errors import ConfigError
+from ludus.core.types import State
+from ludus.rollout.opponents import Evidence
+from ludus.solvers.pfsp import Weighting, pfsp, pfsp_weights
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rules that give priority to opponents which are worth the learner's time.
+
+
+@dataclass(frozen=True, slots=True)
+class PFSPRule:
+    """`pfsp` of the win rates within the task. prior: draws that each opponent starts with. decay: what earlier episodes keep of their
+    weight with each rollout."""
+
+    weighting: Weighting = "squared"
+    prior: float = 10.0
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        pfsp_weights(np.zeros(1), self.weighting)
+        if not self.prior > 0:
+            raise ConfigError(f"pfsp: prior is {self.prior}, expected a number of draws above 0.")
+        if not 0.0 < self.decay <= 1.0:
+            raise ConfigError(f"pfsp: decay is {self.decay}, expected above 0, at most 1.")
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        return {"won": np.zeros(len(probs)), "played": np.zeros(len(probs)), "start": np.array(probs)}
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        won = self.decay * state["won"] + evidence.won
+        return {**state, "won": won, "played": self.decay * state["played"] + evidence.played}
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        if not state["played"].any():
+            return np.asarray(state["start"])
+        rate = (state["won"] + 0.5 * self.prior) / (state["played"] + self.prior)
+        return pfsp(rate, self.weighting)
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Softmax of quality scores; with every episode that the learner wins against entry k, q_k falls by rate / (K p_k), so that what is
+    beaten is met less often and nothing is forgotten for good (OpenAI et al. 2019, "Dota 2 with Large Scale Deep Reinforcement Learning",
+    appendix on opponents; rate 0.01 there). The scores begin with the logarithms of the given probabilities."""
+
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not self.rate > 0:
+            raise ConfigError(f"quality: rate is {self.rate}, expected above 0.")
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        return {"score": np.log(np.maximum(probs, 1e-12))}
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Each score falls at most by 1 in a rollout, however many episodes that has."""
+        probs = self.probs(state)
+        fall = np.minimum(1.0, self.rate * evidence.won / (len(probs) * np.maximum(probs, 1e-12)))
+        return {"score": state["score"] - fall}
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        weight = np.exp(state["score"] - state["score"].max())
+        return np.asarray(weight / weight.sum())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rules without regret: entries that do better against the learner are drawn more often. The entries' values are
+# means over the episodes that drew them, so each entry needs to be drawn now and then: `explore` of the probability
+# is spread evenly. An entry that a rollout did not draw counts as average in it.
+
+
+@dataclass(frozen=True, slots=True)
+class RegretMatchingPlusRule:
+    """Probabilities in proportion to the positive part of cumulative regrets, which is cut at zero in every round (Tammelin 2014,
+    regret matching+). Needs no rate and no range."""
+
+    explore: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check(explore=self.explore)
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        return {"regret": np.zeros(len(probs)), "start": np.array(probs)}
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        regret = np.maximum(state["regret"] + _advantage(evidence, self.probs(state)), 0.0)
+        return {**state, "regret": regret}
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        regret = state["regret"]
+        total = regret.sum()
+        return _explored(regret / total if total > 0 else state["start"], self.explore)
+
+
+@dataclass(frozen=True, slots=True)
+class Hedge:
+    """Probabilities in proportion to exp(rate_t × cumulative advantage), rate_t = rate × sqrt(ln K / t) / scale (Freund and Schapire 1997;
+    the falling rate of Auer, Cesa-Bianchi and Gentile 2002). scale: the greatest advantage seen so far."""
+
+    rate: float = 1.0
+    explore: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check(explore=self.explore)
+        if not self.rate > 0:
+            raise ConfigError(f"hedge: rate is {self.rate}, expected above 0.")
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        return {"sum": np.zeros(len(probs)), "start": np.array(probs), "rounds": 0, "scale": 0.0}
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        gained = _advantage(evidence, self.probs(state))
+        return {
+            **state,
+            "sum": state["sum"] + gained,
+            "rounds": int(state["rounds"]) + 1,
+            "scale": max(float(state["scale"]), float(np.abs(gained).max())),
+        }
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        start, scale = np.asarray(state["start"]), float(state["scale"])
+        if scale == 0.0:
+            return _explored(start, self.explore)
+        rate = self.rate * np.sqrt(np.log(max(2, len(start))) / state["rounds"]) / scale
+        power = rate * state["sum"]
+        weight = start * np.exp(power - power.max())
+        return _explored(weight / weight.sum(), self.explore)
+
+
+def _check(*, explore: float) -> None:
+    if not 0.0 <= explore <= 1.0:
+        raise ConfigError(f"explore is {explore}, expected a share from 0 to 1.")
+
+
+def _advantage(evidence: Evidence, probs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[K]: each entry's value above the mean under `probs`; 0 where it was not played."""
+    seen = evidence.played > 0
+    if not seen.any():
+        return np.zeros(len(probs))
+    weight = np.where(seen, probs, 0.0)
+    total = weight.sum()
+    value = np.where(seen, evidence.value, 0.0)
+    mean = float((weight * value).sum() / total) if total > 0 else float(value[seen].mean())
+    return np.where(seen, value - mean, 0.0)
+
+
+def _explored(probs: NDArray[np.float64], explore: float) -> NDArray[np.float64]:
+    return np.asarray((1.0 - explore) * probs + explore / len(probs))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A rule that draws opponents by what would make the learner's payoffs unlike those of its population. Response
+# diversity of a policy is the distance of its row a of payoffs, against the opponents' policies, to the convex hull
+# of the rows that are there (Liu et al. 2021, "Towards unifying behavioral and response diversity", there its
+# square; Perez-Nieves et al. 2021 measure a whole population, by the expected cardinality of a determinantal point
+# process). The gradient of ½ distance² by a is a - p, where p is the nearest point of the hull. So a policy gains
+# both payoff against the meta-strategy σ and diversity when it trains against opponents drawn by σ + weight × (a -
+# p). Opponents with a negative share, against which it would have to lose more, are left out.
+
+Floats = NDArray[np.float64]
+
+
+def nearest_in_hull(rows: Floats, point: Floats) -> Floats:
+    """float64[m] weights, summing to 1, of the point of the convex hull of rows float64[m, n] that is nearest to float64[n].
+
+    With x = t β, ‖(rows - point)ᵀ x‖² + (1 - Σ x)² is least, over x ≥ 0, at the β of the nearest point: a problem of least squares with
+    non-negative unknowns, which needs no penalty (Lawson and Hanson 1974, chapter 23).
+    """
+    moved = rows - point
+    moved = np.vstack([moved.T / max(float(np.abs(moved).max()), 1e-300), np.ones(len(rows))])
+    found, _ = nnls(moved, np.append(np.zeros(len(point)), 1.0))
+    return np.asarray(found / found.sum())
+
+
+def hull_difference(rows: Floats, point: Floats) -> Floats:
+    """float64[n]: the point minus the nearest point of the hull; its length is the response diversity, its direction the gradient."""
+    return np.asarray(point - nearest_in_hull(rows, point) @ rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnRows:
+    """The rule of one group of factors, against K entries. rows: float64[m, K], or None where the learner never meets the group."""
+
+    rows: Floats | None
+    weight: float
+    explore: float
+    prior: float
+    decay: float
+
+    def start(self, probs: Floats) -> State:
+        return {"earned": np.zeros(len(probs)), "played": np.zeros(len(probs)), "start": np.array(probs)}
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        new = np.where(evidence.played > 0, evidence.played * evidence.earned, 0.0)
+        played = self.decay * state["played"] + evidence.played
+        return {**state, "earned": self.decay * state["earned"] + new, "played": played}
+
+    def probs(self, state: State) -> Floats:
+        share = np.array(state["start"])
+        seen = state["played"] > 0
+        if self.rows is not None and seen.any():
+            played = state["played"][seen]
+            found = hull_difference(self.rows[:, seen], state["earned"][seen] / played)
+            share[seen] += self.weight * np.maximum(found, 0.0) * played / (played + self.prior)
+        return np.asarray((1.0 - self.explore) * share / share.sum() + self.explore / len(share))
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseDiversityRule:
+    """tables: for each group of factors, the payoffs [m][K] of the population's m policies against its K entries, or None. weight: of a
+    difference of one, in the unit of payoffs. explore: of the games, spread evenly, since payoffs against an opponent that is never met
+    are not known. prior: episodes against an opponent with which what is known of it counts half. decay: what earlier episodes keep of
+    their weight with each rollout, as the learner changes."""
+
+    tables: tuple[tuple[tuple[float, ...], ...] | None, ...]
+    weight: float = 1.0
+    explore: float = 0.05
+    prior: float = 20.0
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not (
+            0.0 <= self.weight < np.inf and 0.0 <= self.explore <= 1.0 and self.prior >= 0.0 and 0.0 < self.decay <= 1.0
+        ):
+            raise ConfigError(
+                f"response diversity: weight and prior are 0 or more, explore is a share, and decay is above 0, at most 1; given weight: "
+                f"{self.weight}, prior: {self.prior}, explore: {self.explore}, decay: {self.decay}."
+            )
+
+    def of_group(self, group: int) -> ReturnRows:
+        """The rule of a group."""
+        table = self.tables[group]
+        rows = None if table is None else np.array(table, np.float64)
+        return ReturnRows(rows, self.weight, self.explore, self.prior, self.decay)

@@ -1,0 +1,223 @@
+"""Who plays each episode: the learner in its own seat, opponents drawn once per episode from a mixture's factors.
+
+A draw is a function of (order's seed, environment, episode, factor) alone, so it does not depend on the other environments, nor on
+when the episode starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core import seeding
+from ludus.core.errors import PolicyError, ScenarioError
+from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.policies.specs import drawn, mode_keys
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.shards import Shard
+
+LEARNER = -1
+_TOLERANCE = 1e-6
+
+
+class OpponentSampler:
+    """Draws of one order, for the E environments of a shard and P players.
+
+    seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
+    environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
+    learner: index of the learner's policy in the bank; where it has modes, one of each: see `acting`.
+    """
+
+    def __init__(self, order: RolloutOrder, *, shard: Shard, num_players: int, refs: Sequence[PolicyRef]) -> None:
+        check_order(order, num_players)
+        num_envs = shard.num_envs
+        known = {ref: k for k, ref in enumerate(refs)}
+        factors = order.opponents.factors
+        self.learner = LEARNER if order.learner is None else _index(known, order.learner)
+        self._modes = order.modes
+        self._acting = np.array([_index(known, ref) for ref in learner_refs(order)], np.int32)
+        self._mode_keys = mode_keys(order.modes_seed, num_players) if order.modes else np.empty(0, np.uint64)
+        self.seat = np.full(num_envs, LEARNER, np.int8)
+        if order.learner is not None:
+            self.seat[:] = np.array(order.seats, np.int8)[shard.environments % len(order.seats)]
+        self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
+        if order.together:
+            self.seat[:] = order.seats[0]
+            self.mine[:] = np.isin(np.arange(num_players), order.seats)[:, None]
+        self.learners = [p for p, row in enumerate(self.mine) if row.any()]
+        self.others = [p for p, row in enumerate(self.mine) if not row.all()]
+        self.shared = set(self.learners) & set(self.others)
+        self.entry = np.full((num_envs, len(factors)), -1, np.int32)
+        self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
+        self._keys = shard.keys(order.seed, "opponents") if factors else np.empty(0, np.uint64)
+        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(order))
+
+    def adopt(self, last: OpponentSampler) -> None:
+        """Go on with the open episodes of the last order: what was drawn for them stays (invariant 1)."""
+        if not np.array_equal(self.mine, last.mine) or self.entry.shape != last.entry.shape:
+            raise ScenarioError(
+                "an order that carries on has other seats, or another number of opponent factors, than the order before it; "
+                "give the same ones, or carry_on=False."
+            )
+        self.entry[...] = last.entry
+
+    @property
+    def varies(self) -> bool:
+        """Whether the learner's mode differs from episode to episode."""
+        return bool(self._modes)
+
+    def acting(self, player: int, episode: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Indices in the bank, int32[n]: the learner's policy, in the modes that it plays this seat of the episodes int64[n] in."""
+        if not self._modes:
+            return np.full(len(episode), self.learner, np.int32)
+        keys = np.full(len(episode), self._mode_keys[player])
+        return self._acting[drawn(keys, episode, self._modes)]
+
+    def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
+        """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""
+        if not len(self._seats):
+            return
+        _draw(
+            environments,
+            episode,
+            self._keys,
+            self._cumulative,
+            self._policies,
+            self._seats,
+            self.seat,
+            self.entry,
+            self.policy,
+        )
+
+
+def check_order(order: RolloutOrder, num_players: int) -> None:
+    """Raise ScenarioError unless every seat has exactly one source of policies and the probabilities are distributions."""
+    if order.amount < 1:
+        raise ScenarioError(f"an order for {order.amount} {order.unit} was given; at least 1 is needed.")
+    if order.unit == "episodes" and order.carry_on:
+        raise ScenarioError("an order for whole episodes cannot carry on with open ones; give unit='decisions'.")
+    if order.learner is None and order.unit == "decisions":
+        raise ScenarioError("an order without a learner was given in its decisions; give unit='episodes'.")
+    if order.learner is None and order.together:
+        raise ScenarioError(
+            "an order without a learner was given together=True, which is about the learner's seats; leave it out."
+        )
+    if order.modes:
+        _check_modes(order)
+    if order.learner is not None and not order.seats:
+        raise ScenarioError(f"the learner {order.learner.policy!r} was given no seat; name at least one in `seats`.")
+    wrong = [seat for seat in order.seats if not 0 <= seat < num_players]
+    if wrong:
+        raise ScenarioError(f"seats {wrong} were given to the learner; the game has players 0 to {num_players - 1}.")
+    for factor in order.opponents.factors:
+        _check_factor(factor, num_players)
+    _check_seats(order, num_players)
+
+
+def _check_modes(order: RolloutOrder) -> None:
+    shares = [share for _, share in order.modes]
+    if order.learner is None:
+        raise ScenarioError("an order without a learner was given modes for it; name them in the opponents' refs.")
+    if not all(share >= 0 for share in shares) or abs(sum(shares) - 1) > _TOLERANCE:
+        raise ScenarioError(
+            f"the learner's modes were given as {dict(order.modes)}; they need probabilities that sum to 1."
+        )
+
+
+def _check_factor(factor: Factor, num_players: int) -> None:
+    total = sum(factor.probs)
+    if not factor.entries or len(factor.entries) != len(factor.probs):
+        raise ScenarioError(
+            f"seats {factor.seats} have {len(factor.entries)} opponents and {len(factor.probs)} probabilities; give one "
+            "probability for each opponent, and at least one."
+        )
+    if not all(p >= 0 for p in factor.probs) or abs(total - 1) > _TOLERANCE:
+        raise ScenarioError(
+            f"the opponents' probabilities for seats {factor.seats} are {factor.probs}; they must sum to 1."
+        )
+    for entry in factor.entries:
+        if len(entry) != len(factor.seats):
+            raise ScenarioError(
+                f"seats {factor.seats} were given {len(entry)} policies in one entry; give one per seat."
+            )
+    if any(not 0 <= seat < num_players for seat in factor.seats):
+        raise ScenarioError(
+            f"opponents were given for seats {factor.seats}; the game has players 0 to {num_players - 1}."
+        )
+
+
+def _check_seats(order: RolloutOrder, num_players: int) -> None:
+    given = [seat for factor in order.opponents.factors for seat in factor.seats]
+    if len(given) != len(set(given)):
+        raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
+    missing = [seat for seat in range(num_players) if seat not in given and seat not in _always(order)]
+    if missing:
+        raise ScenarioError(
+            f"no opponents were given for seats {missing}; every seat that the learner does not always play needs a factor."
+        )
+
+
+def _always(order: RolloutOrder) -> set[int]:
+    """The seats that only the learner ever plays."""
+    seats = set() if order.learner is None else set(order.seats)
+    return seats if order.together or len(seats) == 1 else set()
+
+
+def learner_refs(order: RolloutOrder) -> tuple[PolicyRef, ...]:
+    """The learner's refs that an order names: one, or one for each of its modes."""
+    if order.learner is None:
+        return ()
+    return tuple(order.learner._replace(mode=mode) for mode, _ in order.modes) or (order.learner,)
+
+
+def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:
+    """Every policy that a mixture can draw, each once, in order of appearance."""
+    return tuple(dict.fromkeys(ref for f in mixture.factors for entry in f.entries for ref in entry))
+
+
+def _index(known: dict[PolicyRef, int], ref: PolicyRef) -> int:
+    if ref not in known:
+        raise PolicyError(
+            f"the order names {ref}, which the policy bank has not loaded; load every policy of an order before running it."
+        )
+    return known[ref]
+
+
+def _compile(
+    factors: Sequence[Factor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
+    """cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""
+    most = max((len(f.entries) for f in factors), default=1)
+    cumulative = np.full((len(factors), most), np.inf)
+    policies = np.full((len(factors), most, num_players), LEARNER, np.int32)
+    seats = np.zeros((len(factors), num_players), np.bool_)
+    for f, factor in enumerate(factors):
+        probs = np.array(factor.probs)
+        last = int(np.flatnonzero(probs > 0)[-1])
+        cumulative[f, :last] = np.cumsum(probs / probs.sum())[:last]
+        seats[f, list(factor.seats)] = True
+        for k, entry in enumerate(factor.entries):
+            for seat, ref in zip(factor.seats, entry, strict=True):
+                if seat not in always:
+                    policies[f, k, seat] = _index(known, ref)
+    return cumulative, policies, seats
+
+
+@njit(cache=True)
+def _draw(environments, episode, keys, cumulative, policies, seats, learner, entry, policy):  # type: ignore[no-untyped-def]
+    factors, players = seats.shape
+    for e in environments:
+        for f in range(factors):
+            u = seeding.uniform(keys[e], np.uint64(episode[e] * factors + f))
+            k = 0
+            while u >= cumulative[f, k]:
+                k += 1
+            needed = False
+            for p in range(players):
+                if seats[f, p] and p != learner[e] and policies[f, k, p] != LEARNER:
+                    policy[e, p] = policies[f, k, p]
+                    needed = True
+            entry[e, f] = k if needed else -1

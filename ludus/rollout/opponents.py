@@ -1,0 +1,216 @@
+"""The opponents of one task, order by order: live refs become versions, and a rule moves probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.parts import build_part
+from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
+from ludus.rollout.base import Episodes
+
+# --------------------------------------------------------------------------------------------------------------------
+# The seam of rules that move the probabilities of opponents during a task.
+
+
+class Evidence(NamedTuple):
+    """What one rollout says of K entries. played: int64[K] episodes in which the entry was drawn. value: float64[K], the entry's own mean
+    return in them (of a joint entry, over its seats), NaN where it was not played. won: float64[K], the episodes that the learner won,
+    draws half each. earned: float64[K], the learner's mean return in them, NaN where the entry was not played."""
+
+    played: NDArray[np.int64]
+    value: NDArray[np.float64]
+    won: NDArray[np.float64]
+    earned: NDArray[np.float64]
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Pure: all it remembers is in the state, which a checkpoint holds. Its options are its fields."""
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        """The state that begins with float64[K] probabilities, K at least 1."""
+        ...
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        """The state after a rollout."""
+        ...
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        """float64[K], summing to 1: what the next episodes draw from."""
+        ...
+
+
+@runtime_checkable
+class PerGroup(Protocol):
+    """A rule that is another one for each group of factors with the same entries, which are moved as one."""
+
+    def of_group(self, group: int) -> Rule:
+        """group: 0, 1, … in the order of their first factors."""
+        ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rules by name.
+
+RULES: Final[dict[str, str]] = {
+    "hedge": "ludus.rollout.opponent_rules:Hedge",
+    "pfsp": "ludus.rollout.opponent_rules:PFSPRule",
+    "quality": "ludus.rollout.opponent_rules:Quality",
+    "regret_matching_plus": "ludus.rollout.opponent_rules:RegretMatchingPlusRule",
+}
+"""name -> `module:Class`; each class's fields are its options."""
+
+
+class Moving:
+    """`mixture()` is what the next order draws from. Factors with the same entries are moved as one, by what all of them have seen."""
+
+    def __init__(self, opponents: Opponents) -> None:
+        """Raises UnknownName or ConfigError for a rule that there is not."""
+        self._start = start_of(opponents)
+        self._rules: list[Rule] = []  # of each group
+        self._moves_live = False
+        self._groups: list[list[int]] = []  # factors that are moved as one
+        self._states: list[State] = []
+        self._sums: list[NDArray[np.float64]] = []
+        self._rounds = 0
+        if isinstance(opponents, Adaptive):
+            self._moves_live = opponents.moves_live
+            found: dict[object, list[int]] = {}
+            for f, factor in enumerate(self._start.factors):
+                found.setdefault(factor.entries, []).append(f)
+            self._groups = list(found.values())
+            rule = build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES)
+            self._rules = [
+                rule.of_group(k) if isinstance(rule, PerGroup) else cast(Rule, rule) for k in range(len(self._groups))
+            ]
+            self._states = [
+                rule.start(self._frozen(group)) for rule, group in zip(self._rules, self._groups, strict=True)
+            ]
+            self._sums = [np.zeros(len(self._movable(group))) for group in self._groups]
+
+    def mixture(self, live: Callable[[PolicyRef], PolicyRef]) -> Mixture:
+        """With the present probabilities, and with live refs as `live` says that they are now."""
+        probs = self._probs() if self._rules else [factor.probs for factor in self._start.factors]
+        return Mixture(
+            tuple(
+                replace(
+                    factor,
+                    entries=tuple(
+                        tuple(ref if ref.version is not None else live(ref) for ref in entry)
+                        for entry in factor.entries
+                    ),
+                    probs=tuple(float(p) for p in now),
+                )
+                for factor, now in zip(self._start.factors, probs, strict=True)
+            )
+        )
+
+    def learn(self, episodes: Episodes) -> None:
+        """Move the probabilities by what happened in these episodes."""
+        if not self._rules:
+            return
+        self._rounds += 1
+        for k, group in enumerate(self._groups):
+            movable = self._movable(group)
+            if len(movable) < 2:
+                continue
+            self._sums[k] += self._rules[k].probs(self._states[k])
+            seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
+            seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
+            self._states[k] = self._rules[k].update(self._states[k], seen)
+
+    @property
+    def average(self) -> Mixture | None:
+        """With the mean of the probabilities of all rounds; None where nothing moves, or nothing was played."""
+        if not self._rules or not self._rounds:
+            return None
+        means = [total / total.sum() if total.any() else None for total in self._sums]
+        return replace(self._start, factors=self._with(means))
+
+    def state_dict(self) -> State:
+        return {"states": [dict(s) for s in self._states], "sums": list(self._sums), "rounds": self._rounds}
+
+    def load_state_dict(self, state: State) -> None:
+        self._states, self._sums = list(state["states"]), [np.array(s) for s in state["sums"]]
+        self._rounds = int(state["rounds"])
+
+    # ------------------------------------------------------------------------------------------ groups of factors
+
+    def _size(self, group: Sequence[int]) -> int:
+        return len(self._start.factors[group[0]].entries)
+
+    def _movable(self, group: Sequence[int]) -> NDArray[np.intp]:
+        """The entries without live refs, or all of them."""
+        entries = self._start.factors[group[0]].entries
+        if self._moves_live:
+            return np.arange(len(entries))
+        return np.flatnonzero([all(ref.version is not None for ref in entry) for entry in entries])
+
+    def _frozen(self, group: Sequence[int]) -> NDArray[np.float64]:
+        """What the movable entries' probabilities are among themselves, to begin with; uniform where they have none."""
+        movable = self._movable(group)
+        probs = np.array(self._start.factors[group[0]].probs)[movable]
+        total = probs.sum()
+        return probs / total if total > 0 else np.full(len(movable), 1.0 / max(1, len(movable)))
+
+    def _probs(self) -> list[tuple[float, ...]]:
+        now = [
+            rule.probs(state) if len(self._movable(group)) > 1 else None
+            for rule, state, group in zip(self._rules, self._states, self._groups, strict=True)
+        ]
+        return [factor.probs for factor in self._with(now)]
+
+    def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[Factor, ...]:
+        """The factors with these probabilities of the movable entries, which share what the live ones leave."""
+        factors = list(self._start.factors)
+        for group, new in zip(self._groups, moved, strict=True):
+            if new is None:
+                continue
+            movable = self._movable(group)
+            for f in group:
+                probs = np.array(factors[f].probs)
+                probs[movable] = new * probs[movable].sum()
+                factors[f] = replace(factors[f], probs=tuple(float(p) for p in probs))
+        return tuple(factors)
+
+
+def evidence_of(episodes: Episodes, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int) -> Evidence:
+    """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
+    that of everybody else, and drawn where somebody shares the highest one with it."""
+    played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
+    mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat] if len(episodes.seat) else np.zeros(0)
+    best = episodes.returns.max(axis=1, initial=-np.inf)
+    shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
+    score = np.where(mine == best, np.where(shared, 0.5, 1.0), 0.0)
+    for factor, places in zip(factors, seats, strict=True):
+        entry = episodes.entry[:, factor]
+        drawn = entry >= 0
+        played += np.bincount(entry[drawn], minlength=entries)
+        others = np.array(places)[None, :] != episodes.seat[drawn][:, None]
+        value = _means(episodes.returns[drawn][:, list(places)], others)
+        total += np.bincount(entry[drawn], weights=value, minlength=entries)
+        won += np.bincount(entry[drawn], weights=score[drawn], minlength=entries)
+        earned += np.bincount(entry[drawn], weights=mine[drawn], minlength=entries)
+    value, earned = (np.where(played > 0, sums / np.maximum(played, 1), np.nan) for sums in (total, earned))
+    return Evidence(played, value, won, earned)
+
+
+def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """float64[n]: the mean of each row's values where `where`; at least one is."""
+    return np.asarray((values * where).sum(axis=1) / np.maximum(where.sum(axis=1), 1))
+
+
+def start_of(opponents: Opponents) -> Mixture:
+    """What a task begins with."""
+    return opponents.start if isinstance(opponents, Adaptive) else opponents
+
+
+def live_refs(opponents: Opponents) -> tuple[PolicyRef, ...]:
+    """The live refs, each once."""
+    refs = (ref for factor in start_of(opponents).factors for entry in factor.entries for ref in entry)
+    return tuple(dict.fromkeys(ref for ref in refs if ref.version is None))

@@ -1,0 +1,127 @@
+"""Credits: how much may be collected, in flight or waiting to be learned from, before new weights are out. Pure: no clocks, no threads.
+
+    reserve --(worker collects)--> deliver --(learner updates, weights are published)--> release
+       ^                             |
+       +---- worker dies: its credits return; what it still sends is refused and counted
+
+With one credit per fragment, `limit` fragments bound the policy lag: a fragment's weights are at most `limit` publications old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from ludus.core.errors import DataError
+from ludus.core.types import State
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One credit, held by an incarnation of a worker (it counts its restarts)."""
+
+    id: int
+    worker: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncLimits:
+    """Of asynchronous collection. in_flight: orders that a host has at most, played and unplayed. min_completed: portions to learn from
+    in one iteration at least (None: as many as there are hosts). gather_window: seconds to wait for more after these. max_lag: portions
+    whose weights are more versions behind when they arrive are thrown away (None: never)."""
+
+    in_flight: int = 2
+    min_completed: int | None = None
+    gather_window: float = 0.0
+    max_lag: int | None = 8
+
+
+class Credits:
+    """The ledger. Lives in the driver; raises DataError for a limit below 1."""
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise DataError(f"the limit is {limit} credits; at least 1 is needed, or nothing could ever be collected.")
+        self.limit = limit
+        self.refused = 0  # deliveries of leases that were not (or no longer) being collected
+        self._next = 0
+        self._incarnation: dict[str, int] = {}
+        self._collecting: dict[int, Lease] = {}
+        self._delivered: dict[int, Lease] = {}
+
+    @property
+    def free(self) -> int:
+        """Credits that can be reserved now."""
+        return self.limit - len(self._collecting) - len(self._delivered)
+
+    @property
+    def collecting(self) -> tuple[Lease, ...]:
+        """Leases whose data have not come yet, oldest first."""
+        return tuple(self._collecting.values())
+
+    @property
+    def delivered(self) -> tuple[Lease, ...]:
+        """Leases whose data have come and are not yet in published weights, in order of arrival."""
+        return tuple(self._delivered.values())
+
+    def reserve(self, worker: str) -> Lease | None:
+        """A credit for the worker's present incarnation; None: none is free, so it must wait."""
+        if self.free == 0:
+            return None
+        lease = Lease(self._next, worker, self._incarnation.get(worker, 0))
+        self._next += 1
+        self._collecting[lease.id] = lease
+        return lease
+
+    def deliver(self, lease: Lease) -> bool:
+        """The lease's data arrived. False, and counted: it came from a dead incarnation, or twice; throw the data away."""
+        if self._collecting.get(lease.id) != lease:
+            self.refused += 1
+            return False
+        self._delivered[lease.id] = self._collecting.pop(lease.id)
+        return True
+
+    def release(self, leases: Iterable[Lease]) -> int:
+        """Weights trained on these are published; their credits are free again (the count). Raises DataError, and releases none, if
+        one was not delivered."""
+        ids = [lease.id for lease in leases]
+        for k, number in enumerate(ids):
+            if number not in self._delivered or number in ids[:k]:
+                raise DataError(
+                    f"lease {number} is released and was not delivered (or twice); release what `deliver` took, once."
+                )
+        for number in ids:
+            del self._delivered[number]
+        return len(ids)
+
+    def died(self, worker: str) -> tuple[Lease, ...]:
+        """A worker died: what it was collecting, whose credits are free again, for a replacement to repeat. What it had delivered
+        stays. Its next incarnation begins."""
+        lost = tuple(lease for lease in self._collecting.values() if lease.worker == worker)
+        for lease in lost:
+            del self._collecting[lease.id]
+        self._incarnation[worker] = self._incarnation.get(worker, 0) + 1
+        return lost
+
+    def state_dict(self) -> State:
+        """Everything, as JSON scalars and lists."""
+        return {
+            "refused": self.refused,
+            "next": self._next,
+            "incarnation": dict(self._incarnation),
+            "collecting": [asdict(lease) for lease in self._collecting.values()],
+            "delivered": [asdict(lease) for lease in self._delivered.values()],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Raises DataError, and changes nothing, if more credits are out than this ledger has."""
+        collecting = {lease["id"]: Lease(**lease) for lease in state["collecting"]}
+        delivered = {lease["id"]: Lease(**lease) for lease in state["delivered"]}
+        if len(collecting) + len(delivered) > self.limit:
+            raise DataError(
+                f"the state has {len(collecting) + len(delivered)} credits out and the limit is {self.limit}; raise it."
+            )
+        self.refused, self._next = state["refused"], state["next"]
+        self._incarnation = dict(state["incarnation"])
+        self._collecting, self._delivered = collecting, delivered

@@ -1,1 +1,0 @@
-"""Which matches find out most about a meta-game, and what is known after them."""

@@ -1,0 +1,1 @@
+"""Meta-solvers, the numerics under them, and which matches to play next."""

@@ -1,0 +1,23 @@
+"""Meta-solvers: from payoffs to a distribution over populations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from ludus.core.types import Solution
+from ludus.population.payoffs import Payoffs
+
+__all__ = ["MetaSolver", "Solution"]
+
+
+@runtime_checkable
+class MetaSolver(Protocol):
+    """A pure function of a payoff view. `needs` is any of "two_player", "zero_sum", "symmetric"."""
+
+    needs: ClassVar[frozenset[str]]
+
+    def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+        """Raises SolverError if the payoffs have holes, NaN, or lack what the solver needs."""
+        ...

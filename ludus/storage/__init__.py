@@ -1,0 +1,1 @@
+"""A run's directory: database, policy files, checkpoints, locks."""

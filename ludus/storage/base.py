@@ -1,0 +1,197 @@
+"""What can be watched of a run, and the seam for whoever watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ludus.core.types import Metrics, Task, TrainingTask
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """The facts of a run that hold from its start.
+
+    scenario: preset name or kind of scenario ("leduc"). env, algorithm: as the scenario names them. players: number of players.
+    population: [P] index of each player's population. utility_range: [P] (least, largest) return. generations, seconds: limits,
+    None if there is none. text: the resolved scenario as YAML.
+    """
+
+    name: str
+    run_dir: Path
+    scenario: str
+    env: str
+    algorithm: str
+    seed: int
+    version: str
+    population: tuple[int, ...]
+    utility_range: tuple[tuple[float, float], ...] = ()
+    zero_sum: bool = False
+    generations: int | None = None
+    seconds: float | None = None
+    text: str = ""
+
+    @property
+    def players(self) -> int:
+        return len(self.population)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRecord:
+    """One finished generation.
+
+    seconds: wall time since the run's start, summed over resumed sessions. episodes: training episodes since the run's start.
+    nash_conv: sum of `gains`; None if it was not computed. gains, values: [P] what each player's best response earns over the
+    profile of meta-strategies, and that profile's return. marginals: [P][policies of the player] meta-strategy that was solved in
+    this generation. responses: [P] return of the newly trained best response, NaN where none was trained. exact: `gains` were
+    computed on the whole game, not bounded by simulation.
+    """
+
+    number: int
+    seconds: float
+    episodes: int
+    nash_conv: float | None = None
+    gains: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+    marginals: tuple[tuple[float, ...], ...] = ()
+    solver_gap: float = float("nan")
+    solver_seconds: float = 0.0
+    responses: tuple[float, ...] = ()
+    exact: bool = True
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of policies per player."""
+        return tuple(len(row) for row in self.marginals)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How a run (or its last session) ended. `stopped_by` is a sentence; `complete`: a stopper or the schedule ended it, not the user."""
+
+    run_dir: Path
+    generations: int
+    seconds: float
+    episodes: int
+    nash_conv: float | None
+    stopped_by: str
+    complete: bool = True
+    report: Path | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Watches a run. Calls come from the driver's thread, in order, and must return quickly; an observer never changes the run."""
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        """`generation`: how many generations a resumed run already has."""
+        ...
+
+    def task_started(self, task: Task) -> None: ...
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        """Share of the task that is done, in [0, 1], None if unknown; newest numbers, such as "episodes_per_second"."""
+        ...
+
+    def generation_done(self, record: GenerationRecord) -> None: ...
+
+    def run_finished(self, summary: RunSummary) -> None: ...
+
+    def message(self, text: str) -> None: ...
+
+    def pace_changed(self, pace: str) -> None:
+        """The user wants it otherwise: "paused", "at 50% of full speed"; "" at full speed again."""
+        ...
+
+
+class Silent:
+    """An observer that does nothing, and a base for those that want few of the calls."""
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        return None
+
+    def task_started(self, task: Task) -> None:
+        return None
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        return None
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        return None
+
+    def run_finished(self, summary: RunSummary) -> None:
+        return None
+
+    def message(self, text: str) -> None:
+        return None
+
+    def pace_changed(self, pace: str) -> None:
+        return None
+
+
+class Observers:
+    """Several observers as one, told in the order given."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        for observer in self._observers:
+            observer.run_started(info, generation=generation)
+
+    def task_started(self, task: Task) -> None:
+        for observer in self._observers:
+            observer.task_started(task)
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        for observer in self._observers:
+            observer.task_progress(fraction, metrics)
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        for observer in self._observers:
+            observer.generation_done(record)
+
+    def run_finished(self, summary: RunSummary) -> None:
+        for observer in self._observers:
+            observer.run_finished(summary)
+
+    def message(self, text: str) -> None:
+        for observer in self._observers:
+            observer.message(text)
+
+    def pace_changed(self, pace: str) -> None:
+        for observer in self._observers:
+            observer.pace_changed(pace)
+
+
+class Doing:
+    """The tasks in progress, in a few words. Training tasks that began together are."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+        self._begun = False
+
+    def started(self, task: Task) -> None:
+        together = self._tasks and not self._begun and self._joins(task)
+        self._tasks = [*self._tasks, task] if together else [task]
+        self._begun = False
+
+    def progressed(self) -> None:
+        self._begun = True
+
+    def _joins(self, task: Task) -> bool:
+        last = self._tasks[-1]
+        return isinstance(task, TrainingTask) and isinstance(last, TrainingTask) and task.generation == last.generation
+
+    def __str__(self) -> str:
+        populations = [str(task.population) for task in self._tasks if isinstance(task, TrainingTask)]
+        if populations:
+            *others, last = populations
+            return (
+                f"best responses of populations {', '.join(others)} and {last}"
+                if others
+                else f"best response of population {last}"
+            )
+        return "payoffs" if self._tasks else "starting"

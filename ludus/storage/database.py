@@ -1,0 +1,125 @@
+"""The tables of a run's database, `ludus.db` (SQLite), and how that of an older version is brought to the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ludus.core.errors import RunError
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tables of a run's database, `ludus.db` (SQLite). `barrier` is the number of the checkpoint whose commit covers
+# a row, so that a resumed run can drop what came after its checkpoint. Arrays are little-endian blobs (float64,
+# profiles int32); small records are JSON. A generation's `marginals` are always there; a joint meta-strategy has
+# its profiles of a probability above 0 in `joints`.
+
+APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
+VERSION = 2
+FILE = "ludus.db"
+
+TABLES = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
+CREATE TABLE policies (
+  population INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, mode TEXT NOT NULL, place INTEGER NOT NULL,
+  kind TEXT NOT NULL, config TEXT NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL, parent TEXT, start TEXT NOT NULL,
+  generation INTEGER NOT NULL, task TEXT NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (population, id, version));
+CREATE VIEW lineage AS
+  SELECT population, id, version, json_extract(parent, '$.population') AS parent_population,
+    json_extract(parent, '$.policy') AS parent_id, json_extract(parent, '$.version') AS parent_version, start, task, generation
+  FROM policies;
+CREATE TABLE generations (
+  number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
+  vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
+  solver_seconds REAL NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
+CREATE TABLE joints (
+  generation INTEGER PRIMARY KEY, players INTEGER NOT NULL, profiles BLOB NOT NULL, probs BLOB NOT NULL, barrier INTEGER NOT NULL);
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
+  metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE matches (
+  id TEXT PRIMARY KEY, generation INTEGER NOT NULL, profile TEXT NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL,
+  mean BLOB NOT NULL, m2 BLOB NOT NULL, wins TEXT NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL,
+  barrier INTEGER NOT NULL);
+CREATE TABLE payoffs (
+  seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
+  barrier INTEGER NOT NULL);
+CREATE TABLE ratings (
+  generation INTEGER NOT NULL, population INTEGER NOT NULL, policy TEXT NOT NULL, kind TEXT NOT NULL, rating REAL,
+  barrier INTEGER NOT NULL, PRIMARY KEY (generation, population, policy, kind)) WITHOUT ROWID;
+CREATE TABLE metrics (
+  name TEXT NOT NULL, counter TEXT NOT NULL, step INTEGER NOT NULL, value REAL, barrier INTEGER NOT NULL,
+  PRIMARY KEY (name, counter, step)) WITHOUT ROWID;
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY, time REAL NOT NULL, level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
+  barrier INTEGER NOT NULL);
+"""
+
+COVERED = ("policies", "generations", "joints", "tasks", "matches", "payoffs", "ratings", "metrics", "events")
+"""The tables whose rows a checkpoint covers."""
+
+INSERT = {
+    "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "generations": "INSERT OR REPLACE INTO generations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    "joints": "INSERT OR REPLACE INTO joints VALUES (?,?,?,?,?)",
+    "tasks": "INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+    "matches": "INSERT OR IGNORE INTO matches VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # append-only: a retried match counts once
+    "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",
+    "ratings": "INSERT OR REPLACE INTO ratings VALUES (?,?,?,?,?,?)",
+    "metrics": "INSERT OR REPLACE INTO metrics VALUES (?,?,?,?,?)",
+    "events": "INSERT INTO events (time, level, kind, text, barrier) VALUES (?,?,?,?,?)",
+}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Brings the database of an older version to the present one.
+
+MIGRATIONS: dict[int, str] = {
+    # Version 0 (before the first release) had neither ratings nor the solver's time.
+    0: """
+    CREATE TABLE ratings (
+      generation INTEGER NOT NULL, population INTEGER NOT NULL, policy TEXT NOT NULL, kind TEXT NOT NULL, rating REAL,
+      barrier INTEGER NOT NULL, PRIMARY KEY (generation, population, policy, kind)) WITHOUT ROWID;
+    CREATE TABLE generations_new (
+      number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
+      vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
+      solver_seconds REAL NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
+    INSERT INTO generations_new
+      SELECT number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, 0.0, exact, created, barrier
+      FROM generations;
+    DROP TABLE generations;
+    ALTER TABLE generations_new RENAME TO generations;
+    """,
+    # Version 1 kept only the marginals of joint meta-strategies.
+    1: """
+    CREATE TABLE joints (
+      generation INTEGER PRIMARY KEY, players INTEGER NOT NULL, profiles BLOB NOT NULL, probs BLOB NOT NULL, barrier INTEGER NOT NULL);
+    """,
+}
+"""version -> the SQL that leads to the next one."""
+
+
+def version_of(connection: sqlite3.Connection, where: str) -> int:
+    """The schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus."""
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise RunError(
+            f"{where} is not the database of a Ludus run, or its run died before it began. Give another run, or delete it."
+        )
+    version = _pragma(connection, "user_version")
+    if version > VERSION:
+        raise RunError(
+            f"{where} was written by a newer Ludus (database version {version}; this one reads up to {VERSION}). Upgrade ludus."
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, where: str) -> int:
+    """Applies what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `version_of`."""
+    found = version_of(connection, where)
+    for version in range(found, VERSION):
+        script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
+        connection.executescript(script)
+    return found
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,0 +1,434 @@
+"""Reads a run's database, also while its run goes on. Never writes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import RunError
+from ludus.core.types import Match, PolicyRef, PolicySpec
+from ludus.population.base import Lineage, PolicyRecord
+from ludus.population.payoffs import Payoffs
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.database import FILE, VERSION, migrate, version_of
+from ludus.storage.run_dirs import is_running
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a run's database gives back, typed.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """file: path of its weights, relative to the run directory; sha256: of that file. created: seconds since the epoch."""
+
+    record: PolicyRecord
+    file: str
+    sha256: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatch:
+    match: Match
+    generation: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PayoffCells:
+    """Exact cells that became known together: profiles int32[k, P], mean float64[k, P]."""
+
+    generation: int
+    profiles: NDArray[np.int32]
+    mean: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """kind: "train" or "evaluate". state: "started", "done" or "failed"."""
+
+    id: str
+    kind: str
+    generation: int
+    population: int | None
+    policy: str | None
+    state: str
+    metrics: Mapping[str, float]
+    counters: Mapping[str, int]
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    generation: int
+    population: int
+    policy: str
+    kind: str
+    rating: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One metric over one counter: step int64[n] rising, value float64[n] (NaN where the value was not finite)."""
+
+    name: str
+    counter: str
+    step: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """time: seconds since the epoch. level: "info", "warning" or "error"."""
+
+    time: float
+    level: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    barrier: int
+    id: str
+    created: float
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The payoff table as a view of what is stored: exact cells and pooled matches.
+
+
+def assemble(info: RunInfo, sizes: tuple[int, ...], cells: Sequence[PayoffCells], matches: Sequence[Match]) -> Payoffs:
+    """Payoffs over `sizes` policies per player; an exact cell wins over matches. Raises ValueError if a profile is outside.
+
+    Matches of one profile are pooled by (n, mean, M2), as in Chan, Golub and LeVeque (1979):
+    M2 = Σ M2_i + Σ n_i (mean_i - mean)².
+    """
+    players = len(sizes)
+    mean = np.full((players, *sizes), np.nan)
+    m2 = np.zeros((players, *sizes))
+    count = np.zeros(sizes, np.int64)
+    exact = np.zeros(sizes, np.bool_)
+    played = [match for match in matches if not match.exact]
+    if played:
+        _pool(played, mean, m2, count)
+    for match in matches:
+        if match.exact:
+            _place(np.array([match.profile]), match.mean[None], mean, m2, exact)
+    for known in cells:
+        _place(known.profiles, known.mean, mean, m2, exact)
+    return Payoffs(mean, count, m2, exact, info.utility_range, info.population, info.zero_sum)
+
+
+def _pool(matches: Sequence[Match], mean: np.ndarray, m2: np.ndarray, count: np.ndarray) -> None:
+    sizes = count.shape
+    profiles = np.array([match.profile for match in matches])
+    _check(profiles, sizes)
+    cell = np.ravel_multi_index(tuple(profiles.T), sizes)
+    n = np.array([match.n for match in matches], np.int64)
+    total = np.bincount(cell, n, count.size)
+    count[...] = total.astype(np.int64).reshape(sizes)
+    with np.errstate(invalid="ignore"):
+        for player in range(len(sizes)):
+            means = np.array([match.mean[player] for match in matches])
+            pooled = np.bincount(cell, n * means, count.size) / total  # NaN where nothing was played
+            spread = np.array([match.m2[player] for match in matches]) + n * (means - pooled[cell]) ** 2
+            mean[player] = pooled.reshape(sizes)
+            m2[player] = np.bincount(cell, spread, count.size).reshape(sizes)
+
+
+def _place(profiles: np.ndarray, values: np.ndarray, mean: np.ndarray, m2: np.ndarray, exact: np.ndarray) -> None:
+    _check(profiles, exact.shape)
+    where = tuple(profiles.T)
+    exact[where] = True
+    for player in range(len(exact.shape)):
+        mean[player][where] = values[:, player]
+        m2[player][where] = 0.0
+
+
+def _check(profiles: np.ndarray, sizes: tuple[int, ...]) -> None:
+    if profiles.shape[1] != len(sizes) or (profiles < 0).any() or (profiles >= np.array(sizes)).any():
+        raise ValueError(f"a payoff's profile lies outside the populations of sizes {sizes}")
+
+
+_GENERATIONS = (
+    "SELECT number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, solver_seconds, exact "
+    "FROM generations"
+)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns what SQLite, JSON or a wrong blob raise about a damaged file into one RunError."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
+        detail = " ".join(str(error).split())
+        raise RunError(f"the database {str(path)!r} cannot be used: {detail}. {_advice(detail)}") from error
+
+
+def _advice(detail: str) -> str:
+    for word, advice in (
+        ("locked", "Another program writes to it; close that one."),
+        ("full", "Make room and resume the run."),
+        ("readonly", "Make it writable."),
+        ("unable to open", "Is its folder writable?"),
+    ):
+        if word in detail:
+            return advice
+    return "It is damaged, incomplete or not a run's database."
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises RunError if SQLite finds the file's pages inconsistent."""
+    answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if answer != "ok":
+        raise RunError(
+            f"the database {str(path)!r} is damaged: {' '.join(str(answer).split())}. Restore it from a copy."
+        )
+
+
+class Reader:
+    """Typed records of a run. Each call reads what is committed at that moment.
+
+    Raises RunError if the directory holds no run, or its database is damaged, foreign or newer than this Ludus. `check=False`
+    skips the pass over all pages (for listings of many runs).
+    """
+
+    def __init__(self, run_dir: Path, *, check: bool = True) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / FILE
+        if not self.path.is_file():
+            raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+        with translated(self.path):
+            self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+            try:
+                if version_of(self._connection, repr(str(self.path))) < VERSION:
+                    self._connection = _upgraded_copy(self._connection, self.path)
+                if check:
+                    check_integrity(self._connection, self.path)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, arguments).fetchall()
+
+    def info(self) -> RunInfo:
+        """The run's facts; `run_dir` is where the run lies now."""
+        with translated(self.path):
+            facts = json.loads(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0])
+            facts["population"] = tuple(facts["population"])
+            facts["utility_range"] = tuple((low, high) for low, high in facts["utility_range"])
+            return RunInfo(**{**facts, "run_dir": self.run_dir})
+
+    def summary(self) -> RunSummary | None:
+        """How the last session ended; None if it did not end by itself."""
+        with translated(self.path):
+            rows = self._rows("SELECT value FROM run WHERE key = 'summary'")
+            if not rows:
+                return None
+            facts = json.loads(rows[0][0])
+            report = self.run_dir / facts["report"] if facts["report"] else None
+            return RunSummary(**{**facts, "run_dir": self.run_dir, "report": report})
+
+    def checkpoints(self) -> tuple[CheckpointRecord, ...]:
+        """Committed checkpoints, oldest first."""
+        with translated(self.path):
+            return tuple(CheckpointRecord(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
+
+    def generations(self) -> tuple[GenerationRecord, ...]:
+        """Oldest first."""
+        with translated(self.path):
+            return tuple(_generation(row) for row in self._rows(f"{_GENERATIONS} ORDER BY number"))
+
+    def last_generation(self) -> GenerationRecord | None:
+        """The newest one; None if none has finished."""
+        with translated(self.path):
+            rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
+            return _generation(rows[0]) if rows else None
+
+    def joint(self, generation: int) -> NDArray[np.float64] | None:
+        """The joint meta-strategy float64[n_0, …] of a generation; None if there are marginals only."""
+        sql = "SELECT sizes, players, profiles, probs FROM joints JOIN generations ON generation = number WHERE generation = ?"
+        with translated(self.path):
+            for sizes, players, profiles, probs in self._rows(sql, generation):
+                out = np.zeros(json.loads(sizes))
+                out[tuple(np.frombuffer(profiles, "<i4").reshape(-1, players).T)] = np.frombuffer(probs, "<f8")
+                return out
+        return None
+
+    def policies(self) -> tuple[StoredPolicy, ...]:
+        """By population, then place."""
+        with translated(self.path):
+            rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
+            return tuple(_policy(row) for row in rows)
+
+    def tasks(self) -> tuple[StoredTask, ...]:
+        columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
+        with translated(self.path):
+            rows = self._rows(f"SELECT {columns} FROM tasks ORDER BY generation, id")
+            return tuple(_task(row) for row in rows)
+
+    def matches(self) -> tuple[StoredMatch, ...]:
+        """In the order in which they were recorded."""
+        with translated(self.path):
+            return tuple(_match(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+
+    def payoff_cells(self) -> tuple[PayoffCells, ...]:
+        """Exact cells, in the order in which they were recorded."""
+        with translated(self.path):
+            rows = self._rows("SELECT generation, players, profiles, mean FROM payoffs ORDER BY seq")
+            return tuple(
+                PayoffCells(
+                    generation,
+                    np.frombuffer(profiles, "<i4").reshape(-1, players),
+                    np.frombuffer(mean, "<f8").reshape(-1, players),
+                )
+                for generation, players, profiles, mean in rows
+            )
+
+    def payoffs(self) -> Payoffs:
+        """The payoff table that exact cells and pooled matches give."""
+        info = self.info()
+        sizes = self._sizes(info)
+        cells, matches = self.payoff_cells(), self.matches()
+        with translated(self.path):
+            return assemble(info, sizes, cells, tuple(stored.match for stored in matches))
+
+    def _sizes(self, info: RunInfo) -> tuple[int, ...]:
+        with translated(self.path):
+            rows = self._rows("SELECT population, MAX(place) + 1 FROM policies GROUP BY population")
+        per_population = {int(population): int(size) for population, size in rows}
+        return tuple(per_population.get(population, 0) for population in info.population)
+
+    def ratings(self) -> tuple[Rating, ...]:
+        with translated(self.path):
+            rows = self._rows("SELECT generation, population, policy, kind, rating FROM ratings")
+            return tuple(Rating(g, p, policy, kind, _number(value)) for g, p, policy, kind, value in rows)
+
+    def metric_names(self) -> tuple[tuple[str, str], ...]:
+        """(name, counter) of every metric, sorted."""
+        with translated(self.path):
+            return tuple(self._rows("SELECT DISTINCT name, counter FROM metrics ORDER BY name, counter"))
+
+    def metrics(self, name: str, counter: str) -> Series:
+        with translated(self.path):
+            rows = self._rows(
+                "SELECT step, value FROM metrics WHERE name = ? AND counter = ? ORDER BY step", name, counter
+            )
+            step = np.array([row[0] for row in rows], np.int64)
+            return Series(name, counter, step, np.array([row[1] for row in rows], np.float64))
+
+    def events(self) -> tuple[Event, ...]:
+        with translated(self.path):
+            return tuple(Event(*row) for row in self._rows("SELECT time, level, kind, text FROM events ORDER BY seq"))
+
+
+def info_to_json(info: RunInfo) -> str:
+    return json.dumps({**asdict(info), "run_dir": ""})
+
+
+def summary_to_json(summary: RunSummary) -> str:
+    facts: Mapping[str, object] = asdict(replace(summary, run_dir=Path(), report=None))
+    return json.dumps({**facts, "run_dir": "", "report": summary.report.name if summary.report else ""})
+
+
+def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    # Reading must change nothing on disk, so an older schema is brought up to date in memory.
+    copy = sqlite3.connect(":memory:")
+    connection.backup(copy)
+    connection.close()
+    migrate(copy, repr(str(path)))
+    return copy
+
+
+def _generation(row: tuple[Any, ...]) -> GenerationRecord:
+    number, seconds, episodes, nash_conv, gains, values, responses, sizes, marginals, gap, solver_seconds, exact = row
+    ends = np.cumsum([0, *json.loads(sizes)])
+    flat = np.frombuffer(marginals, "<f8").tolist()
+    if len(flat) != ends[-1]:
+        raise ValueError(f"generation {number} holds {len(flat)} probabilities for {ends[-1]} policies")
+    return GenerationRecord(
+        number=number,
+        seconds=seconds,
+        episodes=episodes,
+        nash_conv=nash_conv,
+        gains=_numbers(gains),
+        values=_numbers(values),
+        marginals=tuple(tuple(flat[a:b]) for a, b in pairwise(ends)),
+        solver_gap=_number(gap),
+        solver_seconds=solver_seconds,
+        responses=_numbers(responses),
+        exact=bool(exact),
+    )
+
+
+def _policy(row: tuple[Any, ...]) -> StoredPolicy:
+    population, policy, version, mode, place, kind, config, file, sha256, *others = row
+    parent, start, generation, task, created, _ = others
+    origin = PolicyRef(**json.loads(parent)) if parent else None
+    record = PolicyRecord(
+        ref=PolicyRef(population, policy, version, mode),
+        index=place,
+        spec=PolicySpec(kind, json.loads(config)),
+        lineage=Lineage(task=task, generation=generation, parent=origin, start=start),
+    )
+    return StoredPolicy(record, file, sha256, created)
+
+
+def _task(row: tuple[Any, ...]) -> StoredTask:
+    identifier, kind, generation, population, policy, state, metrics, counters, failure = row
+    numbers = (json.loads(metrics), json.loads(counters))
+    return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
+
+
+def _match(row: tuple[Any, ...]) -> StoredMatch:
+    identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
+    match = Match(
+        id=identifier,
+        profile=tuple(json.loads(profile)),
+        seats=tuple(PolicyRef(*seat) for seat in json.loads(seats)),
+        n=n,
+        mean=np.frombuffer(mean, "<f8"),
+        m2=np.frombuffer(m2, "<f8"),
+        wins=tuple((w, d, lost) for w, d, lost in json.loads(wins)),
+        exact=bool(exact),
+    )
+    return StoredMatch(match, generation, created)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(value) for value in json.loads(text))
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value  # SQLite keeps NaN as NULL
+
+
+def run_state(run_dir: Path, summary: RunSummary | None) -> str:
+    """ "finished" (a stopper or the schedule ended it), "stopped" (the user did), "running" or "interrupted" (it died)."""
+    if summary is None:  # a resumed run has none until it ends again
+        return "running" if is_running(run_dir) else "interrupted"
+    return "finished" if summary.complete else "stopped"

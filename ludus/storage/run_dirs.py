@@ -1,0 +1,141 @@
+"""Run directories by name or path, and the lock that lets one driver write to each."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from ludus.core.errors import RunError, nearest
+from ludus.storage.database import FILE
+
+# --------------------------------------------------------------------------------------------------------------------
+# Run directories by name or path.
+
+RUNS = Path("runs")
+
+
+def find_run(text: str) -> Path:
+    """The directory that a user means by a path or by a name below ./runs. Raises RunError with the nearest names."""
+    if not text:
+        raise RunError("'' was given, a run's name or directory was expected. `ludus list runs` shows the runs.")
+    for candidate in (Path(text), RUNS / text):
+        if (candidate / FILE).is_file():
+            return candidate
+    if Path(text).is_dir():
+        raise RunError(f"{text!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+    known = [path.name for path in run_dirs()]
+    hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}"
+    raise RunError(f"there is no run {text!r}{hint}")
+
+
+def run_dirs(root: Path | None = None) -> list[Path]:
+    """Directories below `root` (default ./runs) that hold a run, by name."""
+    root = root or RUNS
+    return sorted(path.parent for path in root.glob(f"*/{FILE}") if path.is_file()) if root.is_dir() else []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One driver per run directory.
+
+LOCK_FILE = "driver.lock"
+
+
+class RunLock:
+    """Exclusive right to write into a run directory, held until `close` or the end of the process.
+
+    The kernel frees the lock of a dead process, so a crashed driver never blocks a resume; the file stays and holds the last
+    driver's process id. Raises RunError if another driver has it.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / LOCK_FILE
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RunError(
+                f"run directory {str(run_dir)!r} cannot be written: {error.strerror}. Give another --run-dir."
+            ) from error
+        try:
+            acquired = self._acquire()
+        except OSError as error:
+            self.close()
+            raise RunError(
+                f"the file system of {str(run_dir)!r} has no locks ({error.strerror}). Two drivers could write one run there: give a "
+                "--run-dir on a local disk, and copy the run afterwards."
+            ) from error
+        if not acquired:
+            self.close()
+            raise RunError(
+                f"run {str(run_dir)!r} is in use by another process (pid {owner_of(run_dir)}). Wait for it or stop it, then try again."
+            )
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _acquire(self) -> bool:
+        for attempt in range(3):  # `is_running` of another process may hold it for an instant
+            if attempt:
+                time.sleep(0.02)
+            if _try_lock(self._fd, fcntl.LOCK_EX):
+                return True
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def require_writable(run_dir: Path) -> None:
+    """Raises RunError where it can be seen already that a run directory cannot be made or written, or is in use: before anything that takes
+    long. Leaves nothing behind."""
+    there = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = f"{str(there)!r} is not a folder" if not there.is_dir() else f"nothing can be written into {str(there)!r}"
+        raise RunError(f"run directory {str(run_dir)!r} cannot be written: {why}. Give another --run-dir.")
+    if (run_dir / LOCK_FILE).exists():
+        RunLock(run_dir).close()
+
+
+def owner_of(run_dir: Path) -> str:
+    """The process id that the last driver has left, or "unknown"."""
+    try:
+        return (run_dir / LOCK_FILE).read_text(errors="replace").strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def is_running(run_dir: Path) -> bool:
+    """Whether a driver holds the run's lock now; False where there are no locks. Changes nothing on disk."""
+    try:
+        fd = os.open(run_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(fd, fcntl.LOCK_SH)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,336 @@
+"""The run's database, as its one writer sees it: the driver."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import RunError
+from ludus.core.types import Match, PolicyRef, Task, TaskResult, Trained, TrainingTask
+from ludus.population.base import PolicyRecord
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
+from ludus.storage.reader import Reader, check_integrity, info_to_json, summary_to_json, translated
+from ludus.storage.run_dirs import RunLock
+
+# --------------------------------------------------------------------------------------------------------------------
+# Opens a run's database for writing.
+
+
+def has_tables(path: Path) -> bool:
+    """Whether the file is a database with anything in it. Changes nothing on disk."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with translated(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        return bool(connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+
+
+def require_new(run_dir: Path) -> None:
+    """Raises RunError if there is a run already. Changes nothing on disk."""
+    if has_tables(run_dir / FILE):
+        raise RunError(
+            f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another --name or --run-dir."
+        )
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """For writing: readers go on beside it, and a commit is on disk when it returns."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
+    """All tables and the run's facts, or nothing."""
+    ours = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+    connection.executescript(f"BEGIN; {TABLES} {ours}")
+    connection.execute("INSERT INTO run VALUES ('info', ?)", (info_to_json(info),))
+    connection.execute("COMMIT")
+
+
+def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Brings an older database to the present version. Raises RunError if it is damaged or newer."""
+    migrate(connection, repr(str(path)))
+    check_integrity(connection, path)
+
+
+Located = tuple[str, str]
+EventLevel = Literal["info", "warning", "error"]
+_FLUSH = 4096  # rows held in memory before they go into the open transaction
+
+
+class Store:
+    """Writes `ludus.db`. Rows wait in memory and in one open transaction until `commit`, which makes them durable together with
+    the id of the checkpoint that covers them; readers see committed rows only. It implements `ludus.population.base.Recorder`.
+
+    Make one with `Store.create` (a new run) or `Store.open` (resume). It holds the run directory's lock until `close`.
+    `generation` stamps matches and exact payoffs. `locate` says where a policy's weights lie: (path in the run directory, sha256).
+    """
+
+    def __init__(
+        self, run_dir: Path, lock: RunLock, connection: sqlite3.Connection, locate: Callable[[PolicyRef], Located]
+    ):
+        self.run_dir = run_dir
+        self.path = run_dir / FILE
+        self.generation = 0
+        self._lock = lock
+        self._connection = connection
+        self._locate = locate
+        self._buffer: dict[str, list[tuple[object, ...]]] = {table: [] for table in INSERT}
+        self._waiting = 0
+        self._barrier = self._last_barrier() + 1
+
+    @classmethod
+    def create(cls, run_dir: Path, info: RunInfo, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
+        """A new database in `run_dir` (made if missing). Raises RunError if it already holds a run, is in use or cannot be written."""
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"run directory {str(run_dir)!r} cannot be made: {error.strerror}. Give another one."
+            ) from error
+        require_new(run_dir)
+        return cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
+
+    @classmethod
+    def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
+        """An existing run's database, migrated if it is older. Raises RunError if it is missing, damaged, newer or in use."""
+        Reader(run_dir).close()  # refuses what is foreign or damaged before anything is written
+        return cls._locked(run_dir, locate, lambda connection: upgrade(connection, run_dir / FILE))
+
+    @classmethod
+    def _locked(
+        cls,
+        run_dir: Path,
+        locate: Callable[[PolicyRef], Located] | None,
+        prepare: Callable[[sqlite3.Connection], None],
+    ) -> Store:
+        lock, path = RunLock(run_dir), run_dir / FILE
+        try:
+            with translated(path), ExitStack() as undo:
+                connection = connect(path)
+                undo.callback(connection.close)
+                prepare(connection)
+                store = cls(run_dir, lock, connection, locate or (lambda ref: locate_by_name(run_dir, ref)))
+                undo.pop_all()
+                return store
+        except BaseException:
+            lock.close()
+            raise
+
+    # ------------------------------------------------------------------------------------------ the recorder of populations
+
+    def policy_added(self, record: PolicyRecord) -> None:
+        ref, lineage = record.ref, record.lineage
+        parent = lineage.parent and json.dumps(
+            {
+                "population": lineage.parent.population,
+                "policy": lineage.parent.policy,
+                "version": lineage.parent.version,
+            }
+        )
+        file, sha256 = self._locate(ref)
+        config = json.dumps(dict(record.spec.config))
+        name = (ref.population, ref.policy, ref.version, ref.mode)
+        where = (record.index, record.spec.kind, config, file, sha256)
+        self._add("policies", (*name, *where, parent, lineage.start, lineage.generation, lineage.task, time.time()))
+
+    def matches_recorded(self, matches: Sequence[Match]) -> None:
+        now = time.time()
+        for match in matches:
+            seats = json.dumps([(seat.population, seat.policy, seat.version, seat.mode) for seat in match.seats])
+            head = (match.id, self.generation, json.dumps([int(k) for k in match.profile]), seats, match.n)
+            tail = (_blob(match.mean), _blob(match.m2), json.dumps(match.wins), match.exact, now)
+            self._add("matches", (*head, *tail))
+
+    def payoffs_recorded(self, profiles: NDArray[np.int64], mean: NDArray[np.float64]) -> None:
+        """profiles int64[k, P], mean float64[k, P]."""
+        blob = np.ascontiguousarray(profiles, "<i4").tobytes()
+        self._add("payoffs", (self.generation, profiles.shape[1], blob, _blob(mean)))
+
+    # ------------------------------------------------------------------------------------------ the driver
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        flat = [p for row in record.marginals for p in row]
+        dumps = json.dumps
+        scores = (dumps(record.gains), dumps(record.values), dumps(record.responses), dumps(record.sizes))
+        head = (record.number, record.seconds, record.episodes, record.nash_conv, *scores, _blob(flat))
+        self._add("generations", (*head, record.solver_gap, record.solver_seconds, record.exact, time.time()))
+
+    def joint_recorded(self, generation: int, joint: NDArray[np.float64]) -> None:
+        """A joint meta-strategy float64[n_0, …] of a generation, whose marginals its record has."""
+        profiles = np.argwhere(joint > 0)
+        blob = np.ascontiguousarray(profiles, "<i4").tobytes()
+        self._add("joints", (generation, joint.ndim, blob, _blob(joint[tuple(profiles.T)])))
+
+    def task_started(self, task: Task) -> None:
+        self._task(task, "started", {}, {}, None)
+
+    def task_done(self, result: TaskResult) -> None:
+        if isinstance(result, Trained):
+            self._task(
+                result.task, "failed" if result.failure else "done", result.metrics, result.counters, result.failure
+            )
+        else:
+            self._task(result.task, "done", {}, {"matches": len(result.matches)}, None)
+
+    def _task(
+        self, task: Task, state: str, metrics: Mapping[str, float], counters: Mapping[str, int], failure: str | None
+    ) -> None:
+        population, policy = (task.population, task.policy) if isinstance(task, TrainingTask) else (None, None)
+        what = ("evaluate" if policy is None else "train", task.generation, population, policy)
+        numbers = (
+            json.dumps({k: float(v) for k, v in metrics.items()}),
+            json.dumps({k: int(v) for k, v in counters.items()}),
+        )
+        self._add("tasks", (task.id, *what, state, *numbers, failure, time.time()))
+
+    def ratings_recorded(self, population: int, ratings: Mapping[str, float], *, kind: str = "elo") -> None:
+        """Ratings of policies after the current generation."""
+        for policy, rating in ratings.items():
+            self._add("ratings", (self.generation, population, policy, kind, float(rating)))
+
+    def metrics_recorded(self, counter: str, step: int, values: Mapping[str, float]) -> None:
+        """`values` at `step` of the counter that they follow ("env_steps", "decisions", "episodes", "updates", "generations")."""
+        for name, value in values.items():
+            self._add("metrics", (name, counter, int(step), float(value)))
+
+    def event(self, kind: str, text: str, *, level: EventLevel = "info") -> None:
+        self._add("events", (time.time(), level, kind, text))
+
+    def run_finished(self, summary: RunSummary) -> None:
+        """Says durably how the session ended. Rows after the last commit are dropped: a resumed run makes them again."""
+        self._discard()
+        with translated(self.path):
+            self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
+
+    def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
+        """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
+        are the scores of versions of `abandoned` tasks: they begin anew, with other versions."""
+        self._discard()
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("INSERT OR REPLACE INTO run VALUES ('info', ?)", (info_to_json(info),))
+            for task in abandoned:
+                self._connection.execute(
+                    "DELETE FROM metrics WHERE counter = 'versions' AND substr(name, 1, ?) = ?",
+                    (len(task) + 1, f"{task}/"),
+                )
+            self._connection.execute("COMMIT")
+
+    # ------------------------------------------------------------------------------------------ barriers
+
+    def commit(self, checkpoint_id: str) -> None:
+        """Makes all rows so far durable, with the id of the checkpoint that covers them; the checkpoint must be durable before.
+        Committing an id again moves it here."""
+        self._flush()
+        with translated(self.path):
+            self._connection.execute(
+                "INSERT INTO checkpoints VALUES (?, ?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET barrier = excluded.barrier, created = excluded.created",
+                (self._barrier, checkpoint_id, time.time()),
+            )
+            self._connection.execute("COMMIT")
+        self._barrier += 1
+
+    def rewind(self, checkpoint_id: str | None) -> None:
+        """Drops every row that came after this checkpoint (None: all rows), uncommitted ones included, and the last summary.
+        Raises RunError if it was never committed; then nothing changes."""
+        self._discard()
+        with translated(self.path):
+            barrier = 0
+            if checkpoint_id is not None:
+                row = self._connection.execute(
+                    "SELECT barrier FROM checkpoints WHERE id = ?", (checkpoint_id,)
+                ).fetchone()
+                if row is None:
+                    raise RunError(
+                        f"checkpoint {checkpoint_id!r} is not in the database {str(self.path)!r}; it was never committed. Use an older one."
+                    )
+                barrier = int(row[0])
+            self._connection.execute("BEGIN IMMEDIATE")
+            for table in (*COVERED, "checkpoints"):
+                self._connection.execute(f"DELETE FROM {table} WHERE barrier > ?", (barrier,))
+            self._connection.execute("DELETE FROM run WHERE key = 'summary'")
+            self._connection.execute("COMMIT")
+        self._barrier = barrier + 1
+
+    def close(self) -> None:
+        """Gives the run back. Rows after the last commit are dropped, as a kill would: commit first."""
+        if self._lock.closed:
+            return
+        self._discard()
+        # A plain journal leaves one file behind, which readers can open without making any. A reader that is there forbids it.
+        with translated(self.path):
+            self._connection.execute("PRAGMA busy_timeout = 50")
+            with suppress(sqlite3.OperationalError):
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+            self._connection.close()
+        self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    def _add(self, table: str, row: tuple[object, ...]) -> None:
+        self._buffer[table].append((*row, self._barrier))
+        self._waiting += 1
+        if self._waiting >= _FLUSH:
+            self._flush()
+
+    def _flush(self) -> None:
+        with translated(self.path):
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
+            for table, rows in self._buffer.items():
+                if rows:
+                    self._connection.executemany(INSERT[table], rows)
+                    rows.clear()
+        self._waiting = 0
+
+    def _discard(self) -> None:
+        for rows in self._buffer.values():
+            rows.clear()
+        self._waiting = 0
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _last_barrier(self) -> int:
+        return int(self._connection.execute("SELECT COALESCE(MAX(barrier), 0) FROM checkpoints").fetchone()[0])
+
+
+def locate_by_name(run_dir: Path, ref: PolicyRef) -> Located:
+    """`policies/<population>/<policy>.safetensors` and its SHA-256, empty if there is no such file."""
+    file = os.path.join("policies", str(ref.population), f"{ref.policy}.safetensors")
+    return file, sha256_of(run_dir / file)
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file; empty if it is not there."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _blob(values: Iterable[float] | NDArray[np.float64]) -> bytes:
+    return np.ascontiguousarray(values, "<f8").tobytes()

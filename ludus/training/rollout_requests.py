@@ -1,0 +1,189 @@
+"""The orders of a training task: who learns, in which seats, against whom, and with which random streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ludus.core import seeding
+from ludus.core.errors import ScenarioError
+from ludus.core.types import Mixture, PolicyRef, State, TrainingTask
+from ludus.learners.base import Collect
+from ludus.policies.base import Policy
+from ludus.population.matches import won
+from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.manager import RemoteRollouts, RolloutManager
+from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
+from ludus.rollout.opponents import Moving, live_refs, start_of
+from ludus.training.collecting import Policies
+from ludus.training.stopping import Progress
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a training task has counted.
+
+
+@dataclass(slots=True)
+class TrainingCounts:
+    """Sums over the task; also what a checkpoint keeps of it."""
+
+    iterations: int = 0
+    env_steps: int = 0
+    decisions: int = 0
+    episodes: int = 0
+    samples: int = 0
+    updates: int = 0
+    orders: int = 0
+    cut_at: int = 0  # orders at the last barrier
+    truncated: int = 0  # episodes that barriers ended
+    stale: int = 0  # decisions that were too old to learn from
+    next_episode: int = 0  # above all ids of episodes so far, those that were left open included
+    seconds: float = 0.0  # of earlier sessions
+    returns: list[float] = field(default_factory=list)  # mean return of the learner's episodes, per iteration
+    wins: list[tuple[float, int]] = field(default_factory=list)  # (share won, episodes), per iteration
+    metrics: dict[str, float] = field(default_factory=dict)  # of the last update
+
+    def add(self, rollout: Rollout) -> None:
+        """Count what was collected for one iteration."""
+        self.env_steps += rollout.counters["env_steps"]
+        self.decisions += rollout.counters["learner_decisions"]
+        self.episodes += rollout.counters["episodes"]
+        self.next_episode = max(self.next_episode, rollout.next_episode)
+        episodes = rollout.episodes
+        if len(episodes.seat):
+            mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+            self.returns.append(float(mine.mean()))
+            self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What was counted since the task began, by name."""
+        return {name: getattr(self, name) for name in ("env_steps", "decisions", "episodes", "samples", "updates")}
+
+    def progress(self, seconds: float) -> Progress:
+        """What stoppers look at."""
+        return Progress(
+            env_steps=self.env_steps,
+            decisions=self.decisions,
+            episodes=self.episodes,
+            samples=self.samples,
+            updates=self.updates,
+            seconds=seconds,
+            scores=tuple(self.returns),
+            win_rates=tuple(self.wins),
+        )
+
+    def state_dict(self) -> State:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @staticmethod
+    def of(state: State) -> TrainingCounts:
+        """From what `state_dict` gave."""
+        counts = TrainingCounts(**{name: state[name] for name in TrainingCounts.__slots__})
+        counts.wins = [(share, episodes) for share, episodes in counts.wins]
+        return counts
+
+
+class Newest(Protocol):
+    """A learner in progress."""
+
+    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemoteRollouts]:
+        """Its newest weights, and the ref with their version."""
+        ...
+
+
+class RolloutRequests:
+    """Makes the orders of one task; what it has given out is counted in `TrainingCounts`."""
+
+    def __init__(
+        self,
+        task: TrainingTask,
+        collect: Collect,
+        rollouts: RolloutManager,
+        policy: Callable[[PolicyRef], Policy],
+        *,
+        seed: int,
+        apart: bool,
+    ) -> None:
+        """policy: gives a frozen one. seed: of the task. apart: whether hosts have orders of their own. Raises UnknownName or ConfigError
+        for opponents that are moved by a rule that there is not."""
+        self.opponents = Moving(task.opponents)
+        self._task, self._collect, self._rollouts, self._seed, self._apart = task, collect, rollouts, seed, apart
+        refs = mixture_refs(start_of(task.opponents))
+        self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
+        self._live = live_refs(task.opponents)
+        self._learners: WeakValueDictionary[tuple[int, str], Newest] = WeakValueDictionary()
+        self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
+
+    def meet(self, learners: Mapping[tuple[int, str], Newest]) -> None:
+        """The trainings in progress together, by (population, policy), which the caller keeps: whose newest weights live opponents are."""
+        self._learners = WeakValueDictionary(learners)  # a task meets itself, too
+
+    @property
+    def met(self) -> bool:
+        """Whether every live opponent is known."""
+        return all((ref.population, ref.policy) in self._learners for ref in self._live)
+
+    def order(
+        self, count: TrainingCounts, *, learner: PolicyRef, weights: Policy | RemoteRollouts, carry_on: bool, host: int
+    ) -> tuple[RolloutOrder, Policies]:
+        """The next one, and the policies that it names. learner: with its newest version, whose weights are `weights`."""
+        collect = self._collect
+        if not carry_on:
+            seats = self._task.seats
+            first = count.orders % len(seats)  # every seat has its turn, even with one environment
+            self._seats[host] = seats[first:] + seats[:first]
+        if (
+            self._apart or collect.unit == "decisions"
+        ):  # ids differ from those of open episodes, whoever has to begin anew
+            envs = self._rollouts.num_envs
+            count.next_episode = -(-count.next_episode // envs) * envs
+        opponents, policies = self.playing(learner, weights)
+        share = self._task.together
+        order = RolloutOrder(
+            learner=learner,
+            seats=self._seats[host],
+            opponents=opponents,
+            unit=collect.unit,
+            amount=collect.amount,
+            seed=seeding.key(self._seed, "collect", count.orders),
+            carry_on=carry_on,
+            extras=collect.extras,
+            first_episode=count.next_episode,
+            modes=collect.modes,
+            modes_seed=self._seed,
+            state=collect.state,
+            together=int((count.orders + 1) * share) > int(count.orders * share),
+        )
+        named = {**dict(policies), **dict.fromkeys(learner_refs(order), weights)}
+        count.orders += 1
+        if self._apart and collect.unit == "episodes":
+            count.next_episode += collect.amount
+        return order, [*named.items()]
+
+    def playing(self, learner: PolicyRef, weights: Policy | RemoteRollouts) -> tuple[Mixture, Policies]:
+        """The opponents as they are now, and everybody who may play, each once. Raises ScenarioError if a live opponent is nobody who is in
+        progress."""
+        if not self.met:
+            raise self._unknown()
+        policies: dict[PolicyRef, Policy | RemoteRollouts] = {learner: weights}
+
+        def live(ref: PolicyRef) -> PolicyRef:
+            now, policy = self._learners[ref.population, ref.policy].newest(ref.mode)
+            policies.setdefault(now, policy)
+            return now
+
+        return self.opponents.mixture(live), [*policies.items(), *self._frozen]
+
+    def _unknown(self) -> ScenarioError:
+        ref = next(ref for ref in self._live if (ref.population, ref.policy) not in self._learners)
+        known = (
+            ", ".join(f"{policy!r} of population {population}" for population, policy in self._learners) or "nothing"
+        )
+        return ScenarioError(
+            f"task {self._task.id} plays against the newest weights of {ref.policy!r} of population {ref.population}, which no task in "
+            f"progress with it trains; those train {known}. The scheduler must give them out together."
+        )

@@ -1,0 +1,361 @@
+"""Stoppers: pure functions of a `Progress` record that say when to stop, and why.
+
+In a scenario a stopper is a mapping from its name to its setting: `{generations: 20}`, `{nash_conv: 0.3}`,
+`{win_rate: {above: 0.9, matches: 100}}`. Several names stop at whichever comes first, as `{any: [...]}` does; `{all: [...]}` waits for
+every one of them. A stopper of the user's own is named `module:Class`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
+
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.parts import load
+
+# --------------------------------------------------------------------------------------------------------------------
+# The progress record that stoppers, schedules and displays read. Counters are separate and named (invariant 9).
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts since the start of what it describes (a run, or one training task), global over workers.
+
+    env_steps: steps of single environments. decisions: of learners. episodes: training episodes. samples: rows learned from.
+    updates: calls of `Learner.update`. seconds: wall time, summed over resumed sessions. Histories are oldest first.
+    """
+
+    env_steps: int = 0
+    decisions: int = 0
+    episodes: int = 0
+    samples: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    generations: int = 0
+    nash_conv: tuple[float, ...] = ()  # per generation, where known
+    scores: tuple[float, ...] = ()  # per evaluation: mean return of the learner
+    win_rates: tuple[tuple[float, int], ...] = ()  # per evaluation: (share won, matches)
+    gains: tuple[float, ...] = ()  # per generation: best response's return over the meta-strategy's value
+
+
+STOPPERS: Mapping[str, str] = {
+    "all": "ludus.training.stopping:AllOf",
+    "any": "ludus.training.stopping:AnyOf",
+    "best_response_gain": "ludus.training.stopping:BestResponseGain",
+    "decisions": "ludus.training.stopping:Decisions",
+    "episodes": "ludus.training.stopping:Episodes",
+    "generations": "ludus.training.stopping:Generations",
+    "nash_conv": "ludus.training.stopping:NashConv",
+    "no_improvement": "ludus.training.stopping:NoImprovement",
+    "samples": "ludus.training.stopping:Samples",
+    "seconds": "ludus.training.stopping:Seconds",
+    "steps": "ludus.training.stopping:Steps",
+    "updates": "ludus.training.stopping:Updates",
+    "win_rate": "ludus.training.stopping:WinRate",
+}
+
+
+@runtime_checkable
+class Stopper(Protocol):
+    """`setting`: the field that `{name: value}` sets when the value is not a mapping."""
+
+    setting: ClassVar[str]
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop, as a sentence; None: go on."""
+        ...
+
+    def fraction(self, progress: Progress) -> float | None:
+        """The share that is done, in [0, 1]; None where nothing can be said in advance."""
+        ...
+
+    def limit(self, unit: str) -> int | None:
+        """Most of the counter `unit` ("episodes", "decisions" …) that there can be; None: not bounded by this."""
+        ...
+
+
+def parse_stopper(value: Any) -> Stopper:
+    """The stopper that `value` describes (or is). Raises UnknownName with the nearest name, or ConfigError."""
+    if isinstance(value, Stopper):
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigError(
+            f"a stopper is a mapping such as {{generations: 20}}; given {value!r}. Names: {', '.join(sorted(STOPPERS))}."
+        )
+    if len(value) > 1:
+        return AnyOf(of=[{name: setting} for name, setting in value.items()])
+    name, setting = next(iter(value.items()))
+    cls = load("stopper", str(name), STOPPERS)
+    if not hasattr(cls, "setting"):
+        raise ConfigError(
+            f"stopper {name!r}: {cls!r} lacks `setting`, the name of its main field; see ludus.training.stopping.Stopper."
+        )
+    options = setting if isinstance(setting, Mapping) else {cls.setting: setting}
+    try:
+        stopper = cls(**options)
+    except UnknownName:
+        raise  # of a stopper inside this one
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"stopper {name!r}: {error}") from None
+    if not isinstance(stopper, Stopper):
+        raise ConfigError(
+            f"stopper {name!r}: {cls!r} lacks reason, fraction or limit; see ludus.training.stopping.Stopper."
+        )
+    return stopper
+
+
+def dump_stopper(stopper: Stopper) -> dict[str, Any]:
+    """The shortest mapping that `parse_stopper` makes an equal stopper from. Raises ConfigError if it is no `Config` model."""
+    cls = type(stopper)
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    name = next((name for name, target in STOPPERS.items() if target == path), path)
+    if not isinstance(stopper, BaseModel):
+        raise ConfigError(
+            f"stopper {path!r} cannot be written into a scenario; derive it from ludus.core.config.Config."
+        )
+    fields = stopper.model_dump(mode="json", exclude_defaults=True)
+    return {name: fields[cls.setting] if fields.keys() == {cls.setting} else fields}
+
+
+StopperField = Annotated[Stopper, PlainValidator(parse_stopper), PlainSerializer(dump_stopper)]
+"""A field of a configuration model that holds a stopper."""
+
+
+# ---------------------------------------------------------------------------------------------- counters
+
+
+class _Counter(Config):
+    """Stops when the counter named `counter` has reached `value`."""
+
+    setting: ClassVar[str] = "value"
+    counter: ClassVar[str]
+    value: int = Field(ge=1)
+
+    def reason(self, progress: Progress) -> str | None:
+        now = getattr(progress, self.counter)
+        return f"{now:,} of {self.value:,} {self.counter.replace('_', ' ')} are done" if now >= self.value else None
+
+    def fraction(self, progress: Progress) -> float | None:
+        return min(1.0, int(getattr(progress, self.counter)) / self.value)
+
+    def limit(self, unit: str) -> int | None:
+        return self.value if unit == self.counter else None
+
+
+class Steps(_Counter):
+    """Steps of single environments."""
+
+    counter = "env_steps"
+
+
+class Decisions(_Counter):
+    """Decisions of learners."""
+
+    counter = "decisions"
+
+
+class Episodes(_Counter):
+    """Training episodes."""
+
+    counter = "episodes"
+
+
+class Samples(_Counter):
+    """Rows learned from, each as often as it was used."""
+
+    counter = "samples"
+
+
+class Updates(_Counter):
+    """Calls of `Learner.update`."""
+
+    counter = "updates"
+
+
+class Generations(_Counter):
+    """Rounds of evaluate, solve, train, add."""
+
+    counter = "generations"
+
+
+class _Unbounded(Config):
+    """Bounds no counter; how much is done cannot be said in advance."""
+
+    def fraction(self, progress: Progress) -> float | None:
+        return None
+
+    def limit(self, unit: str) -> int | None:
+        return None
+
+
+class Seconds(_Unbounded):
+    """Wall time, summed over resumed sessions. A clock: exempt from determinism."""
+
+    setting: ClassVar[str] = "value"
+    value: float = Field(gt=0, allow_inf_nan=False)
+
+    def reason(self, progress: Progress) -> str | None:
+        return (
+            f"{progress.seconds:.1f} of {self.value:g} seconds have passed" if progress.seconds >= self.value else None
+        )
+
+    def fraction(self, progress: Progress) -> float | None:
+        return min(1.0, progress.seconds / self.value)
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+
+class NashConv(_Unbounded):
+    """Stops when the newest known NashConv is at most `at_most`."""
+
+    setting: ClassVar[str] = "at_most"
+    at_most: float = Field(ge=0, allow_inf_nan=False)
+
+    def reason(self, progress: Progress) -> str | None:
+        if not progress.nash_conv or not progress.nash_conv[-1] <= self.at_most:
+            return None
+        return f"NashConv {progress.nash_conv[-1]:.4g} is at most {self.at_most:g}"
+
+
+class WinRate(_Unbounded):
+    """Stops when the newest evaluations in a row were each won by a share above `above`, and have `matches` matches together."""
+
+    setting: ClassVar[str] = "above"
+    above: float = Field(ge=0, lt=1)
+    matches: int = Field(1, ge=1)
+
+    def reason(self, progress: Progress) -> str | None:
+        played = 0
+        for share, matches in reversed(progress.win_rates):
+            if not share > self.above:
+                return None
+            played += matches
+            if played >= self.matches:
+                return f"more than {self.above:.0%} were won in the last {played:,} matches"
+        return None
+
+
+class BestResponseGain(_Unbounded):
+    """Stops when the best responses of the newest `generations` generations each gained at most `at_most` over the meta-strategy."""
+
+    setting: ClassVar[str] = "at_most"
+    at_most: float = Field(allow_inf_nan=False)
+    generations: int = Field(1, ge=1)
+
+    def reason(self, progress: Progress) -> str | None:
+        newest = progress.gains[-self.generations :]
+        if len(newest) < self.generations or not all(gain <= self.at_most for gain in newest):
+            return None
+        return f"best responses gained at most {self.at_most:g} in the last {self.generations} generations (newest: {newest[-1]:.4g})"
+
+
+class NoImprovement(_Unbounded):
+    """Stops when none of the newest `evaluations` was better by more than `min_delta` than the best before them.
+
+    of: "scores" and "win_rates" are better when larger, "nash_conv" when smaller. NaN is never better.
+    """
+
+    setting: ClassVar[str] = "evaluations"
+    evaluations: int = Field(ge=1)
+    min_delta: float = Field(0.0, ge=0, allow_inf_nan=False)
+    of: Literal["scores", "nash_conv", "win_rates"] = "scores"
+
+    def reason(self, progress: Progress) -> str | None:
+        history = self._history(progress)
+        if len(history) <= self.evaluations:
+            return None
+        before, newest = max(history[: -self.evaluations]), max(history[-self.evaluations :])
+        if newest > before + self.min_delta:
+            return None
+        return f"{self.of} did not improve by more than {self.min_delta:g} in the last {self.evaluations} evaluations"
+
+    def _history(self, progress: Progress) -> Sequence[float]:
+        """Larger is better."""
+        if self.of == "nash_conv":
+            values: Sequence[float] = [-value for value in progress.nash_conv]
+        elif self.of == "win_rates":
+            values = [share for share, _ in progress.win_rates]
+        else:
+            values = progress.scores
+        return [-math.inf if math.isnan(value) else value for value in values]
+
+
+# ---------------------------------------------------------------------------------------------- combinations
+
+
+class AnyOf(Config):
+    """Stops with the first of its stoppers."""
+
+    setting: ClassVar[str] = "of"
+    of: tuple[StopperField, ...] = Field(min_length=1)
+
+    def reason(self, progress: Progress) -> str | None:
+        return next((why for stopper in self.of if (why := stopper.reason(progress))), None)
+
+    def fraction(self, progress: Progress) -> float | None:
+        return max((done for stopper in self.of if (done := stopper.fraction(progress)) is not None), default=None)
+
+    def limit(self, unit: str) -> int | None:
+        return min((most for stopper in self.of if (most := stopper.limit(unit)) is not None), default=None)
+
+
+class AllOf(Config):
+    """Stops when all of its stoppers say so at once."""
+
+    setting: ClassVar[str] = "of"
+    of: tuple[StopperField, ...] = Field(min_length=1)
+
+    def reason(self, progress: Progress) -> str | None:
+        reasons = [stopper.reason(progress) for stopper in self.of]
+        return None if None in reasons else " and ".join(why for why in reasons if why)
+
+    def fraction(self, progress: Progress) -> float | None:
+        shares = [stopper.fraction(progress) for stopper in self.of]
+        known = [share for share in shares if share is not None]
+        return min(known) if len(known) == len(shares) else None
+
+    def limit(self, unit: str) -> int | None:
+        limits = [stopper.limit(unit) for stopper in self.of]
+        known = [most for most in limits if most is not None]
+        return max(known) if len(known) == len(limits) else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which stoppers could ever fire where they stand: one that cannot would let a response go on for ever (invariant
+# 10).
+
+COUNTERS = frozenset({"env_steps", "decisions", "episodes", "samples", "updates"})
+RESPONSE = COUNTERS | {"seconds", "scores", "win_rates"}
+"""The fields of `Progress` that grow during a training task."""
+RUN = frozenset({"seconds", "generations", "gains"})
+"""Those that grow during every run; counters too if its oracle learns, nash_conv too where exploitability is computed."""
+
+
+def out_of_reach(stopper: Stopper, grows: Collection[str]) -> str | None:
+    """The field of `Progress` that the stopper waits for and that does not grow here; None if it can fire, or is of a kind that we do
+    not know."""
+    if isinstance(stopper, AnyOf):
+        missing = [out_of_reach(one, grows) for one in stopper.of]
+        return None if None in missing else missing[0]
+    if isinstance(stopper, AllOf):
+        return next((field for one in stopper.of if (field := out_of_reach(one, grows))), None)
+    field = _reads(stopper)
+    return None if field is None or field in grows else field
+
+
+def _reads(stopper: Stopper) -> str | None:
+    if isinstance(stopper, NoImprovement):
+        return stopper.of
+    known: dict[type, str] = {
+        Seconds: "seconds",
+        NashConv: "nash_conv",
+        WinRate: "win_rates",
+        BestResponseGain: "gains",
+    }
+    return known.get(type(stopper)) or getattr(type(stopper), "counter", None)

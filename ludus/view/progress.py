@@ -1,0 +1,327 @@
+"""Progress for people: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from ludus.core.types import Metrics, Task
+from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary
+
+Clock = Callable[[], float]
+
+
+class Rates:
+    """What is shown between the driver's calls: episodes per second and the time left, from stored counts only."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._first: GenerationRecord | None = None
+        self._last: GenerationRecord | None = None
+        self._info: RunInfo | None = None
+
+    def started(self, info: RunInfo) -> None:
+        self._info, self._start, self._first, self._last = info, self._clock(), None, None
+
+    def generation(self, record: GenerationRecord) -> None:
+        self._last, self._first = record, self._first or record
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of this session."""
+        return self._clock() - self._start
+
+    def episodes_per_second(self) -> float | None:
+        """Training episodes per second over this session; None before there are any."""
+        first, last = self._first, self._last
+        if first is None or last is None or last.episodes <= first.episodes or last.seconds <= first.seconds:
+            return None
+        return (last.episodes - first.episodes) / (last.seconds - first.seconds)
+
+    def seconds_left(self) -> float | None:
+        """Until the first limit, were the generations to go on at the session's mean pace; None if nothing limits the run, or the
+        limit is reached."""
+        info, last, first = self._info, self._last, self._first
+        if info is None or last is None or first is None:
+            return None
+        left = []
+        if info.seconds is not None:
+            left.append(info.seconds - last.seconds)
+        if info.generations is not None and last.number > first.number:
+            pace = (last.seconds - first.seconds) / (last.number - first.number)
+            left.append(pace * (info.generations - last.number))
+        return min(left) if left and min(left) > 0 else None
+
+
+class _Nowhere(io.StringIO):
+    """Where lines go that nobody reads."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+class PlainProgress:
+    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes. Nobody need listen: a
+    closed pipe or a full disk under the log ends the lines, not the run."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 1.0, clock: Clock = time.monotonic) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._every = every
+        self._clock = clock
+        self._rates = Rates(clock)
+        self._next = -math.inf
+        self._held: str | None = None
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._rates.started(info)
+        where = f" from generation {generation}" if generation else ""
+        self._write(f"run {info.name}: {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}{where}")
+
+    def task_started(self, task: Task) -> None:
+        return None
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        return None
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._rates.generation(record)
+        line = describe(record, self._rates)
+        now = self._clock()
+        if now < self._next:
+            self._held = line
+            return
+        self._next, self._held = now + self._every, None
+        self._write(line)
+
+    def run_finished(self, summary: RunSummary) -> None:
+        if self._held is not None:
+            self._write(self._held)
+            self._held = None
+        self._write(_ended(summary))
+
+    def message(self, text: str) -> None:
+        self._write(text)
+
+    def pace_changed(self, pace: str) -> None:
+        self._write(pace or "at full speed again")
+
+    def stopping(self, text: str) -> None:
+        """Somebody asked for a stop. Called from a signal handler, so it may come in the middle of a line."""
+        with suppress(OSError):
+            os.write(2, f"\n{text}\n".encode())
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._stream = _Nowhere()
+
+
+class RichProgress:
+    """A live bar under a short table of the newest generations. Its drawing thread repaints twice a second, whatever the pace of the
+    run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw. A terminal that was closed ends the
+    picture, not the run."""
+
+    ROWS = 8
+    HEADER = ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time")
+    WIDTHS = (10, 10, 17, 10, 9, 11, 9)  # at least; within 80 columns
+    SPARE = (3, 4, 5, 2, 6)  # columns that a narrow terminal goes without, the first one first
+    BAR = 20
+
+    def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
+        self._console = console or Console(stderr=True)
+        self._rates = Rates(clock)
+        self._records: tuple[GenerationRecord, ...] = ()
+        self._tasks = Doing()
+        self._doing = str(self._tasks)
+        self._note = ""
+        self._pace = ""
+        self._done = 0
+        self._live: Live | None = None
+        self._limit: int | None = None
+        self._population: Sequence[int] = ()
+        self._warning = ""
+        self._over = False
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._rates.started(info)
+        self._limit, self._done, self._population = info.generations, generation, info.population
+        title = Text(info.name, style="bold")
+        title.append(f"  {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}", style="not bold")
+        self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=2)
+        with suppress(OSError):
+            self._console.print(title)
+            self._live.start()
+
+    def task_started(self, task: Task) -> None:
+        self._tasks.started(task)
+        self._doing, self._note = f"generation {task.generation}: {self._tasks}", ""
+
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        self._tasks.progressed()
+        speed = metrics.get("episodes_per_second")
+        share = "" if fraction is None else f"  {100 * fraction:.0f}%"
+        self._note = share if speed is None else f"{share}  {compact(speed)} episodes/s"
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._rates.generation(record)
+        self._records = (*self._records[1 - self.ROWS :], record)
+        self._done = record.number
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self._doing, self._note, self._over = _ended(summary), "", True
+        self.close()
+
+    def message(self, text: str) -> None:
+        with suppress(OSError):
+            self._console.print(Text(text))
+
+    def pace_changed(self, pace: str) -> None:
+        self._pace = pace
+
+    def stopping(self, text: str) -> None:
+        """Somebody asked for a stop. Called from a signal handler: the drawing thread shows it, since a line in the middle of the
+        picture would break that."""
+        self._warning = text
+        if self._live is None:
+            with suppress(OSError):
+                os.write(2, f"\n{text}\n".encode())
+
+    def close(self) -> None:
+        """Stops drawing and gives the terminal back; also after an error, when no `run_finished` came."""
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.stop()
+            self._live = None
+
+    def _render(self) -> Text:
+        picture = Text(no_wrap=True, overflow="ellipsis")
+        records = self._records  # the drawing thread must see one state
+        if records:
+            rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
+            for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width)):
+                picture.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
+        self._draw_bar(picture)
+        left = None if self._over else self._rates.seconds_left()
+        about = "" if left is None else f", about {duration(left)} left"
+        picture.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
+        if self._warning and not self._over:
+            picture.append(f"\n{self._warning}", style="bold")
+        return picture
+
+    def _draw_bar(self, picture: Text) -> None:
+        if self._limit:
+            full = round(self.BAR * min(1.0, self._done / self._limit))
+            picture.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
+        picture.append(self._doing).append(self._note, style="dim")
+        if self._pace and not self._over:
+            picture.append(f"  {self._pace}", style="bold")
+        picture.append("\n")
+
+    def _sizes(self, record: GenerationRecord) -> Sequence[int]:
+        """Per population: players may share one."""
+        owners = self._population or range(len(record.sizes))
+        return list(dict(zip(owners, record.sizes, strict=True)).values()) if record.sizes else ()
+
+    def _cells(self, record: GenerationRecord, *, newest: bool) -> Sequence[str]:
+        speed = self._rates.episodes_per_second()
+        return (
+            f"{record.number}/{self._limit}" if self._limit else str(record.number),
+            number(record.nash_conv),
+            returns(record.responses),
+            "+".join(str(size) for size in self._sizes(record)),
+            compact(record.episodes),
+            compact(speed) if newest and speed is not None else "",
+            duration(record.seconds),
+        )
+
+
+def _ended(summary: RunSummary) -> str:
+    reason = summary.stopped_by
+    return reason if reason.startswith("stopped") else f"stopped: {reason}"
+
+
+def lay_out(rows: Sequence[Sequence[str]], least: Sequence[int], spare: Sequence[int], *, width: int) -> list[str]:
+    """Right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that."""
+    widths = [max(low, *(2 + len(row[k]) for row in rows)) for k, low in enumerate(least)]
+    widths[0] = max(least[0], *(len(row[0]) for row in rows))  # nothing to keep a distance from
+    kept = list(range(len(widths)))
+    for column in spare:
+        if sum(widths[k] for k in kept) > width:
+            kept.remove(column)
+    return ["".join(f"{row[k]:>{widths[k]}}" for k in kept) for row in rows]
+
+
+def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
+    """`RichProgress` if the stream (default: standard error) is a terminal, otherwise `PlainProgress`. `close` it in the end."""
+    target = stream or sys.stderr or _Nowhere()  # a process may be started without standard error
+    return RichProgress(Console(file=target)) if target.isatty() else PlainProgress(target)
+
+
+def describe(record: GenerationRecord, rates: Rates) -> str:
+    """A generation as one plain line."""
+    parts = [f"generation {record.number}"]
+    if record.nash_conv is not None:
+        parts.append(f"NashConv {number(record.nash_conv)}{'' if record.exact else ' (at least)'}")
+    if any(math.isfinite(value) for value in record.responses):
+        parts.append(f"best response {returns(record.responses)}")
+    if record.episodes:
+        speed = rates.episodes_per_second()
+        parts.append(f"{compact(record.episodes)} episodes" + (f" ({compact(speed)}/s)" if speed is not None else ""))
+    parts.append(duration(record.seconds))
+    left = rates.seconds_left()
+    if left is not None:
+        parts.append(f"about {duration(left)} left")
+    return "  ".join(parts)
+
+
+def number(value: float | None) -> str:
+    """Four decimals, or four significant digits where that says nothing."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def returns(values: tuple[float, ...]) -> str:
+    return " ".join("-" if math.isnan(value) else signed(value, 3) for value in values) or "-"
+
+
+def signed(value: float, digits: int) -> str:
+    """With its sign, and zero with plus."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
+def compact(value: float) -> str:
+    """1234567 -> 1.23M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """4.2s, 1m05s, 2h03m, 3d04h, over 1000 days."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    return f"{hours // 24}d{hours % 24:02d}h" if hours < 24_000 else "over 1000 days"

@@ -1,0 +1,342 @@
+"""From a run directory to its `report.html`."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from plotly.offline import get_plotlyjs
+
+from ludus.core.errors import RunError
+from ludus.population.base import Lineage
+from ludus.population.payoffs import Payoffs
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.reader import Event, Rating, Reader, StoredPolicy, run_state
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the report shows, computed from the database alone.
+
+Number = float | None
+MAX_POINTS = 600  # along an axis of generations
+MAX_LAYERS = 48  # bands of a stacked area
+MAX_CELLS = 400  # along an axis of a heat map
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """One entry per generation. nash_conv: empty if it was never computed. gains: [P][generations]. exact: no entry is a bound."""
+
+    generation: list[int]
+    seconds: list[float]
+    episodes: list[int]
+    nash_conv: list[Number]
+    gains: list[list[Number]]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Mean return of player `of`; rows and columns are two players' policies, the other players mix by their last meta-strategy."""
+
+    of: int
+    row_player: int
+    column_player: int
+    rows: list[str]
+    columns: list[str]
+    values: list[list[Number]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLayer:
+    """Probability per generation of one policy, or of neighbours together. place: its age in [0, 1], for its colour."""
+
+    label: str
+    place: float
+    values: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    player: int
+    generation: list[int]
+    layers: list[ReportLayer]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """mean: return against the last meta-strategy of the other players. start: the policy that it began as a copy of, or "random"."""
+
+    policy: str
+    generation: int
+    start: str
+    mean: Number
+    rating: Number
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A population, best mean first. players: who draw from it."""
+
+    population: int
+    players: list[int]
+    rows: list[Ranked]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    time: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    info: RunInfo
+    state: str
+    summary: RunSummary | None
+    convergence: Convergence
+    heat_maps: list[HeatMap]
+    strategies: list[Strategy]
+    rankings: list[Ranking]
+    notes: list[Note]
+
+
+def collect(reader: Reader) -> ReportData:
+    """Everything that the report shows. Raises RunError if the database is damaged."""
+    info, summary = reader.info(), reader.summary()
+    records, policies, payoffs = reader.generations(), reader.policies(), reader.payoffs()
+    if records and len(records[-1].marginals) != info.players:
+        raise RunError(f"the database of {str(reader.run_dir)!r} holds a generation of another number of players.")
+    marginals = _last_marginals(records, payoffs.sizes)
+    names = _names(info, policies)
+    return ReportData(
+        info=info,
+        state=run_state(reader.run_dir, summary),
+        summary=summary,
+        convergence=_convergence(info, records),
+        heat_maps=_heat_maps(info, payoffs, marginals, names),
+        strategies=_strategies(records, names),
+        rankings=_rankings(info, policies, payoffs, marginals, reader.ratings()),
+        notes=[_note(event) for event in reader.events() if event.level != "info"],
+    )
+
+
+def _names(info: RunInfo, policies: Sequence[StoredPolicy]) -> list[list[str]]:
+    """[P][policies of the player] ids."""
+    return [
+        [stored.record.ref.policy for stored in policies if stored.record.ref.population == population]
+        for population in info.population
+    ]
+
+
+def _last_marginals(records: Sequence[GenerationRecord], sizes: tuple[int, ...]) -> list[NDArray[np.float64]]:
+    """Padded with zeros for policies that came after the last generation was solved; zeros if there was none."""
+    last = [np.zeros(size) for size in sizes]
+    if records:
+        for row, marginal in zip(last, records[-1].marginals, strict=True):
+            row[: len(marginal)] = marginal[: len(row)]
+    return last
+
+
+def _convergence(info: RunInfo, records: Sequence[GenerationRecord]) -> Convergence:
+    kept = thin(records, MAX_POINTS)
+    known = any(record.nash_conv is not None for record in kept)
+    gains = [
+        [_finite(record.gains[player]) if player < len(record.gains) else None for record in kept]
+        for player in range(info.players)
+    ]
+    return Convergence(
+        generation=[record.number for record in kept],
+        seconds=[round(record.seconds, 3) for record in kept],
+        episodes=[record.episodes for record in kept],
+        nash_conv=[_finite(record.nash_conv) for record in kept] if known else [],
+        gains=gains if known else [],
+        exact=all(record.exact for record in kept),
+    )
+
+
+def _heat_maps(
+    info: RunInfo, payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]], names: list[list[str]]
+) -> list[HeatMap]:
+    if min(payoffs.sizes, default=0) == 0:
+        return []
+    maps = []
+    for row, column in combinations(range(info.players), 2):
+        owners = (row,) if info.zero_sum and info.players == 2 else (row, column)
+        for of in owners:
+            keep = (slice(-MAX_CELLS, None),) * 2  # the newest, if there are too many
+            values = against(payoffs.mean[of], marginals, keep=(row, column))[keep]
+            label = (names[row][keep[0]], names[column][keep[1]])
+            maps.append(HeatMap(of, row, column, *label, [[_finite(cell) for cell in line] for line in values]))
+    return maps
+
+
+def against(
+    mean: NDArray[np.float64], marginals: Sequence[NDArray[np.float64]], *, keep: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Expectation of `mean` [n_0, …] over the marginals of all axes but `keep` (in rising order). NaN where a hole has weight."""
+    result = mean
+    for axis in reversed(range(mean.ndim)):
+        if axis in keep:
+            continue
+        support = np.flatnonzero(marginals[axis])
+        if len(support) == 0:
+            return np.full([n for k, n in enumerate(mean.shape) if k in keep], np.nan)
+        result = np.tensordot(result.take(support, axis=axis), marginals[axis][support], axes=(axis, 0))
+    return result
+
+
+def _strategies(records: Sequence[GenerationRecord], names: list[list[str]]) -> list[Strategy]:
+    kept = thin(records, MAX_POINTS)
+    if not kept:
+        return []
+    generation = [record.number for record in kept]
+    return [Strategy(player, generation, _layers(kept, player, names[player])) for player in range(len(names))]
+
+
+def _layers(records: Sequence[GenerationRecord], player: int, names: list[str]) -> list[ReportLayer]:
+    size = max(len(record.marginals[player]) for record in records)
+    mass = np.zeros((len(records), size))
+    for k, record in enumerate(records):
+        mass[k, : len(record.marginals[player])] = record.marginals[player]
+    labels = [names[k] if k < len(names) else f"#{k}" for k in range(size)]
+    layers = []
+    for first, last in bands(mass.sum(axis=0), MAX_LAYERS):
+        label = labels[first] if first == last else f"{labels[first]} … {labels[last]}"
+        values = np.round(mass[:, first : last + 1].sum(axis=1), 6).tolist()
+        layers.append(ReportLayer(label, (first + last) / 2 / max(1, size - 1), values))
+    return layers
+
+
+def bands(total: NDArray[np.float64], limit: int) -> list[tuple[int, int]]:
+    """At most `limit` ranges (first, last) of neighbouring policies, of about equal mass; each policy with mass is in one."""
+    shown = np.flatnonzero(total > 0)
+    if len(shown) <= limit:
+        return [(int(k), int(k)) for k in shown]
+    middle = np.cumsum(total[shown]) - total[shown] / 2
+    band = np.minimum((middle / total.sum() * limit).astype(int), limit - 1)
+    groups = [shown[band == k] for k in np.unique(band)]
+    return [(int(group[0]), int(group[-1])) for group in groups]
+
+
+def _rankings(
+    info: RunInfo,
+    policies: Sequence[StoredPolicy],
+    payoffs: Payoffs,
+    marginals: Sequence[NDArray[np.float64]],
+    ratings: Sequence[Rating],
+) -> list[Ranking]:
+    # Later generations come last in the database, so the newest rating of a policy wins.
+    rating = {
+        (entry.population, entry.policy): entry.rating for entry in sorted(ratings, key=lambda entry: entry.generation)
+    }
+    return [
+        _ranking(population, info, policies, payoffs, marginals, rating) for population in sorted(set(info.population))
+    ]
+
+
+def _ranking(
+    population: int,
+    info: RunInfo,
+    policies: Sequence[StoredPolicy],
+    payoffs: Payoffs,
+    marginals: Sequence[NDArray[np.float64]],
+    rating: dict[tuple[int, str], float],
+) -> Ranking:
+    players = [player for player, own in enumerate(info.population) if own == population]
+    members = [stored.record for stored in policies if stored.record.ref.population == population]
+    mean = np.mean([against(payoffs.mean[p], marginals, keep=(p,)) for p in players], axis=0) if members else []
+    probability = np.mean([marginals[p] for p in players], axis=0)
+    rows = [
+        Ranked(
+            policy=member.ref.policy,
+            generation=member.lineage.generation,
+            start=_start(member.lineage),
+            mean=_finite(mean[k]),
+            rating=_finite(rating.get((population, member.ref.policy))),
+            probability=float(probability[k]),
+        )
+        for k, member in enumerate(members)
+    ]
+    # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
+    rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
+    return Ranking(population, players, rows)
+
+
+def _start(lineage: Lineage) -> str:
+    """The policy that it began as a copy of, or where else its first weights came from."""
+    return lineage.start if lineage.parent is None else lineage.parent.policy
+
+
+def thin(records: Sequence[GenerationRecord], limit: int) -> list[GenerationRecord]:
+    """At most `limit` of them, evenly spread, first and last included."""
+    if len(records) <= limit:
+        return list(records)
+    return [records[k] for k in np.unique(np.linspace(0, len(records) - 1, limit).round().astype(int))]
+
+
+def _note(event: Event) -> Note:
+    return Note(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.time)), event.level, f"{event.kind}: {event.text}")
+
+
+def _finite(value: float | None) -> Number:
+    return None if value is None or not np.isfinite(value) else float(f"{value:.6g}")
+
+
+FILE = "report.html"
+
+
+def write_report(run_dir: Path) -> Path:
+    """Writes `<run_dir>/report.html` (aside, then renamed) from the run's database, and returns its path. Works while the run goes on.
+
+    Raises RunError if the directory holds no readable run or cannot be written.
+    """
+    with Reader(run_dir) as reader:
+        page = render(collect(reader))
+    target, aside = run_dir / FILE, run_dir / f".{FILE}.{os.getpid()}"
+    try:
+        aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RunError(f"the report {str(target)!r} cannot be written: {error.strerror}.") from error
+    return target
+
+
+def render(data: ReportData) -> str:
+    """The whole page: styles, script, Plotly and data inline; nothing is fetched when it is opened."""
+    assets = resources.files("ludus.view") / "assets"
+    parts = {
+        "title": html.escape(f"{data.info.name} · Ludus report"),
+        "style": (assets / "report.css").read_text(encoding="utf-8"),
+        "plotly": get_plotlyjs(),
+        "data": _json(data),
+        "script": "\n".join((assets / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js")),
+    }
+    page = (assets / "report.html").read_text(encoding="utf-8")
+    pieces = []
+    for piece in page.split("{{"):  # one pass, so that what is filled in is never looked at again
+        name, closing, rest = piece.partition("}}")
+        pieces.append(parts[name] + rest if closing else piece)
+    return "".join(pieces)
+
+
+def _json(data: ReportData) -> str:
+    facts = asdict(data)
+    facts["info"]["run_dir"] = data.info.run_dir.name
+    facts["info"]["utility_range"] = []  # may be infinite, which JSON has no word for; not shown
+    summary = facts["summary"]
+    if summary is not None:
+        summary["run_dir"], summary["report"] = "", ""
+    text = json.dumps(facts, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")  # so that no text of a run can end the script element

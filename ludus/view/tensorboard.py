@@ -1,0 +1,74 @@
+"""TensorBoard events, in TensorBoard's own records: no torch needed.
+
+Its `EventFileWriter` writes from a thread, which on one core costs the run a change of threads per event; here the run writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from ludus.core.types import Metrics
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
+
+FOLDER = "tensorboard"
+_FLUSH = 2.0  # seconds after which TensorBoard may see what was written
+_NUMBER = itertools.count()  # of the files of this process
+
+
+class TensorBoardWriter(Silent):
+    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations.
+
+    A resumed run adds a file; TensorBoard joins the files of a folder.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._folder = run_dir / FOLDER
+        self._writer: RecordWriter | None = None
+        self._flushed = 0.0
+
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.ludus.{os.getpid()}.{next(_NUMBER)}"
+        self._writer = RecordWriter((self._folder / name).open("wb"))
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        values = {"episodes": float(record.episodes), "seconds": record.seconds, "solver/gap": record.solver_gap}
+        values["solver/seconds"] = record.solver_seconds
+        if record.nash_conv is not None:
+            values["nash_conv"] = record.nash_conv
+        for player, gain in enumerate(record.gains):
+            values[f"gain/player_{player}"] = gain
+        for player, response in enumerate(record.responses):
+            values[f"best_response/player_{player}"] = response
+        self.scalars(record.number, values)
+
+    def scalars(self, step: int, values: Metrics) -> None:
+        """Any numbers, at one step; nothing before the run has started."""
+        if self._writer is None:
+            return
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
+        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+
+    def _write(self, event: Event) -> None:
+        assert self._writer is not None
+        self._writer.write(event.SerializeToString())
+        if event.wall_time - self._flushed > _FLUSH:
+            self._writer.flush()
+            self._flushed = event.wall_time
+
+    def run_finished(self, summary: RunSummary) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Writes what is queued and closes the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

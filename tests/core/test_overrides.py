@@ -1,0 +1,111 @@
+"""Overrides of one setting leave the others as they are, also those that the text leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from ludus.core.config import Config, override
+from ludus.core.errors import ConfigError
+from ludus.driver.scenario_files import load_scenario, parse_scenario
+from ludus.learners.nfsp.options import NFSP
+from ludus.learners.on_policy.options import A2C
+from ludus.learners.ppo.options import PPO
+from ludus.learners.schedule import Schedule
+
+
+def oracle(preset: str, *overrides: str) -> Any:
+    return load_scenario(preset, list(overrides)).oracle
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "rate"),
+    [
+        ("leduc", ("oracle.learning_rate.start=0.02",), Schedule(start=0.02, end=0.0)),  # PPO falls to 0 by default
+        ("leduc", ("oracle.learning_rate.shape=cosine",), Schedule(start=0.01, end=0.0, shape="cosine")),
+        ("leduc", ("oracle.learning_rate=0.02",), Schedule(start=0.02)),  # a number is constant
+        ("pendulum", ("oracle.learning_rate.end=0.0001",), Schedule(start=0.001, end=0.0001)),  # a number there
+        ("kuhn", ("oracle=dqn", "oracle.learning_rate.over=0.5"), Schedule(start=0.01, end=0.0005, over=0.5)),
+        ("leduc", ("oracle={kind: dqn}", "oracle.learning_rate.end=0.0"), Schedule(start=0.01, end=0.0)),
+    ],
+)
+def test_the_rest_of_a_schedule_stays(preset: str, overrides: tuple[str, ...], rate: Schedule) -> None:
+    assert oracle(preset, *overrides).learning_rate == rate
+
+
+def test_a_schedule_that_is_none_by_default_is_given_whole() -> None:
+    given = oracle("pendulum", "oracle.critic_learning_rate.start=0.1")
+    assert given.critic_learning_rate == Schedule(start=0.1)
+
+
+def test_a_number_for_a_schedule_that_is_none_by_default_is_its_start() -> None:
+    given = oracle("pendulum", "oracle.critic_learning_rate=0.1", "oracle.critic_learning_rate.end=0.0")
+    assert given.critic_learning_rate == Schedule(start=0.1, end=0.0)
+    with pytest.raises(ConfigError, match="critic_learning_rate: start: Field required"):
+        oracle("pendulum", "oracle.critic_learning_rate.end=0.1")
+
+
+def test_the_rest_of_nfsps_best_response_stays() -> None:
+    usual = NFSP().best_response
+    assert usual.epsilon == Schedule(start=0.06, end=0.0)
+    changed = usual.model_copy(update={"batch": 100})
+    assert NFSP(best_response={"batch": 100}).best_response == changed
+    assert oracle("leduc-nfsp", "oracle.best_response.batch=100").best_response == changed
+    assert parse_scenario(
+        "{env: openspiel/kuhn_poker, oracle: {kind: nfsp, best_response: {batch: 100}}}"
+    ).oracle == NFSP(best_response=changed)
+    partly = "{env: openspiel/kuhn_poker, oracle: {kind: nfsp, best_response: {hidden: [32], epsilon: 0.1}}}"
+    given = parse_scenario(partly, ["oracle.best_response.learning_rate.end=0.001"]).oracle.best_response
+    assert given.learning_rate == usual.learning_rate.model_copy(update={"end": 0.001})
+    given = parse_scenario(partly, ["oracle.best_response.epsilon.end=0.01"]).oracle.best_response
+    assert given.epsilon == Schedule(start=0.1, end=0.01)
+    deeper = oracle("leduc-nfsp", "oracle.best_response.epsilon.start=0.1").best_response
+    assert deeper == usual.model_copy(update={"epsilon": Schedule(start=0.1, end=0.0)})
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "words"),
+    [
+        ("oracle: ppo", "oracle.nonsense.start=3", "unknown key 'nonsense'"),
+        ("oracle: ppo", "oracle.epochs.start=3", "epochs: Input should be a valid integer"),
+        ("oracle: ppo", "oracle.epochs.a.b=3", "epochs: Input should be a valid integer"),
+        ("oracle: 3", "oracle.epochs=3", "by name or as a mapping with `kind`"),
+        ("oracle: nobody", "oracle.rate.start=3", "unknown oracle 'nobody'"),
+        ("oracle: [ppo]", "oracle.rate.start=3", "by name or as a mapping with `kind`"),
+    ],
+)
+def test_what_has_no_such_settings_says_so(text: str, change: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_scenario(f"env: openspiel/kuhn_poker\n{text}", [change])
+
+
+class Late(Config):
+    """Its default depends on another option."""
+
+    rate: Schedule = Schedule(start=1.0, end=0.5)
+
+
+class Mine(A2C):
+    width: float = 3.0
+    late: Late = Field(default_factory=lambda data: Late(rate=Schedule(start=data["width"])))
+
+
+def test_an_oracle_of_ones_own_has_defaults_too() -> None:
+    text = "{env: openspiel/kuhn_poker, oracle: test_overrides:Mine}"
+    assert parse_scenario(text, ["oracle.late.rate.start=2.0"]).oracle.late.rate == Schedule(start=2.0, end=0.5)
+    assert parse_scenario(text, ["oracle.learning_rate.start=0.5"]).oracle.learning_rate.start == 0.5
+
+
+def test_a_kind_that_is_given_later_is_not_asked_for_before() -> None:
+    text = "{env: openspiel/kuhn_poker, oracle: {kind: pppo}}"
+    changed = parse_scenario(text, ["oracle.learning_rate.start=0.5", "oracle.kind=ppo"]).oracle
+    assert changed == PPO(learning_rate=Schedule(start=0.5))
+
+
+def test_where_nothing_is_known_only_what_is_given_is_there() -> None:
+    assert override({"a": {"b": 3}, "e": "name"}, ["a.c.d=4", "e.f=5"]) == {
+        "a": {"b": 3, "c": {"d": 4}},
+        "e": {"kind": "name", "f": 5},
+    }

@@ -1,0 +1,278 @@
+"""Every kind of scenario: a small run of it, the same again, and after a kill."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import run_tools as tools
+
+from ludus.core.config import to_yaml
+from ludus.core.errors import ConfigError, LudusError, ScenarioError
+from ludus.core.parts import with_options
+from ludus.core.types import TrainingTask
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario import SCENARIOS
+from ludus.driver.scenario_files import parse_scenario
+from ludus.storage.reader import Reader
+from ludus.training.trainer import Learned, Trainer
+from ludus.training.training import Training
+
+COMMON = """
+env: {id: openspiel/kuhn_poker, num_envs: 8}
+oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
+response: {episodes: 96}
+generations: 3
+checkpoints: {iterations: 2}
+"""
+KINDS: dict[str, dict[str, object]] = {
+    "anytime_psro": {},
+    "efficient_psro": {"levels": 2},
+    "fictitious_self_play": {},
+    "fixed_opponents": {"learners": [0, 1]},
+    "league": {
+        "main_exploiters": 1,
+        "league_exploiters": 1,
+        "rules": {"kind": "alphastar", "least": 1, "most": 2},
+        "decay": 0.5,
+    },
+    "pbt": {"learners": 3, "ranges": {"learning_rate": {"low": 1e-3, "high": 1e-1}}},
+    "pfsp": {"weighting": "linear"},
+    "pipeline_psro": {"levels": 2, "most": 2},
+    "psro": {"order": "sequential"},
+    "self_play": {"latest": 0.5, "past": "prioritised"},
+    "self_play_psro": {},
+}
+GAINED = {"efficient_psro": 6, "league": 9, "pbt": 9, "self_play_psro": 6}
+"""Policies that each population gains in three generations; 3 by default."""
+
+
+def text(kind: str) -> str:
+    return f"scenario: {kind}\n{COMMON}{to_yaml(KINDS[kind]) if KINDS[kind] else ''}"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools find these scenarios by their kinds."""
+    monkeypatch.setattr(tools, "SCENARIOS", {kind: text(kind) for kind in KINDS})
+
+
+def test_every_kind_is_here() -> None:
+    assert KINDS.keys() == SCENARIOS.keys()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
+    scenario = tools.scenario(kind)
+    assert parse_scenario(scenario.to_yaml()) == scenario
+    tools.train(kind, tmp_path / "run")
+    with Reader(tmp_path / "run") as reader:
+        records, policies = reader.generations(), reader.policies()
+    for marginals in (record.marginals for record in records):
+        assert all(np.isclose(sum(m), 1.0) for m in marginals)
+    assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
+    if kind == "pipeline_psro":  # levels end when they no longer improve
+        assert len(policies) > 2 * 3
+        return
+    assert records[-1].number == 3
+    assert len(policies) == 2 * (1 + GAINED.get(kind, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    tools.train(kind, whole)
+    last = tools.dies(lambda: tools.train(kind, tmp_path / "count"), tmp_path / "count", at=-1)
+    assert last is not None
+    for at in (last // 3, 2 * last // 3):
+        run_dir = tmp_path / str(at)
+        assert tools.dies(lambda d=run_dir: tools.train(kind, d), run_dir, at=at) is None
+        tools.goes_on(run_dir, kind)
+        tools.assert_same_run(whole, run_dir)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no option 'learningrate'"):
+        tools.scenario("pbt", "ranges={learningrate: {low: 1.0, high: 2.0}}").scheduler((0, 1))
+    with pytest.raises(ConfigError, match="unknown key 'lates'"):
+        parse_scenario(text("self_play") + "lates: 0.5\n")
+    with pytest.raises(ConfigError, match="is no class of scenarios"):
+        parse_scenario(COMMON + "scenario: ludus.core.types:Mixture\n")
+    three = parse_scenario(
+        COMMON.replace("kuhn_poker", "kuhn_poker(players=3)"), ["responses=rectified", "meta_solver=uniform"]
+    )
+    with pytest.raises(ScenarioError, match="'rectified' are for two players"):
+        three.check(three.env.make(num_envs=3).spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gained"),
+    [
+        (["responses=recommended", "meta_solver=ce"], 3),
+        (["responses=preference", "meta_solver=alpha_rank"], 3),
+        (["responses={kind: sequential_league, first: exploiter}", "meta_solver=nash"], 3),
+    ],
+)
+def test_a_run_of_other_responses(changes: list[str], gained: int, tmp_path: Path) -> None:
+    tools.train("psro", tmp_path / "run", *changes)
+    with Reader(tmp_path / "run") as reader:
+        records, policies = reader.generations(), reader.policies()
+    assert records[-1].number == 3
+    assert len(policies) >= 2 * (1 + gained)  # a correlated equilibrium may recommend several policies
+    assert all(record.nash_conv is not None and np.isfinite(record.nash_conv) for record in records)
+
+
+@pytest.mark.parametrize("solver", ["nash_bimatrix", "uniform", "alpha_rank"])
+def test_recommendations_without_a_joint_meta_strategy_are_refused_at_once(solver: str) -> None:
+    scenario = parse_scenario(text("psro"), ["responses=recommended", f"meta_solver={solver}"])
+    spec = scenario.env.make(num_envs=1).spec
+    with pytest.raises(ScenarioError, match=f"'recommended' need .* joint distribution; '{solver}' gives"):
+        scenario.check(spec)
+    for joint in ("ce", "cce", "nash_bargaining", "{kind: alpha_rank, answer: joint}"):
+        parse_scenario(text("psro"), ["responses=recommended", f"meta_solver={joint}"]).check(spec)
+
+
+def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = []
+    init = Training.__init__
+
+    def spy(self: Training, task: TrainingTask, **options: Any) -> None:
+        rates.append((task.overrides["learning_rate"], options["algorithm"].learning_rate.at(0.0)))
+        init(self, task, **options)
+
+    monkeypatch.setattr(Training, "__init__", spy)
+    tools.train("pbt", tmp_path / "run", "generations=2")
+    assert len(rates) == 2 * 2 * 3
+    assert all(given == used for given, used in rates)
+    assert len({given for given, _ in rates}) > 3
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        with_options(tools.scenario("psro").oracle, {"learningrate": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("self_play", ["oracle=exact"], "meet others that still learn"),
+        ("league", ["oracle=exact"], "meet others that still learn"),
+        ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
+        ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),
+        ("efficient_psro", ["oracle=exact"], "in an efficient_psro scenario policies meet others that still learn"),
+        ("efficient_psro", ["rule=hegde"], "did you mean 'hedge'"),
+        (
+            "efficient_psro",
+            ["evaluation.payoffs=simulate", "evaluation.adaptive={budget: 100}"],
+            "plays no match for payoffs, so that evaluation.adaptive would do nothing",
+        ),
+        ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),
+        ("efficient_psro", ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"], "this game has 3"),
+        ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
+        ("psro", ["oracle=dqn", "diversity=behavioural"], "oracle 'dqn' has no term for behavioural diversity"),
+        ("psro", ["oracle=exact", "diversity=behavioural"], "oracle 'exact' has no term for behavioural diversity"),
+        ("psro", ["oracle=exact", "diversity=response"], "'exact' computes it at once"),
+        ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
+        ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
+        ("fixed_opponents", ["learners=[3]"], "learners are populations"),
+        ("self_play", ["start=nowhere.safetensors"], "nowhere.safetensors"),
+        ("psro", ["scenario=self_pley"], "did you mean 'self_play'"),
+    ],
+)
+def test_refused_before_anything_is_written(kind: str, changes: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LudusError, match=message):
+        tools.train(kind, tmp_path / "run", *changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
+    assert parse_scenario("scenario: psro\n" + COMMON, ["scenario=self_play", "latest=0.5"]).kind == "self_play"
+    nash = "scenario: psro\nmeta_solver: nash\n" + COMMON
+    assert parse_scenario(nash, ["scenario=fixed_opponents"]).kind == "fixed_opponents"  # which has no use for a solver
+    with pytest.raises(ConfigError, match="unknown key 'meta_solver'"):
+        parse_scenario(nash, ["scenario=fixed_opponents", "meta_solver=nash"])
+    with pytest.raises(ConfigError, match="unknown key 'meta_solvr'"):
+        parse_scenario(nash.replace("solver", "solvr"), ["scenario=fixed_opponents"])
+    tools.train("fictitious_self_play", tmp_path / "run", "generations=1")
+    with pytest.raises(ScenarioError, match="kind='pfsp' was given"):
+        resume(tmp_path / "run", ["scenario=pfsp"])
+
+
+def test_a_learner_that_goes_on_comes_from_its_last_snapshot(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run")
+    with Reader(tmp_path / "run") as reader:
+        records = [policy.record for policy in reader.policies() if policy.record.ref.population == 1]
+    parents = [record.lineage.parent and record.lineage.parent.policy for record in records]
+    assert parents == [None, None, "1-1", "1-2"]
+    assert [record.lineage.start for record in records] == ["random", "random", "policy", "policy"]
+
+
+def test_the_order_of_responses_stays(tmp_path: Path) -> None:
+    tools.train("psro", tmp_path / "run", "generations=1")
+    with pytest.raises(ScenarioError, match="order='simultaneous' was given; the run has 'sequential'"):
+        resume(tmp_path / "run", ["generations=2", "order=simultaneous"])
+
+
+def test_learners_that_go_on_keep_their_oracle(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run", "generations=1")
+    before = tools.files_of(tmp_path / "run")
+    with pytest.raises(ScenarioError, match="another oracle was given"):
+        resume(tmp_path / "run", ["generations=2", "oracle=tabular_q"])
+    assert tools.files_of(tmp_path / "run") == before
+
+
+def test_a_solver_that_reads_payoffs_gets_them(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path / "run", "meta_solver=nash", "generations=2")
+    with Reader(tmp_path / "run") as reader:
+        assert len(reader.generations()[-1].marginals[0]) == 3
+
+
+def test_greedy_self_play_is_scored_beside(tmp_path: Path) -> None:
+    beside = "evaluation.beside={every: 1, episodes: 8, num_envs: 4}"
+    tools.train(
+        "self_play", tmp_path / "run", "mode=greedy", "share=auto", "env.id=openspiel/blotto(coins=3,fields=2)", beside
+    )
+
+
+def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run goes on from a checkpoint that was taken after it (in step, the others still train)."""
+    learn = Trainer.learn
+
+    def fails(self: Trainer, *args: Any, version: int, **more: Any) -> Learned:
+        if self._task == "chunk-0-1" and version == 2:
+            return Learned(failure="it burst")
+        return learn(self, *args, version=version, **more)
+
+    monkeypatch.setattr(Trainer, "learn", fails)
+    whole = tmp_path / "whole"
+    tools.train("self_play", whole, "latest=1.0", "generations=1")
+    stop = tools.Impatient(8)  # in the third round, after the barrier of the second
+    run_dir = tmp_path / "run"
+    run(
+        tools.scenario("self_play", "latest=1.0", "generations=1"),
+        run_dir=run_dir,
+        observer=stop,
+        stop=stop.stop,
+        report=False,
+    )
+    monkeypatch.setattr(Trainer, "learn", learn)
+    resume(run_dir, report=False)
+    assert tools.policies_of(run_dir) == tools.policies_of(whole)
+
+
+def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
+    """How many decisions its episodes would have was not known beforehand."""
+    options = ["oracle={kind: dqn, rollout: 20, hidden: [4]}", "response={episodes: 20}", "generations=1"]
+    tools.train("psro", tmp_path / "run", *options)
+    with Reader(tmp_path / "run") as reader:
+        events = reader.events()
+    assert [(event.kind, event.level) for event in events] == [("training", "warning")] * 2
+    assert re.match(
+        r"task response-0-1 ended after \d+ decisions without an update: policy 0-1 is what", events[0].text
+    )
+    tools.train(
+        "psro", tmp_path / "longer", *options, "oracle.min_size=10", "oracle.updates_per_decision=1", "oracle.batch=8"
+    )
+    with Reader(tmp_path / "longer") as reader:
+        assert not reader.events()

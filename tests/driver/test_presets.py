@@ -1,0 +1,141 @@
+"""Every shipped preset runs: with fewer and shorter generations here, and to the end where the README says how it ends."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ludus.driver.result import Result
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import list_presets, load_scenario
+
+OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "oracle.hidden=[16]", "oracle.batch=32")
+MUJOCO = (*OFF_POLICY, "oracle.start_decisions=100", "env.options.max_episode_steps=50")
+SPREAD = ("response.episodes=16", "evaluation.episodes=8", "oracle.min_size=100", "oracle.batch=32")
+SHORT = {
+    "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
+    "acrobot-dqn": OFF_POLICY,
+    "cartpole": ("response.decisions=4096", "evaluation.episodes=20"),
+    "cartpole-dqn": ("response.decisions=2000", "evaluation.episodes=20"),
+    "connect-four-self-play": ("response.episodes=512", "evaluation.episodes=64", "cells=all"),
+    "connect-four": ("response.episodes=512", "evaluation.episodes=64"),
+    "goofspiel": (),
+    "goofspiel-13": ("response.episodes=300", "evaluation.episodes=20", "env.num_envs=16"),
+    "half-cheetah": MUJOCO,
+    "half-cheetah-td3": MUJOCO,
+    "hopper": MUJOCO,
+    "hopper-td3": MUJOCO,
+    "kuhn": (),
+    "kuhn-3p": ("meta_solver.iterations=2000",),
+    "leduc": ("response.episodes=1500",),
+    "leduc-dqn": ("response.episodes=1500",),
+    "leduc-exact": (),
+    "leduc-league": ("response.episodes=1500",),
+    "leduc-mmd": ("response.episodes=1500", "cells=all"),
+    "leduc-nfsp": ("response.episodes=1500", "cells=all"),
+    "leduc-rnad": ("response.episodes=1500", "cells=all"),
+    "leduc-self-play": ("response.episodes=1500",),
+    "leduc-sequential-league": ("response.episodes=1500",),
+    "liars-dice": (),
+    "lunar-lander": ("response.decisions=16384", "evaluation.episodes=2"),
+    "lunar-lander-dqn": OFF_POLICY,
+    "memory": ("response.decisions=2688",),
+    "memory-r2d2": ("response.decisions=2016",),
+    "pendulum": OFF_POLICY,
+    "pendulum-td3": (*OFF_POLICY, "oracle.start_decisions=100"),
+    "pong": (
+        "response.decisions=128",
+        "evaluation.episodes=2",
+        "oracle.batch=64",
+        "env.options.max_num_frames_per_episode=400",
+    ),
+    "simple-spread": SPREAD,
+    "simple-spread-iql": SPREAD,
+    "simple-spread-vdn": SPREAD,
+    "simple-tag": ("response.episodes=64", "evaluation.episodes=8"),
+    "speaker-listener": ("response.decisions=6400", "evaluation.episodes=20"),
+    "tic-tac-toe": (),
+}
+NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
+LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
+LEAGUES = {"leduc-league", "leduc-sequential-league"}
+SELF_PLAY = {
+    "connect-four-self-play",
+    "goofspiel-13",
+    "leduc-mmd",
+    "leduc-nfsp",
+    "leduc-rnad",
+    "leduc-self-play",
+    *LEAGUES,
+}
+ALONE = {
+    name
+    for name in SHORT
+    if name.partition("-")[0]
+    in ["acrobot", "cartpole", "half", "hopper", "lunar", "memory", "pendulum", "pong", "speaker"]
+    or name.startswith("simple-spread")
+}
+PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}
+"""No tree: payoffs are played, and NashConv is not known."""
+PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
+LEARNERS = {"leduc-league": 4}
+"""Of each population."""
+POPULATIONS = {"connect-four-self-play": 1, "goofspiel-13": 1, "leduc-mmd": 1, "leduc-rnad": 1}
+FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
+FAST |= {"speaker-listener"}
+
+
+def train(name: str, folder: Path, *changes: str) -> Result:
+    return run(load_scenario(name, list(changes)), run_dir=folder, report=False)
+
+
+def test_none_is_forgotten() -> None:
+    assert SHORT.keys() == list_presets().keys()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT])
+def test_three_generations(name: str, tmp_path: Path) -> None:
+    for start, package in NEEDS.items():
+        if name.startswith(start):
+            pytest.importorskip(package)
+    result = train(name, tmp_path, "generations=3", *SHORT[name])
+    assert result.stopped_by == "the schedule is complete"
+    assert result.scenario.name == name
+    assert len(result.nash_conv) == (0 if name in PLAYED else 4)
+    responds = name not in PLAYED | SELF_PLAY  # to a meta-strategy that is fixed
+    for before, after in pairwise(result.generations if responds else ()):
+        gains = np.subtract(after.responses, before.values)
+        assert (gains <= np.array(before.gains) + 1e-9).all()  # no response beats the best one
+        if name not in LEARNED:
+            np.testing.assert_allclose(gains, before.gains, atol=1e-9)
+    players = PLAYERS.get(name, 2)
+    members = 1 + 3 * LEARNERS.get(name, 1)
+    assert result.payoffs.mean.shape == (players, *[members] * players)
+    assert (result.payoffs.exact != (name in PLAYED)).all()
+    assert [len(members) for members in result.populations] == [members] * POPULATIONS.get(name, players)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "generations"),
+    [
+        ("kuhn", 1e-6, 40),
+        ("goofspiel", 1e-6, 40),
+        pytest.param("leduc-exact", 0.01, 400, marks=pytest.mark.slow),
+        pytest.param("tic-tac-toe", 1e-6, 40, marks=pytest.mark.slow),
+    ],
+)
+def test_to_the_end(name: str, most: float, generations: int, tmp_path: Path) -> None:
+    result = train(name, tmp_path)
+    assert result.nash_conv[-1] <= most
+    assert result.stopped_by.startswith("NashConv ")
+    assert len(result.nash_conv) <= generations
+
+
+@pytest.mark.slow
+def test_cartpole_is_learned(tmp_path: Path) -> None:
+    """The pole stands for 500 steps, the most there are: after 100,000 decisions, as a mean over the last rollout and over 100 episodes."""
+    result = train("cartpole", tmp_path)
+    assert result.payoffs.mean[0, 1] >= 475

@@ -1,0 +1,206 @@
+"""The command in processes of its own: kills at random moments, Ctrl-C, and two drivers at once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import run_tools as tools
+
+from ludus.core.errors import RunError
+from ludus.storage.reader import Reader, run_state
+
+START = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
+LONG = ["checkpoints.iterations=5", "generations=40", "response.episodes=2000"]
+
+
+def start(*line: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([*START, *line], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def generations(run_dir: Path) -> int:
+    with suppress(RunError), Reader(run_dir, check=False) as reader:
+        return len(reader.generations())
+    return 0
+
+
+def wait_for(process: subprocess.Popen[str], run_dir: Path, count: int) -> None:
+    """Until the run has committed its first generations."""
+    end = time.monotonic() + 60
+    while generations(run_dir) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def going(tmp_path: Path) -> subprocess.Popen[str]:
+    """A long run in `run`, with a generation behind it."""
+    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["ppo"])
+    process = start("train", "mine.yaml", *LONG, "--run-dir", "run", folder=tmp_path)
+    wait_for(process, tmp_path / "run", 2)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_one_ctrl_c_stops_cleanly(going: subprocess.Popen[str], tmp_path: Path) -> None:
+    refused = start("resume", "run", folder=tmp_path)
+    out, err = refused.communicate(timeout=60)
+    assert (refused.returncode, out) == (2, "")
+    assert (
+        err
+        == f"error: run 'run' is in use by another process (pid {going.pid}). Wait for it or stop it, then try again.\n"
+    )
+    going.send_signal(signal.SIGINT)
+    out, err = going.communicate(timeout=60)
+    assert going.returncode == 0
+    assert "stopping cleanly; once more stops at once" in err
+    assert "stopped by Ctrl-C" in " ".join(out.split())
+    assert out.endswith("Continue with: ludus resume run\n")
+    with Reader(tmp_path / "run") as reader:
+        assert run_state(tmp_path / "run", reader.summary()) == "stopped"
+        last = len(reader.generations())  # the generation that it was in
+    done = subprocess.run(
+        [*START, "resume", "run", f"generations={last}"], cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0
+    tools.train("ppo", tmp_path / "whole", *LONG, f"generations={last}")
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_scheduler_that_stops_a_run_is_told_that_it_is_not_complete(
+    going: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    going.send_signal(signal.SIGTERM)
+    out, _ = going.communicate(timeout=60)
+    assert going.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in " ".join(out.split())
+    assert out.endswith("Continue with: ludus resume run\n")
+    with Reader(tmp_path / "run") as reader:
+        summary = reader.summary()
+    assert summary is not None
+    assert not summary.complete
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_stops_at_once(going: subprocess.Popen[str], tmp_path: Path) -> None:
+    stopped = going.pid
+    for _ in range(2):
+        going.send_signal(signal.SIGINT)
+    assert going.wait(timeout=20) in (0, 130)  # 0: the first was served before the second came
+    with Reader(tmp_path / "run") as reader:
+        assert run_state(tmp_path / "run", reader.summary()) in ("stopped", "interrupted")
+    assert stopped
+
+
+@pytest.mark.slow
+def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: Path) -> None:
+    going.kill()
+    going.communicate()
+    with Reader(tmp_path / "run") as reader:
+        assert run_state(tmp_path / "run", reader.summary()) == "interrupted"
+        last = len(reader.generations())  # the generation that it was in
+    done = subprocess.run(
+        [*START, "resume", "run", f"generations={last}"], cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0
+    tools.train("ppo", tmp_path / "whole", *LONG, f"generations={last}")
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+LAST_MOMENT = """
+import os, signal
+import ludus.driver.runner
+def killed(run_dir):
+    (run_dir / ".report.html.99").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+ludus.driver.runner.write_report = killed
+from ludus.cli.main import script
+script()
+"""
+
+
+def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
+    tools.train("exact", tmp_path / "whole")
+    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["exact"])
+    line = [sys.executable, "-c", LAST_MOMENT, "train", "mine.yaml", "--run-dir", "run"]
+    killed = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"ludus.db-wal", ".report.html.99"} <= left
+    assert "report.html" not in left
+    done = subprocess.run([*START, "resume", "run"], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "report.html").exists()
+    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+SLOW_DOWN = {
+    "adaptive": ["generations=5", "response.episodes=1000", "evaluation.adaptive.budget=800"],
+    "exact": ["generations=25"],
+    "ppo": ["generations=4", "response.episodes=3000", "checkpoints.iterations=3"],
+    "dqn": ["generations=3", "response.decisions=3000", "checkpoints.iterations=2"],
+    "tabular_q": ["generations=6", "response.decisions=6000", "checkpoints.iterations=3"],
+    "simulate": ["generations=4", "response.episodes=1500", "evaluation.episodes=600"],
+    "shared": ["generations=6", "response.episodes=4000", "evaluation.episodes=1000"],
+    "general": ["generations=4", "response.decisions=3000"],
+    "ranking": ["generations=5", "response.episodes=3000", "evaluation.adaptive.budget=800"],
+    "self_play": ["generations=5", "response.episodes=2000", "checkpoints.iterations=3"],
+    "own_past": ["generations=4", "response.decisions=3000", "evaluation.episodes=400"],
+}
+"""Runs of a few seconds, so that kills come at all their moments."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(tools.SCENARIOS))
+def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
+    rng = random.Random(f"kill {name}")
+    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS[name])
+    begun = time.monotonic()
+    line = ["train", "mine.yaml", *SLOW_DOWN[name], "--run-dir"]
+    subprocess.run([*START, *line, "whole"], cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    length = time.monotonic() - begun
+    for round_ in range(2):
+        run_dir = tmp_path / f"run{round_}"
+        kills = 0
+        while not finished(run_dir):
+            again = ["resume", run_dir.name] if begun_in(run_dir) else [*line, run_dir.name]
+            with start(*again, folder=tmp_path) as process:
+                if kills < 5:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.communicate(timeout=rng.uniform(0.2, 0.9) * length)
+                    process.kill()
+                    kills += 1
+                _, err = process.communicate(timeout=120)
+            assert process.returncode in (0, -signal.SIGKILL), err
+        assert kills
+        if process.returncode:  # killed after its last commit
+            subprocess.run([*START, "resume", run_dir.name], cwd=tmp_path, capture_output=True, timeout=60, check=True)
+        tools.assert_same_run(tmp_path / "whole", run_dir)
+
+
+def begun_in(run_dir: Path) -> bool:
+    """Whether the run had begun when it was killed."""
+    if not (run_dir / "ludus.db").exists():
+        return False
+    try:
+        Reader(run_dir).close()
+    except RunError as error:
+        if "died before it began" not in str(error):
+            raise
+        return False
+    return True
+
+
+def finished(run_dir: Path) -> bool:
+    if not begun_in(run_dir):
+        return False
+    with Reader(run_dir) as reader:
+        return run_state(run_dir, reader.summary()) == "finished"

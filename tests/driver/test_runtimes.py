@@ -1,0 +1,174 @@
+"""One scenario in one process and on Ray: the same numbers, whoever carries the shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import run_tools as tools
+
+from ludus.cli.main import main
+from ludus.core.errors import ConfigError
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario_files import load_scenario, parse_scenario
+from ludus.policies.file import load_policy
+
+PSRO = """
+env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}
+oracle: {kind: ppo, batch: 24}
+response: {episodes: 96}
+evaluation: {payoffs: simulate, episodes: 20, exploitability: off}
+checkpoints: {iterations: 2}
+"""
+
+
+def policies(folder: Path, *changes: str, name: str) -> dict[str, bytes]:
+    run(parse_scenario(PSRO, ["runtime.shards=3", *changes]), run_dir=folder / name, report=False)
+    return tools.policies_of(folder / name)
+
+
+def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
+    three = policies(tmp_path, "generations=1", name="three")
+    scenario = parse_scenario(PSRO, ["generations=1"])
+    run(scenario, run_dir=tmp_path / "one", report=False)
+    assert three != tools.policies_of(tmp_path / "one")
+    assert scenario.with_shards().runtime.shards == 1
+    assert "shards: 3" in (tmp_path / "three" / "scenario.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=2 gives the same numbers"),
+        (["runtime.table_shards=2", "runtime.trainers=2"], "one trainer, or no shards"),
+        (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
+        (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),
+        (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
+        (["runtime.worker=2"], "did you mean 'workers'"),
+    ],
+)
+def test_refusals(changes: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_scenario("kuhn", changes).runtime.build()
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
+    here = policies(tmp_path, "generations=2", name="here")
+    for workers in (1, 2, 3):
+        name = f"ray{workers}"
+        assert policies(tmp_path, "generations=2", "runtime.kind=ray", f"runtime.workers={workers}", name=name) == here
+
+
+def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:
+    one = policies(tmp_path, "generations=2", name="one")
+    assert policies(tmp_path, "generations=2", "runtime.tasks=2", name="two") == one
+    assert len(one) == 6
+
+
+def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
+    """Stopped in the middle of two responses, which have passed different numbers of barriers."""
+    changes = ["generations=2", "runtime.tasks=2", "oracle.batch=12"]
+    whole = policies(tmp_path, *changes, name="whole")
+    for after in (3, 8, 21):
+        observer = tools.Impatient(after)
+        folder = tmp_path / f"cut{after}"
+        scenario = parse_scenario(PSRO, ["runtime.shards=3", *changes])
+        run(scenario, run_dir=folder, report=False, observer=observer, stop=observer.stop)
+        assert observer.stop.requested
+        resume(folder, report=False)
+        assert tools.policies_of(folder) == whole
+
+
+def test_batches_that_are_sampled_ahead_are_the_same(tmp_path: Path) -> None:
+    changes = ["generations=1", "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}"]
+    now = policies(tmp_path, *changes, name="now")
+    assert policies(tmp_path, *changes, "runtime.prefetch=2", name="ahead") == now
+
+
+def test_workers_that_play_apart(tmp_path: Path) -> None:
+    """In one process the order of answers is fixed, so asynchronous training is as deterministic as the other."""
+    sync = policies(tmp_path, "generations=1", name="sync")
+    first = policies(tmp_path, "generations=1", "runtime.mode=async", name="first")
+    second = policies(tmp_path, "generations=1", "runtime.mode=async", name="second")
+    assert first == second
+    assert first != sync, "two orders are out at a time, so the second one is played with older weights"
+    alone = policies(tmp_path, "generations=1", "runtime.mode=async", "runtime.in_flight=1", name="alone")
+    assert alone.keys() == sync.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("oracle", ["ppo", "dqn"])
+def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
+    changes = [
+        f"oracle={{kind: {oracle}}}", *(["oracle.batch=24"] if oracle == "ppo" else ["oracle.rollout=24", "oracle.min_size=24"]),
+        "generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.mode=async", "response={episodes: 240}",
+    ]  # fmt: skip
+    scenario = parse_scenario(PSRO, changes)
+    observer = tools.Impatient(8)
+    run(scenario, run_dir=tmp_path / "apart", report=False, observer=observer, stop=observer.stop)
+    assert observer.stop.requested
+    result = resume(tmp_path / "apart", report=False)
+    assert len(tools.policies_of(tmp_path / "apart")) == 4
+    assert 2 * 240 <= result.episodes <= 2 * (240 + 24 * 3), "orders that nobody needs are not given out"
+
+
+@pytest.mark.slow
+def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
+    """One rank is equal to the bit, two are to rounding; a run moves between them at a barrier."""
+    here = policies(tmp_path, "generations=1", name="here")
+    away = ["generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1"]
+    assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
+    policies(tmp_path, *away, "runtime.trainers=2", name="two")
+    for path in sorted((tmp_path / "here" / "policies").rglob("*.safetensors")):
+        other = tmp_path / "two" / path.relative_to(tmp_path / "here")
+        ours, theirs = load_policy(path).weights(), load_policy(other).weights()
+        assert ours.keys() == theirs.keys()
+        for name, array in ours.items():
+            np.testing.assert_allclose(theirs[name], array, rtol=0, atol=1e-5)
+    resume(
+        tmp_path / "one",
+        ["generations=2", "runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0"],
+        report=False,
+    )
+    assert tools.policies_of(tmp_path / "one") == policies(tmp_path, "generations=2", name="longer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainers", [0, 1])
+def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int) -> None:
+    """Two shards, a barrier, and a resume."""
+    changes = [
+        "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
+        "runtime.kind=ray", "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
+    ]  # fmt: skip
+    observer = tools.Impatient(9)
+    scenario = parse_scenario(PSRO, changes)
+    run(scenario, run_dir=tmp_path / "a", report=False, observer=observer, stop=observer.stop)
+    assert observer.stop.requested
+    resume(tmp_path / "a", report=False)
+    assert len(tools.policies_of(tmp_path / "a")) == 4
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun on two workers, gone on with by one process: as a run that was never stopped."""
+    here = policies(tmp_path, "generations=2", name="here")
+    policies(tmp_path, "generations=1", "runtime.kind=ray", "runtime.workers=2", name="moved")
+    monkeypatch.chdir(tmp_path)
+    resume(tmp_path / "moved", ["generations=2", "runtime.kind=inprocess", "runtime.workers=1"], report=False)
+    assert tools.policies_of(tmp_path / "moved") == here
+    with pytest.raises(Exception, match=r"runtime.shards=2 was given; the run has 3"):
+        resume(tmp_path / "moved", ["runtime.shards=2"], report=False)
+
+
+@pytest.mark.slow
+def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["train", "kuhn", "oracle=ppo", "generations=1", "response.episodes=500", "--name", "a"]
+    assert main([*line, "--runtime", "ray", "--workers", "2"]) == 0
+    assert "run" in capsys.readouterr().out
+    text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()
+    assert "kind: ray" in text
+    assert "shards: 2" in text

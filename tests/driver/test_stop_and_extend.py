@@ -1,0 +1,169 @@
+"""Runs that are stopped by hand, finished, extended or changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import run_tools as tools
+
+from ludus.cli.main import main
+from ludus.core.errors import ConfigError, LudusError, RunError, ScenarioError
+from ludus.driver.runner import resume, run
+from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.storage.reader import Reader, run_state
+from ludus.storage.run_dirs import RunLock
+
+
+def state(run_dir: Path) -> str:
+    with Reader(run_dir) as reader:
+        return run_state(run_dir, reader.summary())
+
+
+@pytest.mark.parametrize("name", ["exact", "ppo", "dqn", "simulate"])
+def test_stopped_by_hand_and_resumed(name: str, tmp_path: Path) -> None:
+    tools.train(name, tmp_path / "whole")
+    for calls in (1, 9):
+        run_dir, observer = tmp_path / str(calls), tools.Impatient(calls)
+        result = run(tools.scenario(name), run_dir=run_dir, observer=observer, stop=observer.stop, report=False)
+        assert result.stopped_by == "stopped by Ctrl-C"
+        assert state(run_dir) == "stopped"
+        observer = tools.Impatient(3)
+        resume(run_dir, observer=observer, stop=observer.stop, report=False)
+        resume(run_dir, report=False)
+        assert state(run_dir) == "finished"
+        tools.assert_same_run(tmp_path / "whole", run_dir)
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = tmp_path / "run"
+    done = run(tools.scenario("ppo"), run_dir=run_dir)
+    before = tools.files_of(run_dir)
+    again = resume(run_dir)
+    assert "it was finished before, and nothing was done (a higher generations=N" in again.stopped_by
+    assert again.nash_conv == done.nash_conv
+    assert again.generations == done.generations
+    assert again.populations == done.populations
+    assert again.report == done.report == run_dir / "report.html"
+    np.testing.assert_array_equal(again.payoffs.mean, done.payoffs.mean)
+    assert main(["resume", str(run_dir)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "stopped the schedule is complete; it was finished before, and nothing was done" in out
+    assert tools.files_of(run_dir) == before
+
+
+def test_a_report_that_a_kill_has_prevented_is_written(tmp_path: Path) -> None:
+    tools.train("exact", tmp_path)
+    assert not (tmp_path / "report.html").exists()
+    assert resume(tmp_path).report == tmp_path / "report.html"
+    assert (tmp_path / "report.html").stat().st_size > 1e6
+
+
+@pytest.mark.parametrize("name", ["exact", "ppo", "simulate", "shared", "general"])
+def test_an_extended_run_equals_the_longer_one(name: str, tmp_path: Path) -> None:
+    tools.train(name, tmp_path / "short", "generations=1")
+    resume(tmp_path / "short", ["generations=3"], report=False)
+    tools.train(name, tmp_path / "long", "generations=3")
+    tools.assert_same_run(tmp_path / "long", tmp_path / "short")
+    assert (tmp_path / "short/scenario.yaml").read_text() == (tmp_path / "long/scenario.yaml").read_text()
+    with Reader(tmp_path / "short") as short, Reader(tmp_path / "long") as long:
+        assert short.info().text == long.info().text
+        assert short.info().generations == 3
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 8, 12])
+def test_killed_while_it_is_extended(at: int, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    tools.train("exact", run_dir, "generations=1")
+    assert tools.dies(lambda: resume(run_dir, ["generations=2"], report=False), run_dir, at=at) is None
+    resume(run_dir, report=False)  # as it was, or as it was to become: never something between
+    with Reader(run_dir) as reader:
+        wanted = reader.info().generations
+        assert len(reader.generations()) == 1 + wanted
+        assert reader.info().text == (run_dir / "scenario.yaml").read_text()
+    tools.train("exact", tmp_path / "whole", f"generations={wanted}")
+    tools.assert_same_run(tmp_path / "whole", run_dir)
+
+
+def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
+    observer = tools.Impatient(8)  # inside the first response, after a barrier in it
+    run(tools.scenario("ppo"), run_dir=tmp_path, observer=observer, stop=observer.stop, report=False)
+    assert tools.state_of(tmp_path)["trainings"]
+    resume(tmp_path, ["oracle.hidden=[5]", "meta_solver=uniform"], report=False)
+    with Reader(tmp_path) as reader:
+        assert [p.record.spec.config.get("hidden") for p in reader.policies()] == [None, [5], [5]] * 2
+        assert reader.generations()[-1].marginals == ((1 / 3,) * 3,) * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ("env=openspiel/leduc_poker", ScenarioError, "the run has 'openspiel/kuhn_poker', which a run cannot change"),
+        ("seed=5", ScenarioError, "seed=5 was given; the run has 0"),
+        ("share=never", ScenarioError, "share='never' was given"),
+        (
+            "env.wrappers=[flatten_observation]",
+            ScenarioError,
+            "env.wrappers=.*; the run has .*, which a run cannot change",
+        ),
+        ("env.tree=off", ScenarioError, "env.tree='off' was given; the run has 'auto'"),
+        ("generation=5", ConfigError, "did you mean 'generations'"),
+        ("meta_solver=nahs", ConfigError, "unknown meta-solver"),
+        ("stop={episodes: 5}", ScenarioError, "could never fire"),
+    ],
+)
+def test_what_a_run_cannot_change(change: str, kind: type[LudusError], words: str, tmp_path: Path) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    before = tools.files_of(tmp_path)
+    with pytest.raises(kind, match=words):
+        resume(tmp_path, [change])
+    assert tools.files_of(tmp_path) == before
+
+
+def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    monkeypatch.setattr(RuntimeChoice, "build", lambda self: pytest.fail("the runtime was started"))
+    with pytest.raises(RunError, match="already holds a run"):
+        tools.train("exact", tmp_path)
+
+
+def test_a_checkpoint_between_generations_has_each_learner_once(tmp_path: Path) -> None:
+    tools.train("self_play", tmp_path)
+    assert set(tools.state_of(tmp_path)["kept"]) == {"chunk-0-3", "chunk-1-3"}
+
+
+def test_one_driver_per_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    with RunLock(tmp_path):
+        before = tools.files_of(tmp_path)
+        for line in (["resume", str(tmp_path)], ["resume", str(tmp_path), "generations=3"]):
+            assert main(line) == 2
+            err = capsys.readouterr().err
+            assert "is in use by another process (pid " in err
+            assert err.count("\n") == 1
+        assert tools.files_of(tmp_path) == before
+    assert main(["train", "kuhn", "--run-dir", str(tmp_path)]) == 2
+    assert "already holds a run. Continue it with `ludus resume`" in capsys.readouterr().err
+    assert tools.files_of(tmp_path) == before
+
+
+def test_a_run_that_went_on_meanwhile_is_not_rewound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    from ludus.driver import runner
+
+    read = runner.read_run
+
+    def slowly(folder: Path, overrides: list[str]) -> object:
+        stored = read(folder, overrides)
+        monkeypatch.setattr(runner, "read_run", read)
+        resume(folder, ["generations=2"], report=False)
+        return stored
+
+    monkeypatch.setattr(runner, "read_run", slowly)
+    with pytest.raises(RunError, match="another process went on with run"):
+        resume(tmp_path, ["generations=3"])
+    with Reader(tmp_path) as reader:
+        assert len(reader.generations()) == 3

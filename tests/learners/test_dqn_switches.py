@@ -1,0 +1,372 @@
+"""DQN's switches: each changes what it should and nothing else; every variant keeps the learners' contract."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.parts import load
+from ludus.learners.base import LearnerContext, priorities_of
+from ludus.learners.dqn.learner import CompiledLearner, FlatModule, ModuleLearner
+from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
+from ludus.learners.registry import ALGORITHMS
+from ludus.policies.q_module import QModule, make_module, scaled_normals
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import QHeadSpec, body_config, q_module_spec
+from ludus.replay.base import Sample
+from ludus.testing.algorithm import check_algorithm, synthetic_rollout
+
+SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 32, "target_period": 3}
+VARIANTS = {
+    "noisy": DQN(noisy=True, **SMALL),
+    "rainbow": Rainbow(atoms=11, **SMALL),
+    "rainbow-without-noise": Rainbow(noisy=False, epsilon=0.1, atoms=11, **SMALL),
+    "c51": DQN(distribution="c51", atoms=5, polyak=0.1, **SMALL),
+    "quantile": QRDQN(atoms=7, **SMALL),
+    "quantile-double-dueling": QRDQN(double=True, dueling=True, n_step=2, atoms=7, **SMALL),
+    "implicit": IQN(atoms=5, **SMALL),
+    "munchausen": MunchausenDQN(**SMALL),
+    "munchausen-iqn": IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
+    "munchausen-c51": DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL),
+}
+
+
+@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_contract(name, kind, request):
+    check_algorithm(VARIANTS[name], request.getfixturevalue(kind), seats=(1,))
+
+
+def image_env(env, dtype=np.uint8):
+    box = Box(0, 255, (1, 36, 36), dtype)
+    return replace(env, agents=tuple(replace(agent, observation=box) for agent in env.agents))
+
+
+@pytest.mark.parametrize("body", ["nature", "impala"])
+def test_contract_with_images(body, tensors):
+    algorithm = DQN(body=body, rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
+    check_algorithm(algorithm, image_env(tensors), rounds=2)
+
+
+# ------------------------------------------------------------------ one switch at a time
+
+
+def learner_of(env, **options):
+    return DQN(hidden=(8,), min_size=10, batch=16, **options).learner(LearnerContext(env, (0,), 3))
+
+
+def columns_of(env, algorithm=None):
+    learner = (algorithm or DQN(hidden=(8,))).learner(LearnerContext(env, (0,), 0))
+    policy = build_policy(learner.spec, learner.weights())
+    rollout = synthetic_rollout(env, policy, seats=(0,), segments=40, rng=np.random.default_rng(1))
+    ((_, columns),) = learner.items(rollout)
+    return columns
+
+
+def sample_of(columns):
+    rows = len(columns["action"])
+    return Sample(columns, np.arange(rows), np.full(rows, 1.0 / rows))
+
+
+def targets_of(learner, columns):
+    rows = learner._rows(columns, len(columns["action"]), None)
+    return rows, learner._targets(rows)
+
+
+def test_which_learner(tensors):
+    assert type(learner_of(tensors, dueling=True, n_step=3, priority_exponent=0.5)) is CompiledLearner
+    assert type(learner_of(tensors, noisy=True)) is ModuleLearner
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
+def test_both_learners_find_the_same_gradient(double, dueling, kind, request):
+    """The module's learner, given the perceptron's weights, has the written-out learner's loss, errors and gradient. The target networks
+    are others, so that it matters who chooses and who judges."""
+    env = request.getfixturevalue(kind)
+    options = {"double": double, "dueling": dueling, "hidden": (8,), "priority_exponent": 1.0}
+    columns = columns_of(env)
+    first = DQN(**options).learner(LearnerContext(env, (0,), 3))
+    second = ModuleLearner(Modular(**options), LearnerContext(env, (0,), 4))
+    for seed, (network, module) in enumerate(((first._network, second._module), (first._judge, second._judge))):
+        rng = np.random.default_rng(seed)
+        network.flat[:] = 0.3 * rng.standard_normal(len(network.flat))
+        ((inner, bias),), ((outer, last),) = network.layers["q"][:1], network.layers["q"][1:]
+        actions = module.actions
+        with torch.no_grad():
+            module.body[1].weight.copy_(inner.T)
+            module.body[1].bias.copy_(bias)
+            module.head.advantage.weight.copy_(outer.T[:actions])
+            module.head.advantage.bias.copy_(last[:actions])
+            if dueling:
+                module.head.value.weight.copy_(outer.T[actions:])
+                module.head.value.bias.copy_(last[actions:])
+    rows = len(columns["action"])
+    weight = np.random.default_rng(0).random(rows)
+    found, again = first._gradient(columns, rows, weight), second._gradient(columns, rows, weight)
+    assert again.loss == pytest.approx(found.loss, rel=1e-4)
+    assert again.value == pytest.approx(found.value, abs=1e-5)
+    np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
+    into = first._network.into["q"][0][0]
+    np.testing.assert_allclose(second._module.body[1].weight.grad, into.T, rtol=1e-3, atol=1e-6)
+
+
+class Modular(DQN):
+    """DQN by autograd."""
+
+    @property
+    def compiled(self):
+        return False
+
+
+def modular(env, **options):
+    learner = ModuleLearner(Modular(hidden=(8,), **options), LearnerContext(env, (0,), 3))
+    rng = np.random.default_rng(9)
+    learner._target.flat[:] = rng.standard_normal(len(learner._target.flat))
+    learner._online.flat[:] = rng.standard_normal(len(learner._online.flat))
+    return learner
+
+
+def test_double_changes_who_chooses_and_nothing_else(tensors):
+    columns = columns_of(tensors)
+    plain, double = modular(tensors, double=False), modular(tensors, double=True)
+    rows, target = targets_of(plain, columns)
+    _, changed = targets_of(double, columns)
+    with torch.no_grad():
+        online = plain._module(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
+        judge = plain._judge(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
+    agree = (online.argmax(1) == judge.argmax(1)) | (rows.discount == 0)
+    assert 0 < int(agree.sum()) < len(agree)
+    assert torch.equal(target[agree], changed[agree])
+    assert (changed[~agree] < target[~agree]).all()  # the target network's own choice is the best for it
+    assert double.spec == plain.spec
+
+
+def test_n_step_changes_the_transitions_and_nothing_else(tensors):
+    one, three = columns_of(tensors, DQN(hidden=(8,))), columns_of(tensors, DQN(hidden=(8,), n_step=3))
+    same = {"observation", "action", "version_lo", "mask"}
+    assert one.keys() == three.keys()
+    assert {name for name in one if np.array_equal(one[name], three[name])} == same
+    assert learner_of(tensors).spec == learner_of(tensors, n_step=3).spec
+
+
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ({"dueling": True}, {"dueling"}),
+        ({"noisy": True}, {"noisy", "noise_scale"}),
+        ({"distribution": "quantile"}, {"distribution", "atoms"}),
+        ({"priority_exponent": 0.5}, set()),
+        ({"double": False}, set()),
+        ({"n_step": 2}, set()),
+        ({"double": False, "munchausen": True}, set()),
+    ],
+)
+def test_what_a_switch_changes_in_the_network(options, changed, tensors):
+    plain = Modular().policy(tensors, (0,)).config
+    other = Modular(**options).policy(tensors, (0,)).config
+    assert {key for key in plain if key != "head" and plain[key] != other[key]} == set()
+    assert {key for key in plain["head"] if plain["head"][key] != other["head"][key]} == changed
+
+
+def test_priorities_are_off_where_the_switch_is(tensors):
+    columns = columns_of(tensors)
+    for algorithm in (QRDQN(hidden=(8,)), QRDQN(hidden=(8,), priority_exponent=0.5)):
+        learner = algorithm.learner(LearnerContext(tensors, (0,), 0))
+        metrics = learner.update(sample_of(columns))
+        found = priorities_of(learner)
+        assert bool(found) == algorithm.prioritised
+        if found:
+            assert found[0][2].mean() == pytest.approx(metrics["td_error"], rel=1e-4)
+
+
+def test_munchausen_without_weight_at_a_low_temperature_is_dqn(tensors):
+    """Its soft policy is then the best action, and its penalty 0."""
+    columns = columns_of(tensors)
+    plain = modular(tensors, double=False)
+    soft = modular(tensors, double=False, munchausen=True, munchausen_weight=0.0, munchausen_temperature=1e-6)
+    np.testing.assert_allclose(targets_of(soft, columns)[1], targets_of(plain, columns)[1], rtol=1e-4, atol=1e-4)
+    helped = modular(tensors, double=False, munchausen=True, munchausen_weight=0.5, munchausen_temperature=1e-6)
+    bonus = (targets_of(helped, columns)[1] - targets_of(soft, columns)[1]).numpy()
+    assert (bonus <= 1e-6).all()
+    assert (bonus >= -0.5 - 1e-6).all()  # clipped at -1
+    assert bonus.min() < -0.49
+    assert bonus.max() > -0.01
+
+
+def test_termination_is_not_bootstrapped_in_any_kind(tensors):
+    columns = {**columns_of(tensors)}
+    columns["discount"] = np.zeros_like(columns["discount"])
+    for options in ({}, {"distribution": "quantile"}, {"distribution": "implicit"}, {"distribution": "c51"}):
+        learner = modular(tensors, **options)
+        rows, target = targets_of(learner, columns)
+        if options.get("distribution") == "c51":
+            means = target @ learner._module.head.support
+            expected = rows.reward.clamp(-1.0, 1.0)
+        else:
+            means, expected = target.mean(dim=1), rows.reward
+        np.testing.assert_allclose(means, expected, atol=1e-5)
+
+
+# ------------------------------------------------------------------ noise and levels
+
+
+def test_noise_is_in_exploration_and_not_in_greedy_play(tensors):
+    spec = Rainbow(hidden=(8,), distribution="none").policy(tensors, (0,))
+    weights = {k: v.detach().numpy() for k, v in make_module(spec, seed=1).state_dict().items()}
+    policy = build_policy(spec, {**weights, "epsilon": np.zeros(1, np.float32)})
+    observation = np.repeat(np.random.default_rng(0).standard_normal((1, 4)).astype(np.float32), 500, axis=0)
+    noise = np.random.default_rng(1).random((500, 2), dtype=np.float32)
+    explore = policy.act(observation, None, None, noise).action
+    greedy = policy.act(observation, None, None, noise, mode="greedy").action
+    assert len(set(greedy.tolist())) == 1
+    assert len(set(explore.tolist())) > 1
+    louder = {k: v * (100.0 if k.endswith("_noise") else 1.0) for k, v in policy.weights().items()}
+    silent = {k: v * (0.0 if k.endswith("_noise") else 1.0) for k, v in policy.weights().items()}
+    loud, quiet = (build_policy(spec, w).act(observation, None, None, noise).action for w in (louder, silent))
+    assert (loud != greedy).mean() > 0.3  # how loud it is travels with the weights
+    assert (quiet == greedy).all()
+
+
+def test_rows_have_noise_of_their_own_that_only_their_uniform_decides():
+    noise = np.random.default_rng(0).random(2000, dtype=np.float32)
+    made = scaled_normals(noise, 7)
+    assert np.array_equal(made[:9], scaled_normals(noise[:9], 7))
+    normal = np.sign(made) * made.astype(np.float64) ** 2
+    assert np.abs(normal.mean(axis=0)).max() < 0.1
+    assert np.abs(normal.std(axis=0) - 1.0).max() < 0.1
+    assert np.abs(np.corrcoef(normal.T) - np.eye(7)).max() < 0.1
+
+
+def test_factorised_noise_is_that_of_a_layer_with_a_noisy_matrix():
+    """Equations 10 and 11: weights W + V f(ε_out) f(ε_in)ᵀ, biases b + c f(ε_out)."""
+    spec = q_module_spec(shape=(4,), actions=3, body=body_config(hidden=()), head=QHeadSpec(noisy=True))
+    head = make_module(spec, seed=2).head
+    before, after = torch.randn(4), torch.randn(3)
+    layer = head.advantage
+    weight = layer.weight + layer.weight_noise * torch.outer(after, before)
+    x = torch.randn(5, 4)
+    expected = x @ weight.T + layer.bias + layer.bias_noise * after
+    out = head(x, None, torch.cat([before, after]))[..., 0]
+    torch.testing.assert_close(out, expected)
+
+
+def test_every_update_draws_noise_and_levels_of_its_own_from_the_seed(tensors):
+    for options in ({"noisy": True}, {"distribution": "implicit", "atoms": 4}):
+        learner, again, other = (
+            DQN(hidden=(8,), **options).learner(LearnerContext(tensors, (0,), seed)) for seed in (1, 1, 2)
+        )
+        which = 1 if "noisy" in options else 0
+        first, same, else_ = (each._chance(6)[which] for each in (learner, again, other))
+        learner._updates += 1
+        assert torch.equal(first, same)
+        assert not torch.equal(first[0], else_[0])
+        assert not torch.equal(first[0], learner._chance(6)[which][0])
+        assert not torch.equal(first[0], first[1])
+
+
+def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(tensors):
+    """Targets spread evenly over [0, 1]: the function of levels is the identity."""
+    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=5e-3).learner(
+        LearnerContext(tensors, (0,), 0)
+    )
+    columns, rng = columns_of(tensors, IQN(hidden=(16,), gamma=0.0)), np.random.default_rng(0)
+    rows = len(columns["action"])
+    columns = {**columns, "observation": np.ones_like(columns["observation"]), "mask": np.ones_like(columns["mask"])}
+    for _ in range(300):
+        columns["reward"] = rng.random(rows).astype(np.float32)
+        columns["discount"] = np.zeros(rows, np.float32)
+        learner.update(sample_of(columns))
+    levels = torch.tensor([[0.1, 0.5, 0.9]])
+    with torch.no_grad():
+        out = learner._module(torch.ones(1, 4), None, None, levels)[0, int(columns["action"][0])]
+    assert out.tolist() == pytest.approx([0.1, 0.5, 0.9], abs=0.12)
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_who_serves_what_is_refused_by_name(tensors):
+    box = Box(-1, 1, (2,))
+    continuous = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
+    for name in ("dqn", "rainbow", "qr_dqn", "iqn", "munchausen_dqn"):
+        algorithm = load("algorithm", name, ALGORITHMS)()
+        assert algorithm.about.actions == ("discrete",)
+        with pytest.raises(ScenarioError, match=f"{type(algorithm).__name__} needs discrete actions"):
+            algorithm.check(continuous)
+
+
+def test_c51_wants_a_range(tensors):
+    endless = replace(tensors, utility_range=((-np.inf, np.inf),) * 2)
+    with pytest.raises(ScenarioError, match="Rainbow: c51 spreads 51 values over the range of returns, -inf to inf"):
+        Rainbow().check(endless)
+    with pytest.raises(ScenarioError, match=r"\. Give v_min and v_max"):
+        Rainbow(v_max=3.0).check(endless)
+    Rainbow(v_min=-1.0, v_max=3.0).check(endless)
+    QRDQN().check(endless)
+    assert Rainbow().policy(tensors, (0,)).config["head"]["low"] == -1.0  # utilities ±2, scaled
+    assert Rainbow(v_max=1.0).policy(tensors, (0,)).config["head"]["high"] == 0.5
+    assert Rainbow(v_max=1.0, scale_rewards=False).policy(tensors, (0,)).config["head"]["high"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"munchausen": True}, "set double=false"),
+        ({"munchausen": True, "double": False, "n_step": 3}, "n_step is 3, and must be 1"),
+        ({"v_min": 1.0, "v_max": 1.0}, "v_min 1.0 must be below v_max 1.0"),
+        ({"distribution": "c52"}, "distribution"),
+        ({"min_size": 11, "capacity": 10}, "min_size 11 must be at most the capacity 10"),
+        ({"dueling_": True}, "did you mean 'dueling'"),
+        (
+            {"rollout": 2, "rollout_unit": "decisions", "n_step": 3},
+            "n_step 3 is more than the 2 decisions of a rollout",
+        ),
+        ({"epsilon": {"start": 0.5, "end": 1.5}}, r"^DQN: epsilon is a probability; .* at most 1 \(given: 1.5\)$"),
+        ({"importance": 2.0}, r"^DQN: importance is an exponent from 0 to 1; .* at most 1 \(given: 2\)$"),
+        ({"learning_rate": "fast"}, r"^learning_rate: a number was expected, or a schedule .* \(given: 'fast'\)$"),
+        ({"learning_rate": True}, r"learning_rate: a number was expected, or a schedule"),
+    ],
+)
+def test_settings_that_do_not_go_together(options, message):
+    with pytest.raises(ConfigError, match=message):
+        DQN(**options)
+
+
+def test_a_body_for_images_wants_images(tensors):
+    with pytest.raises(ScenarioError, match=r"DQN with body=nature sees images .* have shape \[4\]. Use body=mlp"):
+        DQN(body="nature").check(tensors)
+    assert DQN(body="nature").policy(image_env(tensors), (0,)).config["image"] is True
+    assert DQN(body="nature").policy(image_env(tensors, np.float32), (0,)).config["image"] is False
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ({"distribution": "c51", "atoms": 1}, "expected two or more, low < high"),
+        ({"distribution": "other"}, "there is no distribution 'other'"),
+        ({"size": 3}, "expected the entries of a Head"),
+    ],
+)
+def test_heads_that_are_none(head, message):
+    spec = q_module_spec(shape=(4,), actions=2, body=body_config(hidden=(4,)))
+    with pytest.raises(PolicyError, match=message):
+        QModule(replace(spec, config={**spec.config, "head": head}))
+
+
+def test_parameters_and_gradients_are_views_of_two_vectors():
+    module = torch.nn.Linear(3, 2)
+    expected = module(torch.ones(1, 3)).detach()
+    flat = FlatModule(module, sums=2)
+    assert torch.equal(module(torch.ones(1, 3)), expected)
+    module(torch.ones(1, 3)).sum().backward()
+    assert flat.gradient.tolist() == [1.0] * 8
+    assert len(flat.joint) == 10
+    flat.flat[:] = 0.0
+    assert module(torch.ones(1, 3)).tolist() == [[0.0, 0.0]]

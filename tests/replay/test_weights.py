@@ -1,0 +1,139 @@
+"""How often the weights of a policy travel: once per node and version, however many workers live there."""
+
+import contextlib
+import shutil
+import tempfile
+from functools import partial
+
+import pytest
+from weights_heavy import MEGABYTE, Short, heavy
+
+from ludus.core.types import Factor, Mixture, PolicyRef
+from ludus.envs.registry import make_env
+from ludus.rollout.base import RolloutOrder
+from ludus.rollout.host import HostSpec, PolicyMessage, RolloutHost
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.shards import shards_of
+
+MAKE = partial(make_env, f"{Short.__module__}:Short")
+WORKERS = 16
+
+
+def order(learner, opponent):
+    mixture = Mixture((Factor((1,), ((opponent,),), (1.0,)),))
+    return RolloutOrder(learner, (0,), mixture, "episodes", WORKERS, seed=1)
+
+
+# ---------------------------------------------------------------------------------------------- on a worker
+
+
+class CountingFetch:
+    """Stands for the object store: a reference is the parcel itself."""
+
+    def __init__(self):
+        self.fetched = []
+
+    def __call__(self, parcel):
+        self.fetched.append(parcel)
+        return parcel
+
+
+def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
+    fetch = CountingFetch()
+    (shard,) = shards_of(WORKERS, 1)
+    host = RolloutHost(HostSpec(MAKE, (shard,), fetch, kept=35 * MEGABYTE))
+    learner = PolicyMessage(heavy(10))
+    league = [PolicyMessage(heavy(10)) for _ in range(4)]
+    me = PolicyRef(0, "me", 1)
+
+    def play(k):
+        before = len(fetch.fetched)
+        rival = PolicyRef(1, f"rival-{k}", 1)
+        host.play(0, order(me, rival), [(me, learner), (rival, league[k])])
+        return fetch.fetched[before:]
+
+    assert play(0) == [learner, league[0]]
+    assert play(0) == [], "what has not changed is fetched again"
+    assert play(1) == [league[1]]
+    assert play(2) == [league[2]]  # 40 MB: the first rival goes
+    assert play(1) == []
+    assert play(0) == [league[0]]
+    for k in (3, 2, 1, 0, 3, 2):
+        play(k)
+        assert host._policies.size <= 35 * MEGABYTE
+        assert len(host._policies) == 3
+    host.close()
+
+
+# ---------------------------------------------------------------------------------------------- over two nodes
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two nodes on this machine, each with an object store of its own."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    folder = tempfile.mkdtemp(prefix="ludus-w-", dir="/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", folder)
+    made = Cluster()
+    for name in ("head", "leaf"):
+        made.add_node(num_cpus=8, resources={name: 8}, object_store_memory=2 * 10**8, include_dashboard=False)
+    yield made
+    with contextlib.suppress(Exception):
+        made.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Stores:
+    """What nodes' object stores have taken in: what is put there, and what arrives from other nodes."""
+
+    def __init__(self):
+        self.last = self._totals()
+
+    def since(self):
+        """Megabytes by node since it was last asked, head first."""
+        now = self._totals()
+        grown = {name: round((now[name] - self.last[name]) / MEGABYTE, 1) for name in now}
+        self.last = now
+        return grown
+
+    @staticmethod
+    def _totals():
+        import ray
+        from ray._private.internal_api import node_stats
+
+        totals = {}
+        for node in ray.nodes():
+            name = "head" if "head" in node["Resources"] else "leaf"
+            stats = node_stats(node["NodeManagerAddress"], node["NodeManagerPort"], include_memory_info=False)
+            totals[name] = stats.store_stats.cumulative_created_bytes
+        return totals
+
+
+@pytest.mark.slow
+def test_one_transfer_for_a_node_and_a_version(cluster):
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    runtime = RayRuntime(address=cluster.address)
+    spec = MAKE(num_envs=1).spec
+    manager = RolloutManager(
+        runtime, MAKE, spec=spec, num_envs=WORKERS, shards=WORKERS, hosts=WORKERS, resources={"num_cpus": 0.5}
+    )
+    nodes = [runtime.node(host) for host in manager._hosts]
+    assert sorted(nodes.count(node) for node in set(nodes)) == [8, 8], "eight workers on each node"
+    frozen = PolicyRef(1, "rival", 1), heavy(10)
+    first, second = ((PolicyRef(0, "me", version), heavy(10)) for version in (1, 2))
+    stores = Stores()
+
+    def play(learner, opponent):
+        rollout = manager.run(order(learner[0], opponent[0]), [learner, opponent])
+        assert rollout.counters["episodes"] == WORKERS
+        return stores.since()
+
+    assert play(first, frozen) == {"head": 20.0, "leaf": 20.0}, "two policies of 10 MB, once on each node"
+    assert play(first, frozen) == {"head": 0.0, "leaf": 0.0}, "nothing has changed"
+    assert play(second, frozen) == {"head": 10.0, "leaf": 10.0}, "a new version, and not its frozen opponent"
+    assert play(second, frozen) == {"head": 0.0, "leaf": 0.0}
+    manager.close()
+    runtime.close()

@@ -1,0 +1,122 @@
+"""The house: its rooms in one order, no arrow back up, no circle of files; names that are given as strings count as imports."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import ludus
+
+ROOT = Path(ludus.__file__).parent
+ROOMS = (
+    "core",
+    "runtime",
+    "envs",
+    "policies",
+    "replay",
+    "population",
+    "solvers",
+    "rollout",
+    "learners",
+    "storage",
+    "training",
+    "evaluation",
+    "schedulers",
+    "view",
+    "driver",
+    "testing",
+    "cli",
+)
+"""Each may use those before it."""
+_LEFT = {
+    ("ludus.evaluation.stored", "ludus.driver.scenario"),
+    ("ludus.evaluation.stored", "ludus.driver.scenario_files"),
+}
+"""Arrows that are on their way out."""
+_NAMED = re.compile(rf"ludus\.({'|'.join(ROOMS)})(\.[a-z_0-9]+)*(:\w+)?")
+
+
+def module_of(path: Path) -> str:
+    parts = ("ludus", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def arrows(path: Path, *, types: bool) -> Iterator[tuple[str, int]]:
+    """Modules that this one imports anywhere or names as a string, with the lines. types: also those imported for the sake of types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing = {id(inner) for node in ast.walk(tree) if _for_types(node) for inner in ast.walk(node)}
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        if id(node) in typing and not types:
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield (inner if inner in MODULES else str(node.module)), node.lineno
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names if alias.name.startswith("ludus."))
+        elif isinstance(node, ast.Constant) and id(node) not in prose and _NAMED.fullmatch(str(node.value)):
+            yield str(node.value).partition(":")[0], node.lineno
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def test_the_rooms_are_those_of_the_page() -> None:
+    found = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert found == set(ROOMS)
+    assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^  (\w+)/ ", page, re.MULTILINE)
+    assert tuple(shown) == ROOMS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_arrow_runs_back_up(room: str) -> None:
+    below = ROOMS[ROOMS.index(room) + 1 :]
+    wrong = [
+        f"{module}:{line} uses {target}"
+        for module, path in MODULES.items()
+        if module.split(".")[1:2] == [room]
+        for target, line in arrows(path, types=True)
+        if target.split(".")[1:2] and target.split(".")[1] in below and (module, target) not in _LEFT
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_given_as_strings_are_modules() -> None:
+    wrong = [
+        f"{module}:{line} names {target}"
+        for module, path in MODULES.items()
+        for target, line in arrows(path, types=True)
+        if importlib.util.find_spec(target) is None
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.xfail(strict=True, reason="options and learners, scenarios and their kinds: on their way out")
+def test_no_file_imports_another_in_a_circle() -> None:
+    graph = {m: {t for t, _ in arrows(p, types=False)} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
+
+
+def test_seams_import_no_implementation() -> None:
+    """`base` modules import records, other seams, and pure data only."""
+    allowed = {"types", "errors", "base", "trajectories", "payoffs", "game_tree", "ranks"}
+    for path in ROOT.glob("*/base.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
+                assert str(node.module).rsplit(".", 1)[-1] in allowed, f"{path} imports {node.module}"
