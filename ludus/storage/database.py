@@ -13,7 +13,8 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 2
+VERSION = 3
+OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
 TABLES = """
@@ -73,33 +74,13 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {
-    # Version 0 (before the first release) had neither ratings nor the solver's time.
-    0: """
-    CREATE TABLE ratings (
-      generation INTEGER NOT NULL, population INTEGER NOT NULL, policy TEXT NOT NULL, kind TEXT NOT NULL, rating REAL,
-      barrier INTEGER NOT NULL, PRIMARY KEY (generation, population, policy, kind)) WITHOUT ROWID;
-    CREATE TABLE generations_new (
-      number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
-      vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
-      solver_seconds REAL NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
-    INSERT INTO generations_new
-      SELECT number, seconds, episodes, nash_conv, gains, vals, responses, sizes, marginals, solver_gap, 0.0, exact, created, barrier
-      FROM generations;
-    DROP TABLE generations;
-    ALTER TABLE generations_new RENAME TO generations;
-    """,
-    # Version 1 kept only the marginals of joint meta-strategies.
-    1: """
-    CREATE TABLE joints (
-      generation INTEGER PRIMARY KEY, players INTEGER NOT NULL, profiles BLOB NOT NULL, probs BLOB NOT NULL, barrier INTEGER NOT NULL);
-    """,
-}
-"""version -> the SQL that leads to the next one."""
+MIGRATIONS: dict[int, str] = {}
+"""version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 
 def version_of(connection: sqlite3.Connection, where: str) -> int:
-    """The schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus."""
+    """The schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus
+    or too old for it."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RunError(
             f"{where} is not the database of a Ludus run, or its run died before it began. Give another run, or delete it."
@@ -108,6 +89,12 @@ def version_of(connection: sqlite3.Connection, where: str) -> int:
     if version > VERSION:
         raise RunError(
             f"{where} was written by a newer Ludus (database version {version}; this one reads up to {VERSION}). Upgrade ludus."
+        )
+    if version < OLDEST:
+        raise RunError(
+            f"{where} was written by an older Ludus (database version {version}; this one reads {OLDEST} and later). Its report.html and "
+            "its policy files can still be read; to go on with it or to evaluate it, use the version of Ludus that wrote it, or run its "
+            "scenario.yaml again."
         )
     return version
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import numpy as np
 import pytest
 import synthetic_run as synthetic
 
 from ludus.core.errors import RunError
 from ludus.storage import database
+from ludus.storage import reader as reader_module
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
@@ -119,77 +119,44 @@ def test_payoff_outside_the_populations(run_dir: Path) -> None:
         reader.payoffs()
 
 
-_V1 = """
-DROP TABLE joints;
-"""
-_V0 = """
-DROP TABLE ratings;
-DROP TABLE generations;
-CREATE TABLE generations (
-  number INTEGER PRIMARY KEY, seconds REAL NOT NULL, episodes INTEGER NOT NULL, nash_conv REAL, gains TEXT NOT NULL,
-  vals TEXT NOT NULL, responses TEXT NOT NULL, sizes TEXT NOT NULL, marginals BLOB NOT NULL, solver_gap REAL,
-  exact INTEGER NOT NULL, created REAL NOT NULL, barrier INTEGER NOT NULL);
-INSERT INTO checkpoints VALUES (1, 'g0', 0.0);
-INSERT INTO generations VALUES (0, 1.5, 60, 4.7, '[2.0, 2.7]', '[0.0, 0.0]', '[]', '[1, 1]',
-  x'000000000000f03f000000000000f03f', NULL, 1, 0.0, 1);
-"""
+_NEXT = "ALTER TABLE events ADD COLUMN host TEXT NOT NULL DEFAULT 'here';"
 
 
 @pytest.fixture
-def old_run(tmp_path: Path) -> Path:
-    run_dir = tmp_path / "old"
-    run_dir.mkdir()
-    connection = sqlite3.connect(run_dir / "ludus.db")
-    connection.executescript(database.TABLES + _V1 + _V0 + f"PRAGMA application_id = {database.APPLICATION_ID};")
-    connection.close()
-    return run_dir
+def next_version(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A made-up next version of the database, whose events have one more column."""
+    version = database.VERSION + 1
+    for module in (database, reader_module):
+        monkeypatch.setattr(module, "VERSION", version)
+    monkeypatch.setitem(database.MIGRATIONS, version - 1, _NEXT)
+    return version
 
 
-def test_older_version_is_read_without_being_changed(old_run: Path) -> None:
-    before = _contents(old_run)
-    with Reader(old_run) as reader:
-        (record,) = reader.generations()
-        assert (record.nash_conv, record.gains, record.solver_seconds) == (4.7, (2.0, 2.7), 0.0)
-        assert record.marginals == ((1.0,), (1.0,))
-        assert reader.ratings() == ()
-        assert reader.joint(0) is None
-    assert _contents(old_run) == before
-
-
-def test_older_version_is_migrated_when_it_is_resumed(old_run: Path) -> None:
-    with Store.open(old_run) as store:
-        store.ratings_recorded(0, {"p0": 1500.0})
-        store.generation_done(synthetic.generation(1, (2, 2), nash_conv=1.0))
-        store.joint_recorded(1, np.eye(2) / 2)
-        store.commit("g1")
-    with sqlite3.connect(old_run / "ludus.db") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
-        fresh = sqlite3.connect(":memory:")
-        fresh.executescript(database.TABLES)
-        names = [row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        assert {"generations", "joints", "ratings"} <= set(names)
-        for name in names:
-            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
-            assert columns == [row[1] for row in fresh.execute(f"PRAGMA table_info({name})")], name
-        fresh.close()
-    connection.close()
-    with Reader(old_run) as reader:
-        assert [record.number for record in reader.generations()] == [0, 1]
-        assert [rating.rating for rating in reader.ratings()] == [1500.0]
-        np.testing.assert_array_equal(reader.joint(1), np.eye(2) / 2)
-
-
-def test_previous_version_is_migrated_too(tmp_path: Path) -> None:
-    run_dir = tmp_path / "previous"
-    run_dir.mkdir()
-    connection = sqlite3.connect(run_dir / "ludus.db")
-    connection.executescript(database.TABLES + _V1)
-    connection.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
-    connection.close()
-    with Store.open(run_dir) as store:
-        store.generation_done(synthetic.generation(0, (3, 2), nash_conv=1.0))
-        store.joint_recorded(0, np.array([[0.25, 0.0], [0.0, 0.0], [0.0, 0.75]]))
-        store.commit("g0")
+def test_older_version_is_read_without_being_changed(run_dir: Path, next_version: int) -> None:
+    before = _contents(run_dir)
     with Reader(run_dir) as reader:
-        np.testing.assert_array_equal(reader.joint(0), [[0.25, 0.0], [0.0, 0.0], [0.0, 0.75]])
-        assert reader.joint(1) is None
+        numbers = [record.number for record in reader.generations()]
+        assert reader._connection.execute("SELECT count(*) FROM events WHERE host != 'here'").fetchone() == (0,)
+    assert numbers[:4] == [0, 1, 2, 3]
+    assert _contents(run_dir) == before
+
+
+def test_older_version_is_migrated_when_it_is_resumed(run_dir: Path, next_version: int) -> None:
+    with Store.open(run_dir):
+        pass
+    with sqlite3.connect(run_dir / "ludus.db") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (next_version,)
+        assert "host" in [row[1] for row in connection.execute("PRAGMA table_info(events)")]
+    connection.close()
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_what_came_before_the_oldest_version_is_refused(run_dir: Path, version: int) -> None:
+    with sqlite3.connect(run_dir / "ludus.db") as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    before = _contents(run_dir)
+    for opened in (Reader, Store.open):
+        with pytest.raises(RunError, match=f"older Ludus .database version {version}; this one reads 3 and later"):
+            opened(run_dir)
+    assert _contents(run_dir) == before
