@@ -24,8 +24,8 @@ import torch
 from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, INSERT, Columns
 from ludus.replay.base import Sample, TableSpec
+from ludus.replay.kinds import build_table
 from ludus.replay.prefetcher import ToDevice, prefetch
-from ludus.replay.table import build_table
 from ludus.replay.waiting import WaitingTable
 
 DEPTHS = (0, 1, 2, 4)

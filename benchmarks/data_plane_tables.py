@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.replaying import BATCH, EXPONENT, INSERT, Columns, Store, work
 from ludus.replay.base import Sample, TableSpec
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 
 KINDS: dict[str, dict[str, Any]] = {
     "uniform": {"kind": "ring"},

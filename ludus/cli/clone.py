@@ -68,6 +68,7 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
     from ludus.learners.base import Algorithm
     from ludus.learners.bc.clone import clone
     from ludus.learners.bc.demonstrations import check_environment
+    from ludus.learners.registry import check_fits
 
     if not isinstance(scenario.oracle, Algorithm):
         raise ScenarioError(
@@ -77,7 +78,7 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
     check_environment(recorded.origin, played.model_dump(mode="json"))
     env = played.model_copy(update={"tree": _tree(recorded, scenario)}).make(num_envs=1)
     try:
-        scenario.oracle.check(env.spec)
+        check_fits(scenario.oracle, env.spec)
         return clone(
             recorded,
             env.spec,

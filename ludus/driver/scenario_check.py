@@ -14,11 +14,12 @@ from ludus.core.parts import kind_of
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle, sizes_of
 from ludus.learners.on_policy.teams import check_ids
-from ludus.learners.registry import ALGORITHMS
+from ludus.learners.registry import ALGORITHMS, check_fits
 from ludus.policies.file import load_policy
 from ludus.policies.specs import tabulates
 from ludus.population.payoffs import Payoffs
-from ludus.replay.table import BoundedTable, build_table
+from ludus.replay.kinds import build_table
+from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.diversity import check_diversity
 from ludus.schedulers.registry import RESPONSES
@@ -37,7 +38,7 @@ _SOLVERS = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_pla
 def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
     _protocol("oracle", scenario.oracle, (Algorithm, ComputedOracle), ALGORITHMS)
-    scenario.oracle.check(env)
+    check_fits(scenario.oracle, env)
     _policies(scenario, env)  # what serves each player may not serve several of them with one policy
     if solver := getattr(scenario, "meta_solver", None):
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)

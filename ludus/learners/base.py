@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,15 @@ from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
 from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
 from ludus.replay.trajectories import Trajectories
+
+ROLLOUTS: Final = "rollouts"
+"""The table of learners that learn once from what their newest weights did."""
+TRANSITIONS: Final = "transitions"
+"""The same of tabular learners, whose items are one step each."""
+REPLAY: Final = "replay"
+"""The table that off-policy learners sample from, again and again."""
+RESERVOIR: Final = "reservoir"
+"""The table that holds a uniform sample of all that was ever inserted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
-from ludus.core.errors import ScenarioError, either
-from ludus.core.parts import load
+from ludus.core.errors import ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec
-from ludus.learners.registry import ALGORITHMS
 from ludus.policies.specs import float32_bounds
+
+
+class NotServed(ScenarioError):
+    """Another algorithm serves such actions, or such a game: `ludus.learners.registry.check_fits` adds which."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,25 +59,23 @@ def byte_scale(env: EnvSpec, observation: Space[Any]) -> float:
 
 
 def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
-    """(entries of an observation, actions) of the agents in `seats`. Raises ScenarioError if they differ, are not discrete, or have several
-    roles, which want a network each."""
+    """(entries of an observation, actions) of the agents in `seats`. Raises NotServed if they are not discrete, ScenarioError
+    if they differ or have several roles, which want a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Discrete):  # MultiBinary has an n as well
-        raise ScenarioError(
-            f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}. {serving(env)}"
-        )
+        raise NotServed(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
     if env.enumeration is not None:
         return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])
     return int(np.prod(observation.shape or ())), int(action.n)
 
 
 def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
-    """The continuous actions of the agents in `seats`. Raises ScenarioError if they differ, are not a box of floats with finite bounds, or
-    have several roles, which want a network each."""
+    """The continuous actions of the agents in `seats`. Raises NotServed if they are no box of floats, ScenarioError if they
+    differ, have infinite bounds, or have several roles, which want a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Box) or action.dtype.kind != "f" or env.enumeration is not None:
-        raise ScenarioError(
-            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}. {serving(env)}"
+        raise NotServed(
+            f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}."
         )
     low, high = (bounds.ravel() for bounds in float32_bounds(action))
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
@@ -84,33 +84,6 @@ def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
             "its actions are bounded."
         )
     return BoxSpace(observation.shape or (), len(low), low, high, action.shape)
-
-
-def serving(env: EnvSpec) -> str:
-    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all its agents."""
-    wanted = {_kind(agent.action) for agent in env.agents}
-    teams = any(len(env.agents_of(player)) > 1 for player in range(env.num_players))
-    found = []
-    for name in ALGORITHMS:
-        algorithm: Any = load("algorithm", name, ALGORITHMS)
-        needs_tree = getattr(algorithm, "needs_tree", False)
-        others = getattr(algorithm, "for_teams", False) and not teams  # it would learn, but says more than there is
-        if wanted <= set(algorithm.about.actions) and not (needs_tree and env.enumeration is None) and not others:
-            found.append(name)
-    return (
-        f"Use {either(found)} there."
-        if found
-        else "No registered algorithm serves these actions; wrap the environment."
-    )
-
-
-def _kind(action: Space[Any]) -> str:
-    """As in `About.actions`."""
-    if isinstance(action, Discrete):
-        return "discrete"
-    if isinstance(action, MultiDiscrete | MultiBinary):
-        return "multi_discrete"
-    return "box" if isinstance(action, Box) and action.dtype.kind == "f" else "other"
 
 
 def _spaces(agents: Sequence[AgentSpec]) -> str:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.parts import load
-from ludus.core.types import Array, Enumeration, PolicySpec
+from ludus.core.types import Array, Enumeration, PolicySpec, Weights
 
 Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
@@ -334,3 +334,35 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
     return spec.kind not in ("q_recurrent", "deterministic", "squashed_gaussian", "actor_critic_team")
+
+
+def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:
+    """The spec of an `NFSPPolicy`."""
+    return PolicySpec("nfsp", {"best_response": _entry(best_response), "average": _entry(average)})
+
+
+def averaged_spec(spec: PolicySpec) -> PolicySpec:
+    """The spec of an `AveragedPolicy` of two policies of `spec`."""
+    return PolicySpec("averaged", {"newest": _entry(spec), "average": _entry(spec)})
+
+
+def _entry(spec: PolicySpec) -> dict[str, Any]:
+    return {"kind": spec.kind, "config": dict(spec.config)}
+
+
+def spec_of(spec: PolicySpec, part: str) -> PolicySpec:
+    """The spec of one part. Raises PolicyError where there is none."""
+    found: Any = spec.config.get(part)
+    if not isinstance(found, Mapping) or not isinstance(found.get("kind"), str):
+        raise PolicyError(f"the config of a {spec.kind!r} policy has {part!r}: {{kind, config}}; given {found!r}.")
+    return PolicySpec(found["kind"], dict(found.get("config", {})))
+
+
+def part_of(weights: Weights, part: str) -> Weights:
+    """The weights of one part, by its own names."""
+    return {name[len(part) + 1 :]: array for name, array in weights.items() if name.startswith(part + "/")}
+
+
+def joined(parts: Mapping[str, Weights]) -> Weights:
+    """The weights of a policy whose parts have these."""
+    return {f"{part}/{name}": array for part, weights in parts.items() for name, array in weights.items()}

@@ -23,7 +23,7 @@ ItemColumns: TypeAlias = Mapping[str, Array]
 class TableSpec:
     """What an algorithm asks for.
 
-    kind: a name of `ludus.replay.table.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
+    kind: a name of `ludus.replay.kinds.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
     replay, oldest evicted), or `module:Class`. capacity: most items. max_lag: items whose `version_lo` column is more than this many
     versions behind the newest announced are dropped and counted (None: never). limiter: the rate limiter's options, in items (see
     `rate_limiter`).

@@ -13,8 +13,9 @@ from ludus.core import seeding
 from ludus.core.errors import DataError, Deadlock, TableClosed, nearest
 from ludus.core.types import State
 from ludus.replay.base import ItemColumns, Sample, Sizes, Table, TableSpec
+from ludus.replay.kinds import build_table
 from ludus.replay.sharded import RemoteItems, ShardedTable
-from ludus.replay.table import BoundedTable, build_table
+from ludus.replay.table import BoundedTable
 from ludus.replay.waiting import WaitingTable
 from ludus.runtime.base import Peer
 

@@ -1,4 +1,4 @@
-"""The two kinds of tables that live in one process: a queue for on-policy learners, and replay."""
+"""Tables by kind, and the two classes of those that live in one process: a queue for on-policy learners, and replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import DataError
 from ludus.core.parts import load
 from ludus.core.types import Array
-from ludus.replay.base import ItemColumns, Sample, TableSpec
+from ludus.replay.base import ItemColumns, Sample, Table, TableSpec
 from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemBook, Ordered, Selector, reservoir
 from ludus.replay.slots import Circle, Indices, SlotPool
 from ludus.replay.table import (
@@ -310,3 +310,22 @@ class Replay(BoundedTable):
         for selector in self._selectors:
             if selector.by == what:
                 selector.changed(slots)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Kinds by name.
+
+TABLES: Mapping[str, str] = {
+    "prioritised": "ludus.replay.kinds:Replay",
+    "queue": "ludus.replay.kinds:Queue",
+    "reservoir": "ludus.replay.kinds:Replay",
+    "ring": "ludus.replay.kinds:Replay",
+    "stack": "ludus.replay.kinds:Replay",
+}
+"""Kinds of tables: a class that is built as `Class(spec)`. `TableSpec.kind` may also be `module:Class`."""
+
+
+def build_table(spec: TableSpec) -> Table:
+    """The table that `spec` asks for. Raises UnknownName, DataError or Deadlock."""
+    table: Table = load("kind of table", spec.kind, TABLES)(spec)
+    return table

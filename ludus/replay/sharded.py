@@ -21,20 +21,9 @@ from ludus.core.errors import DataError, PartDied, RunError
 from ludus.core.parts import load
 from ludus.core.types import Array, State
 from ludus.replay.base import ItemColumns, Sample, TableSpec
-from ludus.replay.kinds import Queue, Replay
+from ludus.replay.kinds import TABLES, Queue, Replay, build_table
 from ludus.replay.selectors import RESERVOIR, SELECTORS, Fifo, Ordered, Prioritised, Uniform
-from ludus.replay.table import (
-    TABLES,
-    BoundedTable,
-    QueueRules,
-    ReplayRules,
-    Schema,
-    build_table,
-    check_schema,
-    num_rows,
-    rows_of,
-    schema_of,
-)
+from ludus.replay.table import BoundedTable, QueueRules, ReplayRules, Schema, check_schema, num_rows, rows_of, schema_of
 from ludus.runtime.base import Peer, Ref, Reply, Runtime
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.parts import load
 from ludus.core.types import Array, State
-from ludus.replay.base import ItemColumns, Sample, Table, TableSpec
+from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.rate_limiter import Fill, RateLimiter, check_queue, check_replay
 from ludus.replay.selectors import SELECTORS, Choice
 
@@ -94,22 +94,6 @@ def write_rows(into: Mapping[str, Array], rows: NDArray[np.int64], columns: Item
         first = int(rows[begin])
         for name, array in columns.items():
             into[name][first : first + end - begin] = array[begin:end]
-
-
-TABLES: Mapping[str, str] = {
-    "prioritised": "ludus.replay.kinds:Replay",
-    "queue": "ludus.replay.kinds:Queue",
-    "reservoir": "ludus.replay.kinds:Replay",
-    "ring": "ludus.replay.kinds:Replay",
-    "stack": "ludus.replay.kinds:Replay",
-}
-"""Kinds of tables: a class that is built as `Class(spec)`. `TableSpec.kind` may also be `module:Class`."""
-
-
-def build_table(spec: TableSpec) -> Table:
-    """The table that `spec` asks for. Raises UnknownName, DataError or Deadlock."""
-    table: Table = load("kind of table", spec.kind, TABLES)(spec)
-    return table
 
 
 @dataclass(slots=True)

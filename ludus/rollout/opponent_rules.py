@@ -1,8 +1,9 @@
-"""Rules that move the probabilities of opponents while a policy trains against them."""
+"""The rules that move the probabilities of opponents while a policy trains against them: their seam, the rules, and their names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,48 @@ from scipy.optimize import nnls
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import State
-from ludus.rollout.opponents import Evidence
 from ludus.solvers.pfsp import Weighting, pfsp, pfsp_weights
+
+# --------------------------------------------------------------------------------------------------------------------
+# The seam of rules that move the probabilities of opponents during a task.
+
+
+class Evidence(NamedTuple):
+    """What one rollout says of K entries. played: int64[K] episodes in which the entry was drawn. value: float64[K], the entry's own mean
+    return in them (of a joint entry, over its seats), NaN where it was not played. won: float64[K], the episodes that the learner won,
+    draws half each. earned: float64[K], the learner's mean return in them, NaN where the entry was not played."""
+
+    played: NDArray[np.int64]
+    value: NDArray[np.float64]
+    won: NDArray[np.float64]
+    earned: NDArray[np.float64]
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Pure: all it remembers is in the state, which a checkpoint holds. Its options are its fields."""
+
+    def start(self, probs: NDArray[np.float64]) -> State:
+        """The state that begins with float64[K] probabilities, K at least 1."""
+        ...
+
+    def update(self, state: State, evidence: Evidence) -> State:
+        """The state after a rollout."""
+        ...
+
+    def probs(self, state: State) -> NDArray[np.float64]:
+        """float64[K], summing to 1: what the next episodes draw from."""
+        ...
+
+
+@runtime_checkable
+class PerGroup(Protocol):
+    """A rule that is another one for each group of factors with the same entries, which are moved as one."""
+
+    def of_group(self, group: int) -> Rule:
+        """group: 0, 1, … in the order of their first factors."""
+        ...
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Rules that give priority to opponents which are worth the learner's time.
@@ -242,3 +283,15 @@ class ResponseDiversityRule:
         table = self.tables[group]
         rows = None if table is None else np.array(table, np.float64)
         return ReturnRows(rows, self.weight, self.explore, self.prior, self.decay)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rules by name.
+
+RULES: Final[dict[str, str]] = {
+    "hedge": "ludus.rollout.opponent_rules:Hedge",
+    "pfsp": "ludus.rollout.opponent_rules:PFSPRule",
+    "quality": "ludus.rollout.opponent_rules:Quality",
+    "regret_matching_plus": "ludus.rollout.opponent_rules:RegretMatchingPlusRule",
+}
+"""name -> `module:Class`; each class's fields are its options."""

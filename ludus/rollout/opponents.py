@@ -1,10 +1,10 @@
-"""The opponents of one task, order by order: live refs become versions, and a rule moves probabilities."""
+"""The opponents of one task, rollout by rollout: live refs become versions, and a rule moves probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol, cast, runtime_checkable
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,58 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
 from ludus.rollout.base import Episodes
-
-# --------------------------------------------------------------------------------------------------------------------
-# The seam of rules that move the probabilities of opponents during a task.
-
-
-class Evidence(NamedTuple):
-    """What one rollout says of K entries. played: int64[K] episodes in which the entry was drawn. value: float64[K], the entry's own mean
-    return in them (of a joint entry, over its seats), NaN where it was not played. won: float64[K], the episodes that the learner won,
-    draws half each. earned: float64[K], the learner's mean return in them, NaN where the entry was not played."""
-
-    played: NDArray[np.int64]
-    value: NDArray[np.float64]
-    won: NDArray[np.float64]
-    earned: NDArray[np.float64]
-
-
-@runtime_checkable
-class Rule(Protocol):
-    """Pure: all it remembers is in the state, which a checkpoint holds. Its options are its fields."""
-
-    def start(self, probs: NDArray[np.float64]) -> State:
-        """The state that begins with float64[K] probabilities, K at least 1."""
-        ...
-
-    def update(self, state: State, evidence: Evidence) -> State:
-        """The state after a rollout."""
-        ...
-
-    def probs(self, state: State) -> NDArray[np.float64]:
-        """float64[K], summing to 1: what the next episodes draw from."""
-        ...
-
-
-@runtime_checkable
-class PerGroup(Protocol):
-    """A rule that is another one for each group of factors with the same entries, which are moved as one."""
-
-    def of_group(self, group: int) -> Rule:
-        """group: 0, 1, … in the order of their first factors."""
-        ...
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The rules by name.
-
-RULES: Final[dict[str, str]] = {
-    "hedge": "ludus.rollout.opponent_rules:Hedge",
-    "pfsp": "ludus.rollout.opponent_rules:PFSPRule",
-    "quality": "ludus.rollout.opponent_rules:Quality",
-    "regret_matching_plus": "ludus.rollout.opponent_rules:RegretMatchingPlusRule",
-}
-"""name -> `module:Class`; each class's fields are its options."""
+from ludus.rollout.opponent_rules import RULES, Evidence, PerGroup, Rule
 
 
 class Moving:

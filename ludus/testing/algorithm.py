@@ -18,7 +18,7 @@ from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_o
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Table
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.replay.trajectories import Trajectories
 from ludus.testing.policy import check_policy
 

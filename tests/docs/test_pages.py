@@ -20,7 +20,7 @@ from ludus.envs.families import FAMILIES
 from ludus.evaluation.ratings import RATINGS
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import POLICIES
-from ludus.replay.table import TABLES
+from ludus.replay.kinds import TABLES
 from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.database import TABLES as SCHEMA
 from ludus.training.stopping import STOPPERS

@@ -10,7 +10,7 @@ from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.policies.registry import build_policy
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker

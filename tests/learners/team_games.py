@@ -15,7 +15,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.ranks import ALONE
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank

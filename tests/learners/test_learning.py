@@ -14,7 +14,7 @@ from ludus.learners.dqn.options import DQN
 from ludus.learners.ppo.options import PPO
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.rollout.base import RolloutOrder
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker

@@ -12,7 +12,7 @@ from ludus.learners.mmd.losses import Data, log_policy
 from ludus.learners.mmd.options import MMD, RNaD
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
 SMALL = {"batch": 40, "hidden": (8,), "epochs": 3, "learning_rate": 0.05}

@@ -14,7 +14,7 @@ from ludus.learners.mmd.options import MMD, RNaD
 from ludus.learners.mmd.tabular import mirror_step
 from ludus.learners.ppo.compressed import cells_of
 from ludus.policies.registry import build_policy
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.replay.trajectories import Trajectories
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 

@@ -14,9 +14,8 @@ from ludus.learners.dqn.options import DQN
 from ludus.learners.nfsp.learner import imitation_terms
 from ludus.learners.nfsp.options import NFSP
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import drawn, mode_keys, tabular_spec
-from ludus.policies.two_policies import nfsp_spec
-from ludus.replay.table import build_table
+from ludus.policies.specs import drawn, mode_keys, nfsp_spec, tabular_spec
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 from ludus.testing.policy import check_policy
 

@@ -23,7 +23,7 @@ from ludus.learners.ranks import ALONE
 from ludus.learners.registry import ALGORITHMS
 from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.mlp import Layout
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm
 
 BOXED = [DDPG, TD3, SAC]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.learners.base import LearnerContext, priorities_of
-from ludus.learners.dqn.options import DQN, TABLE
+from ludus.learners.base import REPLAY, LearnerContext, priorities_of
+from ludus.learners.dqn.options import DQN
 from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
 PRIORITISED = DQN(priority_exponent=1.0, importance=1.0, hidden=(8,), min_size=10, batch=16, huber_delta=100.0)
@@ -35,7 +35,7 @@ def test_priorities_are_the_absolute_errors_of_the_rows(tensors):
     n = len(columns["action"])
     metrics = learner.update(sample_of(columns, np.full(n, 1 / n)))
     ((table, index, priority),) = priorities_of(learner)
-    assert table == TABLE
+    assert table == REPLAY
     assert index.tolist() == list(range(100, 100 + n))
     assert priority.mean() == pytest.approx(metrics["td_error"], rel=1e-4)
     assert metrics["loss"] == pytest.approx((0.5 * priority**2).mean(), rel=1e-3)  # equal chances weigh 1

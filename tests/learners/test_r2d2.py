@@ -18,7 +18,7 @@ from ludus.learners.r2d2.options import R2D2
 from ludus.policies.q_module import QRecurrent, make_recurrent
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "memory": 6, "batch": 8, "target_period": 3}

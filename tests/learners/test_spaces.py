@@ -14,8 +14,8 @@ from ludus.learners.ddpg.options import DDPG
 from ludus.learners.dqn.options import DQN
 from ludus.learners.exact.oracle import ExactBestResponse
 from ludus.learners.ppo.options import PPO
-from ludus.learners.registry import ALGORITHMS
-from ludus.learners.spaces import box, discrete, reward_scale, serving
+from ludus.learners.registry import ALGORITHMS, check_fits, serving
+from ludus.learners.spaces import box, discrete, reward_scale
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.heads import head_of
 from ludus.policies.registry import build_policy
@@ -119,7 +119,7 @@ def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
         assert said == what, name
     for refused in (ExactBestResponse(), TabularQ(), DQN()):
         with pytest.raises(ScenarioError, match=BOX):
-            refused.check(pendulum)
+            check_fits(refused, pendulum)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

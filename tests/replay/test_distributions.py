@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from ludus.replay.base import TableSpec
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 
 LEAST = 1e-4
 

@@ -10,7 +10,7 @@ import pytest
 from ludus.core.errors import DataError, Deadlock, TableClosed, UnknownName
 from ludus.replay.base import Sizes, TableSpec
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.table import TABLES
+from ludus.replay.kinds import TABLES
 
 
 def rows(*values: int):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import DataError, Deadlock, UnknownName
 from ludus.replay.base import TableSpec
+from ludus.replay.kinds import build_table
 from ludus.replay.rate_limiter import Fill, RateLimiter, check_queue, check_replay
-from ludus.replay.table import build_table
 
 
 def test_samples_wait_for_min_size_and_inserts_are_free_until_then():

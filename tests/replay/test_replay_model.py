@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ludus.core.errors import DataError, Deadlock
 from ludus.replay.base import TableSpec
+from ludus.replay.kinds import build_table
 from ludus.replay.selectors import RESERVOIR, SELECTORS
-from ludus.replay.table import build_table
 
 EXPONENT = 0.5
 KEYS = {

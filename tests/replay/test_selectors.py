@@ -5,7 +5,7 @@ import pytest
 
 from ludus.core.errors import DataError, Deadlock, UnknownName
 from ludus.replay.base import TableSpec
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 
 
 def table(sampler="uniform", remover="fifo", capacity=4, **options):

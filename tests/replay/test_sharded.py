@@ -13,8 +13,8 @@ from ludus.core.errors import DataError, Deadlock, PartDied, RunError, TableClos
 from ludus.replay import waiting
 from ludus.replay.base import Sizes, TableSpec
 from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.kinds import build_table
 from ludus.replay.sharded import RemoteItems, ShardedTable, TableShard, capacities, pieces, spawn_shards
-from ludus.replay.table import build_table
 from ludus.runtime.inprocess import InProcess
 from ludus.storage import checkpoint
 

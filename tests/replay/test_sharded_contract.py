@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
+from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import SELECTORS
 from ludus.replay.sharded import ShardedTable, TableShard
-from ludus.replay.table import TABLES
 from ludus.runtime.inprocess import InProcess
 from ludus.testing.table import check_table
 

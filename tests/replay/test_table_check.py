@@ -7,10 +7,9 @@ import pytest
 
 from ludus.core.errors import DataError
 from ludus.replay.base import Sample, TableSpec
-from ludus.replay.kinds import Queue
+from ludus.replay.kinds import TABLES, Queue, build_table
 from ludus.replay.kinds import Replay as Ring
 from ludus.replay.selectors import SELECTORS
-from ludus.replay.table import TABLES, build_table
 from ludus.testing.table import check_table
 
 

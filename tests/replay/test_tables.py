@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ludus.core.errors import DataError, Deadlock, TableClosed, UnknownName
 from ludus.replay.base import TableSpec
-from ludus.replay.table import build_table
+from ludus.replay.kinds import build_table
 
 
 def rows(*values: int, version: int = 0):

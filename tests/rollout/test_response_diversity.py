@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from ludus.core.errors import ConfigError
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Mixture, PolicyRef
-from ludus.rollout.opponent_rules import hull_difference, nearest_in_hull
-from ludus.rollout.opponents import Evidence, Moving, PerGroup, Rule
+from ludus.rollout.opponent_rules import Evidence, PerGroup, Rule, hull_difference, nearest_in_hull
+from ludus.rollout.opponents import Moving
 
 RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
 

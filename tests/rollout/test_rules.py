@@ -10,8 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.parts import build_part
-from ludus.rollout.opponent_rules import Hedge, PFSPRule, Quality, RegretMatchingPlusRule
-from ludus.rollout.opponents import RULES, Evidence, Rule
+from ludus.rollout.opponent_rules import RULES, Evidence, Hedge, PFSPRule, Quality, RegretMatchingPlusRule, Rule
 from ludus.solvers.pfsp import pfsp, pfsp_weights
 
 RULES_MADE: list[Rule] = [build_part("rule", name, RULES) for name in RULES]

@@ -13,8 +13,7 @@ from ludus.core.types import Adaptive, Evaluated, Factor, Mixture, PolicyRef, Po
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation.population import population_exploitability
 from ludus.population.base import View
-from ludus.rollout.opponent_rules import RegretMatchingPlusRule
-from ludus.rollout.opponents import Evidence
+from ludus.rollout.opponent_rules import Evidence, RegretMatchingPlusRule
 from ludus.schedulers.anytime import AnytimePSROScheduler, SelfPlayPSROScheduler
 from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.solvers.fixed import Uniform

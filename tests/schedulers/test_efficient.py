@@ -23,8 +23,8 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.population.base import View
-from ludus.rollout.opponent_rules import Hedge
-from ludus.rollout.opponents import Evidence, Moving
+from ludus.rollout.opponent_rules import Evidence, Hedge
+from ludus.rollout.opponents import Moving
 from ludus.schedulers.anytime import AnytimePSROScheduler
 from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
 from ludus.schedulers.efficient import EfficientPSROScheduler

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ludus.core.parts import build_part
 from ludus.driver.scenarios.psro import PSRO
-from ludus.rollout.opponents import RULES
+from ludus.rollout.opponent_rules import RULES
 
 if TYPE_CHECKING:
     from ludus.schedulers.anytime import AnytimePSROScheduler
@@ -18,9 +18,8 @@ class AnytimePSRO(PSRO):
     """Anytime PSRO (McAleer et al. 2022): a response trains against a distribution over all members, which a no-regret rule moves in the
     meantime; its mean is what is announced. So exploitability should not rise.
 
-    rule, rule_options: how it moves, `regret_matching_plus` or `hedge` (`ludus.rollout.opponents`). begin: where it begins, uniform or at
-    the last
-    mean. meta_solver: of generation 0 only.
+    rule, rule_options: how it moves, `regret_matching_plus` or `hedge` (`ludus.rollout.opponent_rules`). begin: where it begins, uniform
+    or at the last mean. meta_solver: of generation 0 only.
     """
 
     rule: str = "regret_matching_plus"

@@ -10,7 +10,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenarios.parts import Different, WarmStarts
-from ludus.rollout.opponents import RULES
+from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.warm_start import WarmStart
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class EfficientPSRO(Scenario):
     episodes; its mean is what is announced. No match is played for payoffs, so that there is no meta-game and no meta-solver.
 
     levels: of such games that are played at once; each also meets the live responses of those below it. rule, rule_options: how the
-    mixture moves, `hedge` or `regret_matching_plus` (`ludus.rollout.opponents`). begin: where it begins, uniform or at the
+    mixture moves, `hedge` or `regret_matching_plus` (`ludus.rollout.opponent_rules`). begin: where it begins, uniform or at the
     last mean. warm_start,
     diversity: as in psro, where they need no payoffs. Two players.
     """

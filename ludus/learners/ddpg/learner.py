@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.ddpg.options import DDPG
 from ludus.learners.off_policy.learner import BoxLearner
 from ludus.replay.base import ItemColumns
+
+if TYPE_CHECKING:
+    from ludus.learners.ddpg.options import DDPG
 
 # --------------------------------------------------------------------------------------------------------------------
 # DDPG's and TD3's targets and gradients: pure functions of rows, whose actions are in [-1, 1].

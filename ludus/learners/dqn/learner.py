@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import LearnerContext, Priorities
+from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.dqn.losses import (
     Candidates,
     CategoricalReturn,
@@ -32,7 +32,6 @@ from ludus.learners.dqn.losses import (
     soft_policy,
     taken,
 )
-from ludus.learners.dqn.options import DQN, TABLE, QLearning
 from ludus.learners.images import prepare_learning
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
@@ -46,6 +45,9 @@ from ludus.policies.q_module import QModule, QTeam, arrays_of, loaded, make_modu
 from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_layout
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.dqn.options import DQN, QLearning
 
 # --------------------------------------------------------------------------------------------------------------------
 # A torch module's parameters and their gradients as two vectors.
@@ -149,7 +151,7 @@ class QLearner(ABC):
         """The updates that are due: `updates_per_decision` × decisions since there were `min_size`, less those done."""
         config = self._settings
         due = int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates
-        return [(TABLE, config.batch)] * max(0, due)
+        return [(REPLAY, config.batch)] * max(0, due)
 
     def update(self, batch: Sample) -> Metrics:
         """One gradient step. Raises TrainingError before it is made, if something is not finite."""
@@ -162,7 +164,7 @@ class QLearner(ABC):
         norm = self._step(rate)
         self._updates += 1
         self._follow_target()
-        self._found = [(TABLE, batch.index, found.errors + _LEAST)] if config.prioritised else []
+        self._found = [(REPLAY, batch.index, found.errors + _LEAST)] if config.prioritised else []
         return {
             "rows": float(rows),
             "loss": found.loss,
@@ -278,7 +280,7 @@ class DQNLearner(QLearner):
             columns["next_mask"] = follow(rows.mask, tail_mask, following)
         self._budget.add(rows)
         self._inserted += rows.num_rows
-        return [(TABLE, columns)]
+        return [(REPLAY, columns)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

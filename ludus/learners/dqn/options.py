@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
@@ -22,8 +22,6 @@ from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 # --------------------------------------------------------------------------------------------------------------------
 # What learning action values from replay has in common: settings of DQN and R2D2.
-
-TABLE = "replay"
 
 
 class QLearning(Config):
@@ -165,11 +163,11 @@ class DQN(QLearning):
     def tables(self) -> Sequence[TableSpec]:
         limiter, exponent = {"min_size": self.min_size}, self.priority_exponent
         kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(TABLE, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
+        return (TableSpec(REPLAY, kind, capacity=self.capacity, limiter=limiter, priority_exponent=exponent or 1.0),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {TABLE: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+        return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         if not self._written_out(env, seats):

@@ -14,7 +14,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, Factor, Mixture, Opponents, PolicyRef, PolicySpec
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.base import AlgorithmInfo, Response, Stack
-from ludus.learners.spaces import serving
+from ludus.learners.spaces import NotServed
 from ludus.policies.specs import covered, tabular_spec
 
 PlanWeights = NDArray[np.float64]
@@ -29,11 +29,11 @@ class ExactBestResponse(Config):
     needs_tree: ClassVar[bool] = True
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if the game is not enumerated, or some player has several agents."""
+        """Raises NotServed if the game is not enumerated, ScenarioError if some player has several agents."""
         if env.enumeration is None:
-            raise ScenarioError(
+            raise NotServed(
                 f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not (too large, tree=off, or not an "
-                f"OpenSpiel game). {serving(env)}"
+                "OpenSpiel game)."
             )
         if len(env.agents) > env.num_players:
             raise ScenarioError(f"the exact oracle needs one agent per player; {env.id} has {len(env.agents)} agents.")

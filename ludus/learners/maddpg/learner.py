@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.learner import td_target
-from ludus.learners.maddpg.options import MADDPG
 from ludus.learners.off_policy.learner import Ensemble, OffPolicyLearner
-from ludus.learners.off_policy.options import TABLE
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
 from ludus.policies.actors import BoxActor, actor_layout, initial_actor
 from ludus.policies.checks import integer
@@ -24,6 +22,9 @@ from ludus.policies.network import initial_weights, layouts
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.maddpg.options import MADDPG
 
 # --------------------------------------------------------------------------------------------------------------------
 # MADDPG's sampling and gradients: pure functions of rows.
@@ -196,7 +197,7 @@ class MADDPGLearner(OffPolicyLearner):
             columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
             if self.config.critic == "observations":
                 columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
-            out.append((TABLE, columns))
+            out.append((REPLAY, columns))
             self._rewards.add(view)
         self.budget.add(trajectories)
         self._inserted += trajectories.num_rows

@@ -9,12 +9,11 @@ from typing import Annotated, ClassVar, Literal
 from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
-from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
-from ludus.learners.off_policy.options import TABLE, OffPolicy
+from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.off_policy.options import OffPolicy
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import box, discrete, one_space, serving
+from ludus.learners.spaces import NotServed, box, discrete, one_space
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import actor_spec, mlp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
@@ -63,7 +62,7 @@ class MADDPG(OffPolicy):
         return Collect(self.rollout_unit, self.rollout, state=self.critic == "state")
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="ring", capacity=self.capacity),)
+        return (TableSpec(REPLAY, kind="ring", capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """How many joint steps a rollout has is not known."""
@@ -79,9 +78,8 @@ class MADDPG(OffPolicy):
                 inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none"
             )
         if not isinstance(action, Box) or action.dtype.kind != "f":
-            raise ScenarioError(
-                f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}. "
-                + serving(env)
+            raise NotServed(
+                f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}."
             )
         space = box(env, seats, algorithm=name)
         return actor_spec(

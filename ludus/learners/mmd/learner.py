@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,9 +14,8 @@ from numpy.typing import NDArray
 from ludus.core.errors import TrainingError
 from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Tail, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.mmd.losses import Data, Floats, Terms, explained, log_policy, log_uniform, not_finite, policy_terms
-from ludus.learners.mmd.options import MMD, TABLE
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
 from ludus.learners.ppo.compressed import CompressedRows, cells_of, value_terms
@@ -26,9 +26,12 @@ from ludus.learners.states import StateTable, compact
 from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.policies.registry import build_policy
-from ludus.policies.two_policies import joined, part_of
+from ludus.policies.specs import joined, part_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.mmd.options import MMD
 
 # --------------------------------------------------------------------------------------------------------------------
 # Gradient steps of magnetic mirror descent: losses of some rows, and Adam.
@@ -156,7 +159,7 @@ class MMDLearner:
         )
         self._budget.add(rows)
         self._waiting += rows.num_rows
-        return [(TABLE, columns)]
+        return [(ROLLOUTS, columns)]
 
     def _tail_values(self, rows: Trajectories) -> Floats:
         """Of the tail observations float64[S]; 0 for ids of -1, of which nothing is known."""
@@ -193,7 +196,7 @@ class MMDLearner:
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """All rows that wait, as one update."""
-        return [(TABLE, 0)] if self._waiting else []
+        return [(ROLLOUTS, 0)] if self._waiting else []
 
     # ------------------------------------------------------------------------------------------ learning
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Array
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.options import MMD
 from ludus.learners.ppo.compressed import CompressedRows
 from ludus.learners.returns import gae, tail_values
 from ludus.learners.spaces import reward_scale
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.mmd.options import MMD
 
 # --------------------------------------------------------------------------------------------------------------------
 # R-NaD's reward transformation (Perolat et al. 2022, "Mastering the game of Stratego", supplement A): a player pays

@@ -10,14 +10,11 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import discrete
-from ludus.policies.specs import mlp_spec, tabular_spec
-from ludus.policies.two_policies import averaged_spec
+from ludus.policies.specs import averaged_spec, mlp_spec, tabular_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
-
-TABLE = "rollouts"
 
 
 def _about(paper: str) -> AlgorithmInfo:
@@ -106,11 +103,11 @@ class MMD(Config):
         return Collect(self.batch_unit, self.batch, modes=modes)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+        return (TableSpec(ROLLOUTS, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
+        return {ROLLOUTS: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         spec = self.plain_policy(env, seats)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import TrainingError
 from ludus.core.types import Metrics, State, Tail, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.mmd.losses import Data, Floats, explained, log_policy, log_uniform, not_finite
-from ludus.learners.mmd.options import MMD, TABLE
 from ludus.learners.schedule import Budget
 from ludus.policies.categorical import epsilon_mix
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import covered
-from ludus.policies.two_policies import joined
+from ludus.policies.specs import covered, joined
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.mmd.options import MMD
 
 _LEAST = 1e-12  # probability that a warm start's actions have at least
 
@@ -69,11 +71,11 @@ class TabularMMDLearner:
         columns = self._data.columns(rows, value=value, after=after, magnet=magnet, progress=self._progress)
         self._budget.add(rows)
         self._waiting += rows.num_rows
-        return [(TABLE, columns)]
+        return [(ROLLOUTS, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """All rows that wait, as one update."""
-        return [(TABLE, 0)] if self._waiting else []
+        return [(ROLLOUTS, 0)] if self._waiting else []
 
     def update(self, batch: Sample) -> Metrics:
         """One step. Raises TrainingError before anything is changed, if rewards or values are not finite."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,18 +15,19 @@ from numpy.typing import NDArray
 from ludus.core.errors import TrainingError
 from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Weights
-from ludus.learners.base import LearnerContext, Priorities, priorities_of
+from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
 from ludus.learners.network import Passes, TrainedNetwork
-from ludus.learners.nfsp.options import NFSP, RESERVOIR
 from ludus.learners.optimizer import Adam
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, compact
 from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
-from ludus.policies.specs import drawn, mode_keys
-from ludus.policies.two_policies import joined, part_of, spec_of
+from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.nfsp.options import NFSP
 
 # --------------------------------------------------------------------------------------------------------------------
 # Imitation of recorded actions, over states.

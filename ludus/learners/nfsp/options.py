@@ -11,15 +11,12 @@ from pydantic import Field, field_validator, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import DQN
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space
-from ludus.policies.specs import mlp_spec
-from ludus.policies.two_policies import nfsp_spec
+from ludus.policies.specs import mlp_spec, nfsp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
-
-RESERVOIR = "reservoir"
 
 
 def _best_response() -> DQN:

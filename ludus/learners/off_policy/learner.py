@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,9 +15,8 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.network import TrainedNetwork
-from ludus.learners.off_policy.options import TABLE, OffPolicy
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import follow, n_step
@@ -28,6 +28,9 @@ from ludus.policies.mlp import Layout, Workspace, split
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.off_policy.options import OffPolicy
 
 # --------------------------------------------------------------------------------------------------------------------
 # The critics' loss, compiled.
@@ -199,13 +202,13 @@ class OffPolicyLearner:
         }
         self.budget.add(rows)
         self._inserted += rows.num_rows
-        return [(TABLE, columns)]
+        return [(REPLAY, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """The updates that are due: `updates_per_decision` × decisions since the first `start_decisions`, less those done."""
         config = self._config
         due = int((self._inserted - config.start_decisions) * config.updates_per_decision) - self.updates
-        return [(TABLE, config.batch)] * max(0, due)
+        return [(REPLAY, config.batch)] * max(0, due)
 
     @property
     def warm_up(self) -> bool:

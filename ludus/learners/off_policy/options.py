@@ -10,13 +10,11 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
-from ludus.learners.base import Collect
+from ludus.learners.base import REPLAY, Collect
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import box
 from ludus.policies.specs import ActorKind, actor_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
-
-TABLE = "replay"
 
 
 class OffPolicy(Config):
@@ -63,11 +61,11 @@ class OffPolicy(Config):
         return Collect(self.rollout_unit, self.rollout)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="ring", capacity=self.capacity, limiter={"min_size": self.start_decisions}),)
+        return (TableSpec(REPLAY, kind="ring", capacity=self.capacity, limiter={"min_size": self.start_decisions}),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {TABLE: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
+        return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
 
 class BoxOffPolicy(OffPolicy):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,11 +15,10 @@ from torch import Tensor
 from ludus.core import seeding
 from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.on_policy.batch import MEMORY, Batch, Pieces, padded, unpadded, walk
 from ludus.learners.on_policy.models import Floats, Model, ModuleParameters
-from ludus.learners.on_policy.options import TABLE, Gradient
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import agree
@@ -29,6 +28,9 @@ from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.on_policy.options import Gradient
 
 # --------------------------------------------------------------------------------------------------------------------
 # From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
@@ -178,11 +180,11 @@ class OnPolicyLearner:
         columns = self._items.of(trajectories)
         self._budget.add(trajectories)
         self._waiting += trajectories.num_rows
-        return [(TABLE, columns)]
+        return [(ROLLOUTS, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """All items that wait, as one update."""
-        return [(TABLE, 0)] if self._waiting else []
+        return [(ROLLOUTS, 0)] if self._waiting else []
 
     # ------------------------------------------------------------------------------------------ learning
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.images import prepare_learning
 from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
 from ludus.learners.on_policy.batch import Batch
-from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.actor_critic import (
     ActorCritic,
@@ -32,6 +31,9 @@ from ludus.policies.actor_critic_team import TeamNetwork
 from ludus.policies.checks import fitted
 from ludus.policies.torch_module import make_networks, networks_of, raised, weights_of
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
 
 # --------------------------------------------------------------------------------------------------------------------
 # The parameters of torch modules, and their gradients, as two flat vectors.

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ludus.learners.on_policy.batch import Batch
-
-TABLE = "rollouts"
 
 
 class Gradient(Config):
@@ -66,11 +64,11 @@ class Gradient(Config):
             raise ScenarioError(f"{type(self).__name__} has no loss: derive {method}{says}.")
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
+        return (TableSpec(ROLLOUTS, kind="queue", capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Of decisions as many as are collected; how many an episode has is not known, but it has one at least."""
-        return {TABLE: Sizes(insert=self.batch, batch=0)}
+        return {ROLLOUTS: Sizes(insert=self.batch, batch=0)}
 
 
 class OnPolicy(Gradient):
@@ -187,7 +185,7 @@ class PolicyGradient(Gradient):
         """As `Gradient.sizes`; decisions become so many sequences at least."""
         if self.item == "decision" or self.batch_unit == "episodes":
             return super().sizes()
-        return {TABLE: Sizes(insert=-(-self.batch // self.sequence), batch=0)}
+        return {ROLLOUTS: Sizes(insert=-(-self.batch // self.sequence), batch=0)}
 
     def collect(self) -> Collect:
         return replace(super().collect(), state=self.value_network == "central")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,12 +12,11 @@ from numpy.typing import NDArray
 from ludus.core.errors import TrainingError
 from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Tail, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.network import TrainedNetwork
 from ludus.learners.on_policy.teams import team_rewards
 from ludus.learners.ppo.compressed import log_probs
-from ludus.learners.ppo.options import PPO, TABLE
 from ludus.learners.ppo.steps import SUMS, PPOBatch, PPOStep, PPOSteps
 from ludus.learners.ranks import agree
 from ludus.learners.returns import corrected, gae, normalised, tail_values, trace_columns
@@ -27,6 +27,9 @@ from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.ppo.options import PPO
 
 
 class PPOLearner:
@@ -83,7 +86,7 @@ class PPOLearner:
             columns["mask"] = rows.mask
         self._budget.add(rows)
         self._waiting += rows.num_rows
-        return [(TABLE, columns)]
+        return [(ROLLOUTS, columns)]
 
     def _values(self, observation: Array) -> NDArray[np.float64]:
         """Values float64[n]; 0 for ids of -1, of which nothing is known. A state that occurs often is evaluated once."""
@@ -103,7 +106,7 @@ class PPOLearner:
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """All rows that wait, as one update."""
-        return [(TABLE, 0)] if self._waiting else []
+        return [(ROLLOUTS, 0)] if self._waiting else []
 
     # ------------------------------------------------------------------------------------------ learning
 

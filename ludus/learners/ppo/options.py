@@ -10,14 +10,14 @@ from gymnasium.spaces import Discrete
 from pydantic import Field
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
-from ludus.learners.on_policy.options import TABLE, PolicyGradient
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.on_policy.options import PolicyGradient
 from ludus.learners.on_policy.teams import separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space
 from ludus.policies.specs import mlp_spec
 
-__all__ = ["PPO", "TABLE"]
+__all__ = ["PPO", "ROLLOUTS"]
 
 if TYPE_CHECKING:
     from torch import Tensor

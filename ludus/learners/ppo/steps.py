@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,9 +23,11 @@ from ludus.learners.ppo.compressed import (
     policy_terms,
     value_terms,
 )
-from ludus.learners.ppo.options import PPO
 from ludus.learners.ranks import Ranks
 from ludus.learners.states import compact
+
+if TYPE_CHECKING:
+    from ludus.learners.ppo.options import PPO
 
 # --------------------------------------------------------------------------------------------------------------------
 # The rows of one PPO update, and the parts of them that a step learns from.

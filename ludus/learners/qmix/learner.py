@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +14,10 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.types import Array, PolicySpec, State, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
-from ludus.learners.dqn.options import TABLE
 from ludus.learners.losses import huber
-from ludus.learners.qmix.options import VDN
 from ludus.learners.r2d2.learner import Slots, Windows, bootstraps, windows
 from ludus.learners.teams import (
     ANEW,
@@ -49,6 +47,9 @@ from ludus.policies.q_module import (
 from ludus.policies.torch_module import _SEEDING
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.qmix.options import VDN
 
 # --------------------------------------------------------------------------------------------------------------------
 # From the values of a team's agents to the team's: their sum (VDN), or a monotonic network (QMIX).
@@ -162,7 +163,7 @@ class TeamLearner(QLearner):
         """Joint steps, or sequences of them, of each seat that was played."""
         out = []
         for rows, view in views(trajectories, self._env, self._seats):
-            out.append((TABLE, self.columns(view, versions(rows, view))))
+            out.append((REPLAY, self.columns(view, versions(rows, view))))
             self._rewards.add(view)
         self._budget.add(trajectories)
         self._inserted += trajectories.num_rows

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
-from ludus.learners.dqn.options import TABLE, QLearning
+from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
@@ -86,7 +86,7 @@ class VDN(QLearning):
 
     def tables(self) -> Sequence[TableSpec]:
         kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(TABLE, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
+        return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         name = type(self).__name__

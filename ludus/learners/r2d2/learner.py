@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -13,16 +13,17 @@ from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.types import Array, Tail, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
-from ludus.learners.dqn.options import TABLE
 from ludus.learners.losses import huber
-from ludus.learners.r2d2.options import R2D2
 from ludus.learners.returns import n_step
 from ludus.policies.q_module import QRecurrent, arrays_of, loaded, make_recurrent, rows_of
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.r2d2.options import R2D2
 
 # --------------------------------------------------------------------------------------------------------------------
 # Cutting trajectories into sequences of one length, with the decisions before them and the observation after them.
@@ -187,7 +188,7 @@ class R2D2Learner(QLearner):
             columns["mask"] = slots.observations(rows.mask, tails, found, first=config.burn_in, fill=True)
         self._budget.add(rows)
         self._inserted += rows.num_rows
-        return [(TABLE, columns)]
+        return [(REPLAY, columns)]
 
     def _forget_unseen(self, columns: dict[str, Array]) -> None:
         """Rows whose next observation nobody knows (id -1) count as ends."""

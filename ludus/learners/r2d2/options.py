@@ -8,8 +8,8 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
-from ludus.learners.dqn.options import TABLE, QLearning
+from ludus.learners.base import REPLAY, AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.policies.specs import QCore, q_recurrent_spec
 from ludus.replay.base import ItemUnit, TableSpec
@@ -60,7 +60,7 @@ class R2D2(QLearning):
 
     def tables(self) -> Sequence[TableSpec]:
         kind = "prioritised" if self.prioritised else "ring"
-        return (TableSpec(TABLE, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
+        return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         inputs = self._inputs(env, seats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,12 +18,14 @@ from ludus.learners.off_policy.learner import BoxLearner, Ensemble, OffPolicyLea
 from ludus.learners.optimizer import Adam
 from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_terms, soft_target, soft_values, squash, squash_gradient
-from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.learners.states import StateTable
 from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.sac.options import SAC, SACDiscrete
 
 # --------------------------------------------------------------------------------------------------------------------
 # What entropy is worth: fixed, or moved so that the policy's entropy goes to a target.

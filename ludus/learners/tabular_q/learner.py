@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import Metrics, State, Weights
-from ludus.learners.base import LearnerContext
+from ludus.learners.base import TRANSITIONS, LearnerContext
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget
-from ludus.learners.tabular_q.options import TABLE, TabularQ
 from ludus.policies.categorical import epsilon_mix, one_hot_best
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.tabular_q.options import TabularQ
 
 _LEAST_GREED = 1e-9  # how much the best action keeps where epsilon is 1, so that the greedy mode knows it
 _PREFERENCE = 1e-6  # how much a warm start's actions are preferred while nothing is known
@@ -64,10 +67,10 @@ class TabularQLearner:
         }
         self._budget.add(rows)
         self._waiting += rows.num_rows
-        return [(TABLE, columns)]
+        return [(TRANSITIONS, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        return [(TABLE, 0)] if self._waiting else []
+        return [(TRANSITIONS, 0)] if self._waiting else []
 
     def update(self, batch: Sample) -> Metrics:
         """One sweep. Raises TrainingError if a reward is not finite, before anything is changed."""

@@ -8,15 +8,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ludus.core.config import Config
-from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.learners.base import TRANSITIONS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import serving
+from ludus.learners.spaces import NotServed
 from ludus.policies.specs import tabular_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
-
-TABLE = "transitions"
 
 
 class TabularQ(Config):
@@ -41,21 +38,19 @@ class TabularQ(Config):
         return "decision"
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if the game is not enumerated."""
+        """Raises NotServed if the game is not enumerated."""
         if env.enumeration is None:
-            raise ScenarioError(
-                f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not. {serving(env)}"
-            )
+            raise NotServed(f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not.")
 
     def collect(self) -> Collect:
         return Collect(self.batch_unit, self.batch)
 
     def tables(self) -> Sequence[TableSpec]:
-        return (TableSpec(TABLE, kind="queue", capacity=self.capacity),)
+        return (TableSpec(TRANSITIONS, kind="queue", capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""
-        return {TABLE: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
+        return {TRANSITIONS: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         self.check(env)
