@@ -16,7 +16,7 @@ from ludus.core.config import Config
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import EnvSpec, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import Collect, LearnerContext
-from ludus.learners.returns import lambda_returns, tail_values
+from ludus.learners.returns import bootstrap_values, lambda_returns
 from ludus.policies.categorical import masked_softmax
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered, tabular_spec
@@ -70,7 +70,7 @@ class ReinforceLearner:
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """(table, rows) for a rollout: here each decision with the return that followed it."""
         rows, nothing = trajectories, np.zeros(trajectories.num_rows)
-        after = tail_values(rows.tail, np.zeros(rows.num_segments))
+        after = bootstrap_values(rows.tail, np.zeros(rows.num_segments))
         returns = lambda_returns(rows.start, rows.reward.astype(np.float64), nothing, after, 1.0, 1.0)
         self._waiting += rows.num_rows
         columns = {"state": rows.observation - self._base, "action": rows.action, "return": returns}

@@ -77,7 +77,7 @@ class LearnerContext:
     total: training budget in `unit`s ("episodes" or "decisions") that schedules run over; None: unknown.
     ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
     does not look at them does the same whole work on every rank.
-    others: members that its policy is trained to differ from (`ludus.learners.diversity`); only algorithms that say so are given any.
+    diversity: members that its policy is trained to differ from (`ludus.learners.diversity`); only algorithms that say so are given any.
     """
 
     env: EnvSpec
@@ -85,7 +85,7 @@ class LearnerContext:
     seed: int
     total: int | None = None
     ranks: Ranks = ALONE
-    others: DiversityTargets | None = None
+    diversity: DiversityTargets | None = None
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ from ludus.policies.specs import covered
 Floats = NDArray[np.float64]
 
 
-def others_of(diversity: Diversity | None, policy: Callable[[PolicyRef], Policy]) -> DiversityTargets | None:
+def diversity_targets(diversity: Diversity | None, policy: Callable[[PolicyRef], Policy]) -> DiversityTargets | None:
     """What a task's `diversity` says, with the members' weights. policy: gives a frozen one."""
     if diversity is None:
         return None
@@ -44,10 +44,10 @@ class Divergence:
     """Log-ratios of a learner's decisions, whose observations are ids of an enumeration, or rows. `nats`: mean log-ratio to the nearest
     member in the last rollout, an estimate of the KL divergence per decision."""
 
-    def __init__(self, others: DiversityTargets, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    def __init__(self, targets: DiversityTargets, env: EnvSpec, seats: tuple[int, ...]) -> None:
         """Raises ScenarioError for a member without action probabilities (it has memory, say)."""
-        self._weight, self._smoothing = others.weight, others.smoothing
-        self._policies = [_categorical(build_policy(*policy)) for policy in others.policies]
+        self._weight, self._smoothing = targets.weight, targets.smoothing
+        self._policies = [_categorical(build_policy(*policy)) for policy in targets.policies]
         self.nats = 0.0
         self._table: Floats | None = None  # [K, ids covered, A] logarithms
         if env.enumeration is not None:

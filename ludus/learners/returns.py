@@ -1,8 +1,8 @@
 """Returns, advantages and targets over ragged trajectories: pure functions, compiled, in float64.
 
 Every function takes rows in segments: segment s owns rows start[s] … start[s + 1] - 1 in order of time (`Trajectories`). What comes
-after a segment's last row is said by `tail_value` float64[S], the value of the tail observation: 0 where the episode terminated (there
-is nothing after it), an estimate where it was truncated or cut (it went on). `tail_values` makes it from estimates.
+after a segment's last row is said by `bootstrap_value` float64[S], the value of the bootstrap observation: 0 where the episode terminated
+(there is nothing after it), an estimate where it was truncated or cut (it went on). `bootstrap_values` makes it from estimates.
 γ discounts per own decision.
 """
 
@@ -20,14 +20,14 @@ from ludus.replay.base import ItemColumns
 Floats = NDArray[np.float64]
 
 
-def tail_values(tail: NDArray[np.int8], value: Array) -> Floats:
-    """Values of the tail observations float[S], with 0 where `tail` is TERMINATED, whatever was estimated there."""
+def bootstrap_values(tail: NDArray[np.int8], value: Array) -> Floats:
+    """Values of the bootstrap observations float[S], with 0 where `tail` is TERMINATED, whatever was estimated there."""
     return np.where(tail == Tail.TERMINATED, 0.0, value).astype(np.float64)
 
 
 @njit(cache=True)
 def gae(
-    start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats, gamma: float, lam: float
+    start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> tuple[Floats, Floats]:
     """Generalised advantage estimates float64[N], and the λ-returns that they make with the values, float64[N].
 
@@ -35,7 +35,7 @@ def gae(
     """
     advantage = np.empty(len(reward))
     for s in range(len(start) - 1):
-        after, running = tail_value[s], 0.0
+        after, running = bootstrap_value[s], 0.0
         for t in range(start[s + 1] - 1, start[s] - 1, -1):
             running = reward[t] + gamma * after - value[t] + gamma * lam * running
             advantage[t] = running
@@ -45,12 +45,12 @@ def gae(
 
 @njit(cache=True)
 def lambda_returns(
-    start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats, gamma: float, lam: float
+    start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> Floats:
     """λ-returns float64[N]: G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}). (Sutton and Barto 2018, equation 12.18.)"""
     out = np.empty(len(reward))
     for s in range(len(start) - 1):
-        after, running = tail_value[s], tail_value[s]
+        after, running = bootstrap_value[s], bootstrap_value[s]
         for t in range(start[s + 1] - 1, start[s] - 1, -1):
             running = reward[t] + gamma * ((1.0 - lam) * after + lam * running)
             out[t] = running
@@ -65,7 +65,7 @@ def n_step(
     """n-step transitions: (reward sum float64[N], discount float64[N], next int64[N]) of each row.
 
     R_t = Σ_{k < m} γ^k r_{t+k} with m = min(n, rows left in the segment); the target of row t is R_t + discount_t V(next_t).
-    next: a row, or -1 - s for the tail observation of segment s. discount is γ^m, and 0 where the segment terminated by then.
+    next: a row, or -1 - s for the bootstrap observation of segment s. discount is γ^m, and 0 where the segment terminated by then.
     (Sutton and Barto 2018, equation 7.1.)
     """
     total, discount = np.empty(len(reward)), np.empty(len(reward))
@@ -86,11 +86,11 @@ def n_step(
     return total, discount, following
 
 
-def follow(rows: Array, tails: Array, following: NDArray[np.int64]) -> Array:
-    """What `n_step` points at: rows[following], or tails[-1 - following] where that is negative."""
+def follow(rows: Array, bootstrap: Array, following: NDArray[np.int64]) -> Array:
+    """What `n_step` points at: rows[following], or bootstrap[-1 - following] where that is negative."""
     out: Array = rows[np.maximum(following, 0)]
     end = following < 0
-    out[end] = tails[-1 - following[end]]
+    out[end] = bootstrap[-1 - following[end]]
     return out
 
 
@@ -99,7 +99,7 @@ def vtrace(
     start: NDArray[np.int64],
     reward: Array,
     value: Array,
-    tail_value: Floats,
+    bootstrap_value: Floats,
     log_ratio: Array,
     gamma: float,
     lam: float,
@@ -114,7 +114,7 @@ def vtrace(
     """
     target, advantage = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
-        after, target_after = tail_value[s], tail_value[s]
+        after, target_after = bootstrap_value[s], bootstrap_value[s]
         for t in range(start[s + 1] - 1, start[s] - 1, -1):
             ratio = np.exp(min(log_ratio[t], 60.0))  # clipped below in any case; this keeps exp finite
             rho, c = min(rho_bar, ratio), lam * min(c_bar, ratio)
@@ -135,14 +135,16 @@ _FAR = 60.0  # logs of ratios beyond this are as good as infinite
 _TINY = 1e-8
 
 
-def trace_columns(start: NDArray[np.int64], reward: Array, value: Array, tail_value: Floats) -> Mapping[str, Array]:
+def trace_columns(
+    start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats
+) -> Mapping[str, Array]:
     """Columns that `corrected` needs beside "logp": reward float64[N], ends bool[N] at the last row of each segment, and after float64[N]:
     the value of what follows a row, of the weights of now."""
     last = start[1:] - 1
     ends = np.zeros(len(reward), np.bool_)
     ends[last] = True
     after = np.append(value[1:], 0.0).astype(np.float64)
-    after[last] = tail_value
+    after[last] = bootstrap_value
     return {"reward": reward.astype(np.float64), "ends": ends, "after": after}
 
 

@@ -1,9 +1,9 @@
 """From the joint view of a team to what is replayed: joint steps, what the team earned by them, and what came next.
 
 What a team earns by a step is the sum of what its agents that decided at it received, each up to its own next decision (γ is per joint
-step). Next is the following joint step of the piece. After a piece's last step those agents are there, with their tail observation, whose
-tail is truncated or cut; agents whose tail is terminated are gone, and where nobody is left nothing is bootstrapped. An agent that decides
-nothing at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
+step). Next is the following joint step of the piece. After a piece's last step those agents are there, with their bootstrap observation,
+whose tail is truncated or cut; agents whose tail is terminated are gone, and where nobody is left nothing is bootstrapped. An agent that
+decides nothing at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> li
     for seat in seats:
         if seat in played:
             view = joint(rows, spec, player=seat)
-            if view.state is not None and view.tail_state is not None:
-                sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.tail_state)]
-                view = replace(view, state=sides[0], tail_state=sides[1])
+            if view.state is not None and view.bootstrap_state is not None:
+                sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.bootstrap_state)]
+                view = replace(view, state=sides[0], bootstrap_state=sides[1])
             found.append((rows, view))
     return found
 
@@ -114,7 +114,7 @@ def whole(trajectories: Trajectories) -> Trajectories:
 ANEW = "anew"
 _OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
 _OF_FIRST = ("memory0", "agent", "seat", "episode", "version_lo")
-_OF_LAST = ("tail", "tail_observation", "tail_mask", "tail_state", "version_hi")
+_OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state", "version_hi")
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
@@ -143,18 +143,18 @@ def team_steps(view: Joint, *, gamma: float, steps: int) -> JointSteps:
     return JointSteps(*sums, n_step(view.start, np.ones(len(view.t)), rewards.tail, gamma, steps)[0])
 
 
-def tails(view: Joint, values: Array) -> Array:
+def left_over_values(view: Joint, values: Array) -> Array:
     """values [B, n, …] of the agents that are left over; zero (False) of the others."""
     out = values.copy()
     out[~left_over(view)] = 0
     return out
 
 
-def tail_masks(view: Joint) -> Array:
+def bootstrap_masks(view: Joint) -> Array:
     """Legal actions bool[B, n, A] after each piece; where nobody recorded them, all of those who are left over."""
     assert view.mask is not None
-    if view.tail_mask is not None:
-        return tails(view, view.tail_mask)
+    if view.bootstrap_mask is not None:
+        return left_over_values(view, view.bootstrap_mask)
     return np.repeat(left_over(view)[..., None], view.mask.shape[-1], axis=2)
 
 
@@ -172,14 +172,14 @@ def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
         "reward": reward.astype(np.float32),
         "discount": discount.astype(np.float32),
         "span": span.astype(np.float32),
-        "next": follow(view.observation, tails(view, view.tail_observation), following),
+        "next": follow(view.observation, left_over_values(view, view.bootstrap_observation), following),
         "next_present": follow(view.present, left_over(view), following),
     }
     if view.mask is not None:
-        columns |= {"mask": view.mask, "next_mask": follow(view.mask, tail_masks(view), following)}
+        columns |= {"mask": view.mask, "next_mask": follow(view.mask, bootstrap_masks(view), following)}
     if view.state is not None:
-        assert view.tail_state is not None
-        columns |= {"state": view.state, "next_state": follow(view.state, view.tail_state, following)}
+        assert view.bootstrap_state is not None
+        columns |= {"state": view.state, "next_state": follow(view.state, view.bootstrap_state, following)}
     return columns
 
 

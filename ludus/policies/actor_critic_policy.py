@@ -23,7 +23,7 @@ from ludus.policies.mlp import ACTIVATIONS, Layout
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
 
 # --------------------------------------------------------------------------------------------------------------------
-# Recurrent cores written out for acting: a batch, of one network or of many, in one compiled call. Each network is
+# Recurrent cores compiled for acting: a batch, of one network or of many, in one compiled call. Each network is
 # flat float32[size]: into the gates from what is seen [F, G × H] and its bias, and from what is remembered [H, G ×
 # H] and its bias, then the head [H, outputs] and its bias. Gates lie side by side, in torch's order.
 
@@ -407,7 +407,7 @@ def float_array(observation: Array) -> Rows:
 
 
 class Cores:
-    """The networks of K policies with memory, written out; a critic's core beside the actor's. Bodies are perceptrons, or are left out and
+    """The networks of K policies with memory, compiled; a critic's core beside the actor's. Bodies are perceptrons, or are left out and
     give what is seen."""
 
     def __init__(self, networks: Sequence[ActorCritic]) -> None:
@@ -452,13 +452,13 @@ def _heads(network: ActorCritic) -> list[nn.Linear]:
 
 
 def is_perceptron(network: ActorCritic) -> bool:
-    """Whether the body is linear layers with one of the activations that are written out."""
+    """Whether the body is linear layers with one of the activations that are compiled."""
     kinds = {type(part) for part in network.actor.body.modules()} - {nn.Linear, nn.Flatten, nn.Sequential}
     return kinds <= {nn.Tanh} or kinds <= {nn.ReLU}
 
 
 def perceptron_of(network: ActorCritic) -> Perceptron:
-    """The actor, and the value if it is shared, written out."""
+    """The actor, and the value if it is shared, compiled."""
     parts = _layers(network.actor)
     pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(p.weight, p.bias) for p in parts if isinstance(p, nn.Linear)]
     last = _heads(network)

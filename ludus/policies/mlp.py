@@ -1,6 +1,6 @@
-"""Multilayer perceptrons written out on one flat parameter vector, forward and backward.
+"""Multilayer perceptrons on one flat parameter vector, forward and backward without autograd.
 
-Written out because a population's networks are tiny: on 468 rows of a 64 × 64 network, autograd's bookkeeping costs three times
+By hand because a population's networks are tiny: on 468 rows of a 64 × 64 network, autograd's bookkeeping costs three times
 the arithmetic. Everything is a torch operation, so the same code runs in float32 or float64.
 """
 

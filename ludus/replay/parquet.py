@@ -78,15 +78,15 @@ _EXTRA = "extra "
 _ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state")
 _SEGMENTS = (
     "tail",
-    "tail_observation",
-    "tail_mask",
+    "bootstrap_observation",
+    "bootstrap_mask",
     "agent",
     "seat",
     "episode",
     "version_lo",
     "version_hi",
     "memory0",
-    "tail_state",
+    "bootstrap_state",
 )
 
 
@@ -158,7 +158,7 @@ def trajectories_of(columns: dict[str, Array], start: NDArray[np.int64], policy:
     return Trajectories(start=start, policy=policy, extras=extras, **fields)
 
 
-FORMAT = 1
+FORMAT = 2
 GROUP_ROWS = 1 << 16  # decisions of a row group, at most, where no single segment has more
 GROUP_BYTES = 1 << 26
 _KEY = b"ludus"

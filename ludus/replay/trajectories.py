@@ -1,4 +1,4 @@
-"""Ragged trajectories: flat columns plus segment starts; a segment is n decisions of one agent plus ONE tail observation."""
+"""Ragged trajectories: flat columns plus segment starts; a segment is n decisions of one agent plus ONE bootstrap observation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Trajectories:
     Per row: observation [N, *shape] (int32[N] ids where the environment is enumerated), action [N, …], logp float32[N] of the
     behaviour, reward float32[N] (received after the row's action, up to the agent's next decision or the end), mask bool[N, A] or None,
     t int32[N] environment step, extras as the algorithm asked for.
-    Per segment: tail int8[S] (`Tail`), tail_observation [S, *shape] (ids -1 where the game has none), tail_mask, agent int16[S],
+    Per segment: tail int8[S] (`Tail`), bootstrap_observation [S, *shape] (ids -1 where the game has none), bootstrap_mask, agent int16[S],
     seat int8[S], episode int64[S] (unique within a task), version_lo/hi int32[S] of the weights that acted,
     memory0 float32[S, *memory] of a recurrent policy at the segment's start, or None.
-    state [N, *state], tail_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked for;
-    for central critics and mixers, never for a policy.
+    state [N, *state], bootstrap_state [S, *state]: the environment's at each decision and at each segment's tail, where they were asked
+    for; for central critics and mixers, never for a policy.
     """
 
     start: NDArray[np.int64]
@@ -35,8 +35,8 @@ class Trajectories:
     mask: NDArray[np.bool_] | None
     t: NDArray[np.int32]
     tail: NDArray[np.int8]
-    tail_observation: Array
-    tail_mask: NDArray[np.bool_] | None
+    bootstrap_observation: Array
+    bootstrap_mask: NDArray[np.bool_] | None
     agent: NDArray[np.int16]
     seat: NDArray[np.int8]
     episode: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Trajectories:
     policy: str
     memory0: NDArray[np.float32] | None = None
     state: Array | None = None
-    tail_state: Array | None = None
+    bootstrap_state: Array | None = None
     extras: Mapping[str, Array] = field(default_factory=dict)
 
     @property
@@ -92,10 +92,10 @@ class Joint:
     A step is there if at least one of the agents decided at it. present bool[T, n]: who did; row int64[T, n]: which row of the
     trajectories it is (-1: none). observation [T, n, *shape], action [T, n, …], logp and reward float32[T, n], mask bool[T, n, A] or None:
     zero (False) where absent. reward[t, i] is what agent i received from its decision at t up to its own next one. episode int64[T],
-    t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), tail_observation [B, n, *shape], tail_mask
-    bool[B, n, A] or None. state [T, *state] and tail_state [B, *state] (the last that an agent that goes on was left with; where none does,
-    that any was): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy, at the beginning of each
-    piece.
+    t int32[T]: which step it is. tail int8[B, n] (-1: the agent has nothing in this piece), bootstrap_observation [B, n, *shape],
+    bootstrap_mask bool[B, n, A] or None. state [T, *state] and bootstrap_state [B, *state] (the last that an agent that goes on was left
+    with; where none does, that any was): the environment's, where it was recorded. memory0 float32[B, n, *memory] of a recurrent policy,
+    at the beginning of each piece.
     """
 
     start: NDArray[np.int64]
@@ -109,10 +109,10 @@ class Joint:
     reward: NDArray[np.float32]
     mask: NDArray[np.bool_] | None
     tail: NDArray[np.int8]
-    tail_observation: Array
-    tail_mask: NDArray[np.bool_] | None = None
+    bootstrap_observation: Array
+    bootstrap_mask: NDArray[np.bool_] | None = None
     state: Array | None = None
-    tail_state: Array | None = None
+    bootstrap_state: Array | None = None
     memory0: NDArray[np.float32] | None = None
     extras: dict[str, Array] = field(default_factory=dict)
 
@@ -150,8 +150,8 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         out[piece, place] = values[segments]
         return out
 
-    tail_observation = placed(trajectories.tail_observation)
-    assert tail_observation is not None
+    bootstrap_observation = placed(trajectories.bootstrap_observation)
+    assert bootstrap_observation is not None
     states = trajectories.state
     return Joint(
         start=np.searchsorted(episode, np.append(episodes, np.iinfo(np.int64).max)).astype(np.int64),
@@ -165,10 +165,10 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         reward=spread(trajectories.reward),
         mask=None if trajectories.mask is None else spread(trajectories.mask),
         tail=tail,
-        tail_observation=tail_observation,
-        tail_mask=placed(trajectories.tail_mask),
+        bootstrap_observation=bootstrap_observation,
+        bootstrap_mask=placed(trajectories.bootstrap_mask),
         state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
-        tail_state=_last(trajectories, segments, piece, len(episodes)),
+        bootstrap_state=_last(trajectories, segments, piece, len(episodes)),
         memory0=placed(trajectories.memory0),
         extras={name: spread(values) for name, values in trajectories.extras.items()},
     )
@@ -191,12 +191,12 @@ def _last(
     trajectories: Trajectories, segments: NDArray[np.int64], piece: NDArray[np.int64], pieces: int
 ) -> Array | None:
     """[B, *state] the state that the longest-lived of a piece's agents was left with; of those that go on, where some do."""
-    if trajectories.tail_state is None:
+    if trajectories.bootstrap_state is None:
         return None
     until = trajectories.t[trajectories.start[segments + 1] - 1]
     order = np.lexsort((until, trajectories.tail[segments] != Tail.TERMINATED, piece))
     last = segments[order[np.searchsorted(piece[order], np.arange(pieces), side="right") - 1]]
-    out: Array = trajectories.tail_state[last]
+    out: Array = trajectories.bootstrap_state[last]
     return out
 
 

@@ -21,7 +21,7 @@ from ludus.rollout.shards import Shard
 # OPEN, the row of its last decision, whose reward is still to come; SEGMENT, the one that its rows go to; MINE, 1
 # where the learner plays. clock int64[E, 2] is the environments': STEP, the last step in which one had a decision
 # due, and TIME, how many such steps its episode has had. place int32[rows, 2] says each row's SEGMENT_OF and T.
-# head int64[segments, 6] says each segment's TAIL, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of its tail
+# head int64[segments, 6] says each segment's TAIL, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of its bootstrap observation
 # observation. Writers hand them over as a table of addresses, made by `table`.
 
 OPEN, SEGMENT, MINE = 0, 1, 2
@@ -55,8 +55,8 @@ _SLOTS, _REWARD, _PLACE, _HEAD, _PICKED, _OPENED, _CLOCK, _INDEX = range(8)
 @njit(cache=True)
 def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table):  # type: ignore[no-untyped-def]
     """Ended rows, then due rows, pay their slots' open decisions. `picked` gets the ended rows whose segments close; their observations
-    are to be written to the tails from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot where a first
-    decision finds one still open."""
+    are to be written to the bootstrap observations from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot
+    where a first decision finds one still open."""
     slots, rewards = flat_at(table, _SLOTS, np.int64).reshape(-1, 3), flat_at(table, _REWARD, np.float32)
     head, picked = flat_at(table, _HEAD, np.int64).reshape(-1, HEAD), flat_at(table, _PICKED, np.int64)
     closed = 0
@@ -291,12 +291,12 @@ class TrajectoryWriter:
         self._clocks = clocks
         self._rows = GrowingColumns(_FIRST_CAPACITY)
         self._segments = GrowingColumns(_FIRST_CAPACITY)
-        self._tails = GrowingColumns(_FIRST_CAPACITY)  # in the order in which segments close
+        self._bootstrap = GrowingColumns(_FIRST_CAPACITY)  # in the order in which segments close
         self._slots = [np.full((n, 3), -1, np.int64) for n in slots]
         self._memory: list[NDArray[np.float32] | None] = [None] * len(slots)
         self._picked = np.empty(max(slots), np.int64)
         self._opened = np.empty(max(slots), np.int64)
-        self._num_rows = self._num_segments = self._num_tails = self._carried = self.complete = 0
+        self._num_rows = self._num_segments = self._num_bootstrap = self._carried = self.complete = 0
         self._learner = PolicyRef(0, "")
         self._version = -1
         self._extras: dict[str, str] = {}  # name -> its column
@@ -322,10 +322,10 @@ class TrajectoryWriter:
         self._learner, self._extras, self.states = learner, {name: "extra " + name for name in extras}, states
         self._version = -1 if learner.version is None else learner.version
         if not carry_on:
-            self._num_rows = self._num_segments = self._num_tails = self._carried = 0
+            self._num_rows = self._num_segments = self._num_bootstrap = self._carried = 0
             self._memory = [None] * len(self._agents)
             self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
-            self._tails.arrays.pop("mask", None)
+            self._bootstrap.arrays.pop("mask", None)
             self._rows.arrays.pop("state", None)
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
@@ -343,7 +343,7 @@ class TrajectoryWriter:
             due.slot,
             due.reward,
             due.first,
-            self._num_tails,
+            self._num_bootstrap,
             self._tables[player],
         )
         if closed:
@@ -393,8 +393,8 @@ class TrajectoryWriter:
     def flush(self, due: Sequence[Due]) -> Trajectories | None:
         """All complete decisions, by segment; None if there are none.
 
-        Open segments are cut: their tail is the slot's due observation. A decision that still waits for its reward off turn is the
-        tail itself, and goes into the next fragment.
+        Open segments are cut: their bootstrap observation is the slot's due observation. A decision that still waits for its reward off
+        turn is the bootstrap observation itself, and goes into the next fragment.
         """
         if not self._num_rows:
             return None
@@ -469,17 +469,18 @@ class TrajectoryWriter:
     def _put_tails(
         self, observation: Array, mask: Array | None, rows: NDArray[np.int64] | None, state: Array | None
     ) -> None:
-        """observation[rows] (all of them: None), and their masks, are the next tails; state [n, …]: one for each of those."""
-        start, tails = self._num_tails, self._tails
-        end = self._num_tails = start + (len(observation) if rows is None else len(rows))
-        tails.ensure(end)
-        tails.put("observation", observation, start=start, rows=rows)
+        """observation[rows] (all of them: None), and their masks, are the next bootstrap observations; state [n, …]: one for each of
+        those."""
+        start, bootstrap = self._num_bootstrap, self._bootstrap
+        end = self._num_bootstrap = start + (len(observation) if rows is None else len(rows))
+        bootstrap.ensure(end)
+        bootstrap.put("observation", observation, start=start, rows=rows)
         legal = self._rows.get("mask")
         if legal is not None:
-            target = tails.column("mask", shape=legal.shape[1:], dtype=np.bool_)
+            target = bootstrap.column("mask", shape=legal.shape[1:], dtype=np.bool_)
             target[start:end] = True if mask is None else mask if rows is None else mask[rows]
         if state is not None:
-            tails.put("state", state, start=start)
+            bootstrap.put("state", state, start=start)
 
     # ------------------------------------------------------------------------------------------------ fragments
 
@@ -500,11 +501,11 @@ class TrajectoryWriter:
                 self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state)
 
     def _number_tails(self, segments: NDArray[np.int64]) -> None:
-        """The tails that are put next belong to these segments."""
-        self._head[segments, ENDING] = np.arange(self._num_tails, self._num_tails + len(segments))
+        """The bootstrap observations that are put next belong to these segments."""
+        self._head[segments, ENDING] = np.arange(self._num_bootstrap, self._num_bootstrap + len(segments))
 
     def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64], lengths: NDArray[np.int64]) -> Trajectories:
-        rows, tails = self._rows, self._tails
+        rows, bootstrap = self._rows, self._bootstrap
         kept = np.flatnonzero(lengths)
         masked = "mask" in rows
         head = self._head[kept]
@@ -522,8 +523,8 @@ class TrajectoryWriter:
             mask=rows["mask"].take(order, axis=0) if masked else None,
             t=self._place[:, T].take(order),
             tail=head[:, TAIL].astype(np.int8),
-            tail_observation=tails["observation"].take(ending, axis=0),
-            tail_mask=tails["mask"].take(ending, axis=0) if masked else None,
+            bootstrap_observation=bootstrap["observation"].take(ending, axis=0),
+            bootstrap_mask=bootstrap["mask"].take(ending, axis=0) if masked else None,
             agent=head[:, AGENT].astype(np.int16),
             seat=head[:, SEAT].astype(np.int8),
             episode=head[:, EPISODE].copy(),
@@ -532,7 +533,7 @@ class TrajectoryWriter:
             policy=self._learner.policy,
             memory0=None if memory0 is None else memory0.take(kept, axis=0),
             state=None if self.states is None else rows["state"].take(order, axis=0),
-            tail_state=None if self.states is None else tails["state"].take(ending, axis=0),
+            bootstrap_state=None if self.states is None else bootstrap["state"].take(ending, axis=0),
             extras={name: rows[column].take(order, axis=0) for name, column in self._extras.items()},
         )
 
@@ -541,7 +542,7 @@ class TrajectoryWriter:
         counts = np.cumsum([0, *map(len, waiting)])
         before, carried = self._carried, int(counts[-1])
         self._num_rows = self._num_segments = self._carried = carried
-        self._num_tails = 0
+        self._num_bootstrap = 0
         if not carried:
             return
         old = np.concatenate([slots[rows] for slots, rows in zip(self._slots, waiting, strict=True)])

@@ -43,8 +43,8 @@ def synthetic_rollout(
     env: EnvSpec, policy: Policy, *, seats: tuple[int, ...], segments: int, rng: np.random.Generator, version: int = 0
 ) -> Trajectories:
     """`segments` segments of 1 to 5 decisions, in which all kinds of tails occur; observations and legal actions as `env` says, random
-    otherwise, and states where it has one. Truncated and cut segments of an enumerated game have the tail observation of some state of the
-    same seat."""
+    otherwise, and states where it has one. Truncated and cut segments of an enumerated game have the bootstrap observation of some state
+    of the same seat."""
     seat = np.array([seats[s % len(seats)] for s in range(segments)], np.int8)
     length = rng.integers(1, _LONGEST + 1, segments)
     alive = np.arange(_LONGEST)[None] < length[:, None]
@@ -61,9 +61,9 @@ def synthetic_rollout(
         logps.append(act.logp)
     tail = rng.integers(0, len(Tail), segments).astype(np.int8)
     after = _observe(env, seat, policy.takes_ids, rng)
-    tail_observation = after.given
+    bootstrap_observation = after.given
     if env.enumeration is not None:
-        tail_observation = np.where(tail == Tail.TERMINATED, -1, after.given).astype(np.int32)
+        bootstrap_observation = np.where(tail == Tail.TERMINATED, -1, after.given).astype(np.int32)
     implied = env.enumeration is not None
     rows = int(alive.sum())
     return Trajectories(
@@ -75,8 +75,8 @@ def synthetic_rollout(
         mask=None if implied or after.mask is None else _rows([s.mask for s in steps if s.mask is not None], alive),
         t=np.broadcast_to(np.arange(_LONGEST, dtype=np.int32), alive.shape)[alive],
         tail=tail,
-        tail_observation=tail_observation,
-        tail_mask=None if implied else after.mask,
+        bootstrap_observation=bootstrap_observation,
+        bootstrap_mask=None if implied else after.mask,
         agent=np.zeros(segments, np.int16),
         seat=seat,
         episode=np.arange(segments, dtype=np.int64),
@@ -85,7 +85,7 @@ def synthetic_rollout(
         policy="synthetic",
         memory0=memory0,
         state=_states(env, rows, rng),
-        tail_state=_states(env, segments, rng),
+        bootstrap_state=_states(env, segments, rng),
     )
 
 

@@ -17,7 +17,7 @@ from ludus.core import seeding
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 from ludus.learners.base import Algorithm, LearnerContext
-from ludus.learners.diversity import others_of
+from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.policy_server import PolicyServer
@@ -101,8 +101,8 @@ class Training:
         )
         self._total = stop.limit(self._collect.unit)
         total = self._total * task.length if self._total is not None and task.length else None
-        others = others_of(task.diversity, parts.policy)
-        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, others=others)
+        targets = diversity_targets(task.diversity, parts.policy)
+        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, diversity=targets)
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
             Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)

@@ -56,7 +56,7 @@ def rollout_of(learner, env, *, seats=(0,), segments=30, seed=1):
     policy = _Identified(build_policy(learner.spec, learner.weights()), agents)
     rows = synthetic_rollout(env, policy, seats=seats, segments=segments, rng=np.random.default_rng([seed, 17]))
     agent = np.arange(segments) % agents
-    identify(rows.tail_observation, agent, agents)
+    identify(rows.bootstrap_observation, agent, agents)
     return replace(rows, agent=agent.astype(np.int16), episode=np.arange(segments, dtype=np.int64) // agents)
 
 

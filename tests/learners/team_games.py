@@ -155,8 +155,8 @@ def team_rollout(env, learner, *, pieces, rng, seats=(0,), longest=6, tails=(0, 
         mask=rows["mask"] if discrete else None,
         t=rows["t"].astype(np.int32),
         tail=rng.choice(np.array(tails, np.int8), many),
-        tail_observation=np.concatenate([seen for _, seen, _ in ends]),
-        tail_mask=np.concatenate([legal for legal, _, _ in ends]) if discrete else None,
+        bootstrap_observation=np.concatenate([seen for _, seen, _ in ends]),
+        bootstrap_mask=np.concatenate([legal for legal, _, _ in ends]) if discrete else None,
         agent=agent.astype(np.int16),
         seat=seat.astype(np.int8),
         episode=episode.astype(np.int64),
@@ -165,7 +165,7 @@ def team_rollout(env, learner, *, pieces, rng, seats=(0,), longest=6, tails=(0, 
         policy="made up",
         memory0=None if memory is None else rng.standard_normal((many, *memory)).astype(np.float32),
         state=rows["state"] if env.state else None,
-        tail_state=rng.standard_normal((many, *env.state.shape)).astype(np.float32) if env.state else None,
+        bootstrap_state=rng.standard_normal((many, *env.state.shape)).astype(np.float32) if env.state else None,
     )
 
 
@@ -181,7 +181,16 @@ def in_two(rows, rng, between):
     row = np.concatenate([np.arange(a, b) for _, a, b in pieces])
     last, first = end == rows.start[of + 1], begin == rows.start[of]
     names = ("observation", "action", "logp", "reward", "mask", "t", "state")
-    ends = ("tail_observation", "tail_mask", "tail_state", "agent", "seat", "episode", "version_lo", "version_hi")
+    ends = (
+        "bootstrap_observation",
+        "bootstrap_mask",
+        "bootstrap_state",
+        "agent",
+        "seat",
+        "episode",
+        "version_lo",
+        "version_hi",
+    )
     return replace(
         rows,
         start=np.append(0, np.cumsum(end - begin)),

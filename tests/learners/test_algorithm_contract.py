@@ -12,7 +12,7 @@ from ludus.learners.base import Collect, LearnerContext
 from ludus.learners.dqn.options import DQN
 from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.learners.ppo.options import PPO
-from ludus.learners.returns import gae, tail_values
+from ludus.learners.returns import bootstrap_values, gae
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.specs import mlp_spec
@@ -76,8 +76,8 @@ class A2CLearner:
 
     def items(self, t):
         with torch.no_grad():
-            value, after = (self.forward(x)[1].numpy() for x in (t.observation, t.tail_observation))
-        advantage, target = gae(t.start, t.reward, value, tail_values(t.tail, after), 0.99, 0.95)
+            value, after = (self.forward(x)[1].numpy() for x in (t.observation, t.bootstrap_observation))
+        advantage, target = gae(t.start, t.reward, value, bootstrap_values(t.tail, after), 0.99, 0.95)
         self.waiting = True
         columns = {"x": t.observation, "mask": t.mask, "action": t.action, "advantage": advantage, "target": target}
         return [("rows", columns)]

@@ -16,7 +16,7 @@ from ludus.core.types import Diversity, Mixture, PolicyRef, PolicySpec, Weights
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.learners.base import DiversityTargets, LearnerContext
-from ludus.learners.diversity import Divergence, log_member, log_ratios, nearest, others_of
+from ludus.learners.diversity import Divergence, diversity_targets, log_member, log_ratios, nearest
 from ludus.learners.ppo.options import PPO
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
@@ -102,11 +102,11 @@ def test_ids_and_rows_get_the_same(tree) -> None:
     rows = played(SMALL.learner(LearnerContext(tree.spec, (0,), 0)), tree)
     table = tree.enumeration
     mlp = SMALL.learner(LearnerContext(tree.spec, (0,), 1))
-    others = DiversityTargets(
+    targets = DiversityTargets(
         ((mlp.spec, mlp.weights()), (PolicySpec("random", {"actions": 2}), {})), weight=0.5, smoothing=0.2
     )
-    by_id = Divergence(others, tree.spec, (0,))
-    by_row = Divergence(others, replace(tree.spec, enumeration=None), (0,))
+    by_id = Divergence(targets, tree.spec, (0,))
+    by_row = Divergence(targets, replace(tree.spec, enumeration=None), (0,))
     expected = by_id.reward(rows.observation, None, rows.action, rows.logp)
     seen, mask = table.observation[rows.observation], table.mask[rows.observation]
     assert np.allclose(by_row.reward(seen, mask, rows.action, rows.logp), expected, rtol=1e-6)
@@ -127,8 +127,8 @@ def test_the_value_of_a_bonus_by_hand(tree) -> None:
     assert divergence.nats == pytest.approx(expected.mean() / 2.0)
 
 
-def trained(tree, others: DiversityTargets | None, *, rounds: int = 2, config: PPO = SMALL):
-    learner = config.learner(LearnerContext(tree.spec, (0,), 5, others=others, total=64 * rounds))
+def trained(tree, targets: DiversityTargets | None, *, rounds: int = 2, config: PPO = SMALL):
+    learner = config.learner(LearnerContext(tree.spec, (0,), 5, diversity=targets, total=64 * rounds))
     metrics = {}
     for k in range(rounds):
         ((_, columns),) = learner.items(played(learner, tree, seed=k))
@@ -147,8 +147,8 @@ def test_a_weight_of_zero_changes_nothing_to_the_bit(tree) -> None:
 def test_a_policy_moves_away_from_the_member(tree) -> None:
     config = PPO(batch=64, hidden=(16,), epochs=20)
     for action in (0, 1):
-        others = DiversityTargets((pure(tree, 0, action),), weight=5.0, smoothing=0.1)
-        learner, metrics = trained(tree, others, rounds=15, config=config)
+        targets = DiversityTargets((pure(tree, 0, action),), weight=5.0, smoothing=0.1)
+        learner, metrics = trained(tree, targets, rounds=15, config=config)
         table = build_policy(learner.spec, learner.weights()).tabulate(tree.enumeration, 0)
         assert table is not None
         assert (table[:, 1 - action] > 0.8).all()
@@ -156,7 +156,7 @@ def test_a_policy_moves_away_from_the_member(tree) -> None:
 
 
 def test_members_are_taken_from_a_task(tree) -> None:
-    assert others_of(None, lambda ref: pytest.fail(str(ref))) is None
+    assert diversity_targets(None, lambda ref: pytest.fail(str(ref))) is None
     spec, weights = pure(tree, 0, 1)
     asked = []
 
@@ -164,7 +164,7 @@ def test_members_are_taken_from_a_task(tree) -> None:
         asked.append(ref)
         return build_policy(spec, weights)
 
-    found = others_of(Diversity((PolicyRef(0, "a"), PolicyRef(0, "b")), weight=0.3), policy)
+    found = diversity_targets(Diversity((PolicyRef(0, "a"), PolicyRef(0, "b")), weight=0.3), policy)
     assert found is not None
     assert [ref.policy for ref in asked] == ["a", "b"]
     assert (found.weight, found.smoothing, [s for s, _ in found.policies]) == (0.3, 0.1, [spec, spec])

@@ -58,10 +58,10 @@ def test_normalised_bytes_are_not_scaled_first() -> None:
     assert scale_of(spec_of("ppo", seeing(255), normalise_observations=True)) == 1.0
 
 
-@pytest.mark.parametrize(("kind", "written_out"), [("ppo", "mlp"), ("dqn", "q_network")])
-def test_passes_that_are_written_out_take_no_bytes(kind: str, written_out: str) -> None:
-    assert spec_of(kind, seeing(1)).kind == written_out
-    assert spec_of(kind, seeing(255)).kind != written_out
+@pytest.mark.parametrize(("kind", "compiled"), [("ppo", "mlp"), ("dqn", "q_network")])
+def test_passes_that_are_compiled_take_no_bytes(kind: str, compiled: str) -> None:
+    assert spec_of(kind, seeing(1)).kind == compiled
+    assert spec_of(kind, seeing(255)).kind != compiled
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])

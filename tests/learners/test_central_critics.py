@@ -68,7 +68,7 @@ def test_ranks_learn_what_one_learner_does(options):
 # ------------------------------------------------------------------------------------------ numbers by hand
 
 
-def one_episode(env, learner, *, state, tail_state, tail=Tail.TERMINATED):
+def one_episode(env, learner, *, state, bootstrap_state, tail=Tail.TERMINATED):
     """Two decisions of one agent, who sees (1, 0, 0) and is agent 0, with rewards 1 and 0.5."""
     rows = rollout_of(learner, env, segments=1)
     seen = np.array([[1.0, 0.0, 0.0, 1.0, 0.0]], np.float32)
@@ -82,10 +82,10 @@ def one_episode(env, learner, *, state, tail_state, tail=Tail.TERMINATED):
         mask=None,
         t=np.arange(2, dtype=np.int32),
         tail=np.array([tail], np.int8),
-        tail_observation=seen,
-        tail_mask=None,
+        bootstrap_observation=seen,
+        bootstrap_mask=None,
         state=np.array(state, np.float32),
-        tail_state=np.array(tail_state, np.float32),
+        bootstrap_state=np.array(bootstrap_state, np.float32),
     )
 
 
@@ -110,7 +110,7 @@ def test_values_and_targets_by_hand():
     ):
         for memory in ("none", "gru"):
             learner, env = by_hand(gae_lambda=1.0, memory=memory)
-            rows = one_episode(env, learner, state=[[1.0, 0.0], [0.5, 3.0]], tail_state=[[3.0, 2.0]], tail=tail)
+            rows = one_episode(env, learner, state=[[1.0, 0.0], [0.5, 3.0]], bootstrap_state=[[3.0, 2.0]], tail=tail)
             ((_, columns),) = learner.items(rows)
             many = (slice(0, 1), slice(0, 2)) if memory == "gru" else slice(0, 2)
             np.testing.assert_allclose(np.ravel(columns["value"][many]), [2.75, -1.25])
@@ -121,7 +121,7 @@ def test_values_and_targets_by_hand():
 def test_the_critic_learns_at_the_state_of_its_own_decision(memory):
     """Values 2.75 and -1.25 beside the targets 1.25 and 0.5 cost (1.5² + 1.75²) / 4 = 1.328125."""
     learner, env = by_hand(gae_lambda=1.0, memory=memory, epochs=1, minibatches=1)
-    rows = one_episode(env, learner, state=[[1.0, 0.0], [0.5, 3.0]], tail_state=[[3.0, 2.0]])
+    rows = one_episode(env, learner, state=[[1.0, 0.0], [0.5, 3.0]], bootstrap_state=[[3.0, 2.0]])
     ((_, columns),) = learner.items(rows)
     items = len(columns["version_lo"])
     metrics = learner.update(Sample(columns, np.arange(items), np.ones(items)))
@@ -143,7 +143,7 @@ def test_states_of_bytes_are_fractions():
     env = team_env(state=(2, 1))
     rows = rollout_of(make().learner(LearnerContext(env, (0,), 0)), env, segments=1)
     grey = replace(
-        rows, state=np.full((rows.num_rows, 2, 1), 51, np.uint8), tail_state=np.full((1, 2, 1), 255, np.uint8)
+        rows, state=np.full((rows.num_rows, 2, 1), 51, np.uint8), bootstrap_state=np.full((1, 2, 1), 255, np.uint8)
     )
     state, tail = critic_states(grey, (0,))
     np.testing.assert_allclose(state, 0.2)
@@ -301,7 +301,7 @@ def test_it_asks_for_states():
     assert not PPO().collect().state
     learner, _, rollout = learner_and_sample(make(), team_env())
     with pytest.raises(PolicyError, match=r"without states; they must be collected with Collect\(state=True\)"):
-        learner.items(replace(rollout, state=None, tail_state=None))
+        learner.items(replace(rollout, state=None, bootstrap_state=None))
 
 
 def test_refusals(enumerated):

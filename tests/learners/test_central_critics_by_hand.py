@@ -29,7 +29,7 @@ def test_states_are_normalised_by_hand(memory):
     weights["state_normaliser.var"] = np.array([4.0, 1.0], np.float32)
     weights["state_normaliser.count"] = np.array(10.0, np.float32)
     learner = learner.config.learner(LearnerContext(env, (0,), 0), weights)
-    rows = one_episode(env, learner, state=[[3.0, 1.0], [1.0, 2.0]], tail_state=[[0.0, 0.0]])
+    rows = one_episode(env, learner, state=[[3.0, 1.0], [1.0, 2.0]], bootstrap_state=[[0.0, 0.0]])
     ((_, columns),) = learner.items(rows)
     many = (slice(0, 1), slice(0, 2)) if memory == "gru" else slice(0, 2)
     np.testing.assert_allclose(np.ravel(columns["value"][many]), [3.75, 0.75], rtol=1e-6)

@@ -189,7 +189,7 @@ def test_actor_critics_are_given_targets_against_the_weights_of_now(normalise, t
         logp = torch.log_softmax(logits, -1).numpy()[np.arange(t.num_rows), t.action].astype(np.float64)
         value, after = (
             networks["critic"](torch.from_numpy(x))[:, 0].numpy().astype(np.float64)
-            for x in (t.observation, t.tail_observation)
+            for x in (t.observation, t.bootstrap_observation)
         )
     target, advantage = by_hand(learner, t, algorithm, logp, value, after)
     advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
@@ -222,7 +222,7 @@ def test_ppo_counts_ratios_from_the_weights_of_now(kind, normalise, request):
     )
     logp = logp[np.arange(t.num_rows), t.action]
     target, advantage = by_hand(
-        learner, t, algorithm, logp, learner._values(t.observation), learner._values(t.tail_observation)
+        learner, t, algorithm, logp, learner._values(t.observation), learner._values(t.bootstrap_observation)
     )
     advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     np.testing.assert_allclose(batch.logp, logp, atol=1e-5)

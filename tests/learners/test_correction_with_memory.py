@@ -41,9 +41,11 @@ def acted(network, rows):
             if rows.mask is not None:
                 out = out.masked_fill(~torch.from_numpy(rows.mask[t : t + 1]), -torch.inf)
             logp[t], value[t] = float(torch.log_softmax(out, dim=1)[0, rows.action[t]]), float(worth)
-        state = None if rows.tail_state is None else rows.tail_state[s : s + 1]
+        state = None if rows.bootstrap_state is None else rows.bootstrap_state[s : s + 1]
         tail[s] = (
-            0.0 if rows.tail[s] == Tail.TERMINATED else float(look(rows.tail_observation[s : s + 1], memory, state)[1])
+            0.0
+            if rows.tail[s] == Tail.TERMINATED
+            else float(look(rows.bootstrap_observation[s : s + 1], memory, state)[1])
         )
     return logp, value, tail
 

@@ -112,16 +112,16 @@ def test_what_cannot_be_served_is_refused_by_name(tensors, enumerated):
 
 
 def test_diversity_wants_probabilities(tensors):
-    others = DiversityTargets(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
+    targets = DiversityTargets(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
     with pytest.raises(ScenarioError, match="this policy plays vectors of them"):
-        A2C().learner(LearnerContext(with_actions(tensors, ACTIONS["box"]), (0,), 0, others=others))
+        A2C().learner(LearnerContext(with_actions(tensors, ACTIONS["box"]), (0,), 0, diversity=targets))
 
 
 def test_diversity_is_a_reward_beside_the_games(tensors):
     """log π - log of the uniform member, smoothed, per decision, times the weight."""
-    others = DiversityTargets(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
+    targets = DiversityTargets(((PolicySpec("random", {"actions": 3}), {}),), weight=0.5, smoothing=0.1)
     algorithm = Reinforce(batch=10, hidden=(8,), normalise_advantages=False, gamma=1.0)
-    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, others=others))
+    learner = algorithm.learner(LearnerContext(tensors, (0,), 0, diversity=targets))
     plain, _, rollout = learner_and_sample(algorithm, tensors)
     ((_, ours),), ((_, theirs),) = learner.items(rollout), plain.items(rollout)
     last = rollout.start[1:] - 1
@@ -196,7 +196,7 @@ def test_what_is_not_there_has_no_options(name, tensors):
 def test_truncation_bootstraps_and_termination_does_not(name, tensors):
     learner, sample, rollout = learner_and_sample(make(name, gamma=0.9), tensors)
     with torch.no_grad():
-        after = learner.model.module(torch.from_numpy(rollout.tail_observation))[1].numpy()
+        after = learner.model.module(torch.from_numpy(rollout.bootstrap_observation))[1].numpy()
     last = rollout.start[1:] - 1
     expected = rollout.reward[last] * 0.5 + 0.9 * np.where(rollout.tail == 0, 0.0, after)
     np.testing.assert_allclose(sample.columns["target"][last], expected, atol=1e-5)

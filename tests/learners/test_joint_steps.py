@@ -169,8 +169,8 @@ def test_agents_that_come_back_are_beside_the_others_again(seed):
         "mask",
         "state",
         "tail",
-        "tail_observation",
-        "tail_mask",
+        "bootstrap_observation",
+        "bootstrap_mask",
     ):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
 
@@ -187,7 +187,7 @@ def test_the_state_after_a_piece_is_of_an_agent_that_goes_on():
     rows = replace(rows, start=np.array([0, longer, longer + shorter]), **columns)
     for tail, expected in (((0, 2), 1), ((0, 1), 1), ((0, 0), 0), ((2, 2), 0), ((2, 0), 0)):
         ((_, view),) = views(replace(rows, tail=np.array(tail, np.int8)), env, (0,))
-        assert view.tail_state[0].tolist() == rows.tail_state[expected].tolist()
+        assert view.bootstrap_state[0].tolist() == rows.bootstrap_state[expected].tolist()
 
 
 def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
@@ -196,7 +196,7 @@ def test_sides_of_a_symmetric_game_are_told_apart_in_the_state():
     rows = team_rollout(env, learner, pieces=10, rng=np.random.default_rng(0), seats=(0, 1))
     (_, first), (_, second) = views(rows, env, (0, 1))
     assert first.state[:, 2:].tolist() == [[1, 0]] * len(first.t)
-    assert second.tail_state[:, 2:].tolist() == [[0, 1]] * len(second.tail)
+    assert second.bootstrap_state[:, 2:].tolist() == [[0, 1]] * len(second.tail)
     assert (state_width(env, (0, 1)), state_width(env, (1,)), state_width(team_env(state=0), (0, 1))) == (4, 2, 0)
     assert [name for name, _ in learner.items(rows)] == ["replay", "replay"]
     only = team_rollout(env, learner, pieces=10, rng=np.random.default_rng(0), seats=(1,))

@@ -146,7 +146,7 @@ def test_truncated_ends_without_an_observation_are_counted(enumerated):
         policy = build_policy(learner.spec, learner.weights())
         rollout = synthetic_rollout(enumerated, policy, seats=(0,), segments=60, rng=np.random.default_rng(0))
         open_tails = int(np.count_nonzero(rollout.tail))
-        rollout = replace(rollout, tail_observation=np.full(60, -1, np.int32))
+        rollout = replace(rollout, bootstrap_observation=np.full(60, -1, np.int32))
         ((_, items),) = learner.items(rollout)
         table = build_table(replace(algorithm.tables()[0], limiter={}))
         table.try_insert(items)

@@ -71,7 +71,7 @@ def test_advantages_by_hand(cls, tensors):
     policy, rng = build_policy(learner.spec, learner.weights()), np.random.default_rng(1)
     rollout = synthetic_rollout(tensors, policy, seats=(0,), segments=30, rng=rng)
     ((_, columns),) = learner.items(rollout)
-    tails = np.concatenate([rollout.tail_observation, rollout.observation[30:]])
+    tails = np.concatenate([rollout.bootstrap_observation, rollout.observation[30:]])
     ((_, of_tails),) = learner.items(replace(rollout, observation=tails))
     value = columns["value"].astype(np.float64)
     for s, (begin, end) in enumerate(pairwise(rollout.start.tolist())):

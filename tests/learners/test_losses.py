@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
 from ludus.learners import losses
-from ludus.learners.dqn.losses import next_values, q_terms
-from ludus.learners.ppo.compressed import cells_of, clipped_value_terms, policy_terms, value_terms
+from ludus.learners.dqn.losses import next_values, q_loss
+from ludus.learners.ppo.compressed import clipped_value_loss, compress, policy_losses, squared_value_loss
 from ludus.learners.schedule import Schedule
 from ludus.policies.q_network import action_values
 
@@ -120,25 +120,27 @@ def reference(p, *, clip_value):
     value = losses.value_loss(rows[:, -1], T(p["target"]), old_value=T(p["old"]), clip=clip_value).mean()
     (surrogate - p["bonus"] * entropy + 0.7 * value).backward()
     kl = losses.approximate_kl(logp, T(p["logp"])).mean()
-    terms = [float(x.detach()) for x in (surrogate, entropy, kl, value)]
-    return terms, out.grad.numpy()
+    found_losses = [float(x.detach()) for x in (surrogate, entropy, kl, value)]
+    return found_losses, out.grad.numpy()
 
 
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.sampled_from([None, 0.3]))
 def test_cells_have_the_loss_and_gradient_of_the_rows(p, clip_value):
     states, actions = p["mask"].shape
-    cells = cells_of(p["state"], p["action"], p["logp"], p["advantage"], p["target"], states=states, actions=actions)
+    compressed = compress(
+        p["state"], p["action"], p["logp"], p["advantage"], p["target"], states=states, actions=actions
+    )
     gradient = np.full_like(p["out"], np.nan)
-    terms = policy_terms(p["out"], p["mask"], cells, clip=p["clip"], entropy=p["bonus"], gradient=gradient)
+    found_losses = policy_losses(p["out"], p["mask"], compressed, clip=p["clip"], entropy=p["bonus"], gradient=gradient)
     if clip_value is None:
-        value = value_terms(p["out"], cells, scale=0.7, gradient=gradient)
+        value = squared_value_loss(p["out"], compressed, scale=0.7, gradient=gradient)
     else:
-        value = clipped_value_terms(
+        value = clipped_value_loss(
             p["out"], p["state"], p["target"], p["old"], clip=clip_value, scale=0.7, gradient=gradient
         )
     expected, expected_gradient = reference(p, clip_value=clip_value)
-    assert [terms.surrogate, terms.entropy, terms.kl, value] == pytest.approx(expected, abs=1e-9)
+    assert [found_losses.surrogate, found_losses.entropy, found_losses.kl, value] == pytest.approx(expected, abs=1e-9)
     assert gradient == pytest.approx(expected_gradient, abs=1e-9)
 
 
@@ -149,7 +151,7 @@ def test_value_clipping_changes_nothing_while_values_stay_near(dtype):
     target, state = rng.standard_normal(300).astype(dtype), np.arange(300, dtype=np.int32)
     old = out[:, -1] + rng.uniform(-0.1, 0.1, 300).astype(dtype)
     gradient = np.zeros_like(out)
-    loss = clipped_value_terms(out, state, target, old, clip=0.2, scale=1.0, gradient=gradient)
+    loss = clipped_value_loss(out, state, target, old, clip=0.2, scale=1.0, gradient=gradient)
     error = out[:, -1].astype(np.float64) - target
     assert loss == pytest.approx(0.5 * np.mean(error**2), rel=1e-6)
     np.testing.assert_allclose(gradient[:, -1], error / 300, rtol=1e-4)
@@ -158,20 +160,22 @@ def test_value_clipping_changes_nothing_while_values_stay_near(dtype):
 def test_cells_are_as_few_as_there_are_states_and_actions():
     state, action = np.array([0, 0, 1, 0], np.int32), np.array([1, 1, 0, 0], np.int32)
     advantage, target = np.array([2.0, -1.0, 3.0, 0.5]), np.array([1.0, 2.0, 3.0, 4.0])
-    cells = cells_of(state, action, np.full(4, -0.5), advantage, target, states=2, actions=2)
-    assert cells.rows == 4
-    assert list(zip(cells.state, cells.action, cells.up, cells.down, cells.weight, strict=True)) == [
+    compressed = compress(state, action, np.full(4, -0.5), advantage, target, states=2, actions=2)
+    assert compressed.rows == 4
+    assert list(
+        zip(compressed.state, compressed.action, compressed.up, compressed.down, compressed.weight, strict=True)
+    ) == [
         (0, 1, 2.0, -1.0, 2.0),
         (1, 0, 3.0, 0.0, 1.0),
         (0, 0, 0.5, 0.0, 1.0),
     ]
-    assert cells.count.tolist() == [3.0, 1.0]
-    assert cells.total.tolist() == [7.0, 3.0]
-    assert cells.square.tolist() == [21.0, 9.0]
+    assert compressed.count.tolist() == [3.0, 1.0]
+    assert compressed.total.tolist() == [7.0, 3.0]
+    assert compressed.square.tolist() == [21.0, 9.0]
 
 
 def test_rows_of_two_behaviours_are_not_merged():
-    cells = cells_of(
+    compressed = compress(
         np.zeros(2, np.int32),
         np.zeros(2, np.int32),
         np.array([-0.5, -0.7]),
@@ -180,7 +184,7 @@ def test_rows_of_two_behaviours_are_not_merged():
         states=1,
         actions=2,
     )
-    assert cells.logp.tolist() == [-0.5, -0.7]
+    assert compressed.logp.tolist() == [-0.5, -0.7]
 
 
 @settings(max_examples=80, deadline=None)
@@ -200,9 +204,7 @@ def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling, weighted):
     loss.backward()
     gradient = np.empty_like(raw)
     compiled = action_values(raw, p["mask"])
-    found, value, error = q_terms(
-        compiled, p["mask"], p["state"], p["action"], p["target"], weight, 0.5, gradient, rows
-    )
+    found, value, error = q_loss(compiled, p["mask"], p["state"], p["action"], p["target"], weight, 0.5, gradient, rows)
     assert found == pytest.approx(loss.item(), abs=1e-12)
     assert error == pytest.approx((chosen - T(p["target"])).abs().detach().numpy(), abs=1e-12)
     assert value == pytest.approx(chosen.mean().item(), abs=1e-12)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.learners import losses
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.losses import log_policy, log_uniform, policy_terms, regularised
+from ludus.learners.mmd.losses import log_policy, log_uniform, policy_losses, regularised
 from ludus.learners.mmd.options import MMD, RNaD
 from ludus.learners.mmd.tabular import mirror_step
-from ludus.learners.ppo.compressed import cells_of
+from ludus.learners.ppo.compressed import compress
 from ludus.policies.registry import build_policy
 from ludus.replay.kinds import build_table
 from ludus.replay.trajectories import Trajectories
@@ -23,19 +23,19 @@ SMALL = {"batch": 40, "hidden": (8,), "epochs": 3}
 
 
 def one_state(q, before):
-    """Cells of one state whose surrogate is -Σ π(a) q(a): 1,000 × before(a) rows of each action, with advantage q(a)."""
+    """Compressed rows of one state whose surrogate is -Σ π(a) q(a): 1,000 × before(a) rows of each action, with advantage q(a)."""
     count = np.rint(1000 * before).astype(int)
     action = np.repeat(np.arange(len(q), dtype=np.int32), count)
     state, zero = np.zeros(len(action), np.int32), np.zeros(len(action))
-    return cells_of(state, action, np.log(before)[action], q[action], zero, states=1, actions=len(q))
+    return compress(state, action, np.log(before)[action], q[action], zero, states=1, actions=len(q))
 
 
-def descend(cells, mask, *, magnet, before, alpha, beta, steps=4000, rate=0.5):
+def descend(compressed, mask, *, magnet, before, alpha, beta, steps=4000, rate=0.5):
     """The policy that minimises the terms, by gradient descent on one state's logits."""
     logits, gradient = np.zeros((1, mask.shape[1])), np.zeros((1, mask.shape[1]))
     weights = {"alpha": alpha, "beta": beta, "clip": None, "gradient": gradient}
     for _ in range(steps):
-        policy_terms(logits, mask, cells, magnet=np.log(magnet)[None], before=np.log(before)[None], **weights)
+        policy_losses(logits, mask, compressed, magnet=np.log(magnet)[None], before=np.log(before)[None], **weights)
         logits -= rate * gradient
     return np.exp(log_policy(logits, mask))[0]
 
@@ -44,16 +44,16 @@ def test_terms_literal():
     """π = (3/4, 1/4) against uniform: KL = log 2 - H(π); against before = (1/2, 1/2) the ratios are 3/2 and 1/2."""
     mask, before = np.ones((1, 2), bool), np.array([0.5, 0.5])
     out, gradient = np.log([[3.0, 1.0]]), np.zeros((1, 2))
-    cells = one_state(np.array([1.0, -1.0]), before)
+    compressed = one_state(np.array([1.0, -1.0]), before)
     names = {"magnet": log_uniform(mask), "before": np.log(before)[None], "gradient": gradient}
-    found = policy_terms(out, mask, cells, alpha=2.0, beta=0.0, clip=None, **names)
+    found = policy_losses(out, mask, compressed, alpha=2.0, beta=0.0, clip=None, **names)
     h = -0.75 * np.log(0.75) - 0.25 * np.log(0.25)
     assert found.surrogate == pytest.approx(-0.5)  # -(3/4 - 1/4)
     assert (found.entropy, found.magnet, found.moved) == pytest.approx((h, np.log(2) - h, np.log(2) - h))
     # d(-Σ π q) / d logit_0 = -π0 (q0 - Σ π q) = -3/4 × 1/2; d KL = π0 (log(π0 / ½) - KL)
     pull = 0.75 * (np.log(1.5) - (np.log(2) - h))
     np.testing.assert_allclose(gradient, [[-0.375 + 2 * pull, 0.375 - 2 * pull]], atol=1e-12)
-    clipped = policy_terms(out, mask, cells, alpha=0.0, beta=0.0, clip=0.2, **names)
+    clipped = policy_losses(out, mask, compressed, alpha=0.0, beta=0.0, clip=0.2, **names)
     assert clipped.surrogate == pytest.approx(-0.5 * 1.2 + 0.5 * 0.8)
     assert clipped.clipped == 1.0
     np.testing.assert_array_equal(gradient, 0.0)
@@ -82,8 +82,8 @@ def test_self_play_converges_to_the_quantal_response_equilibrium_of_biased_rock_
         for _ in range(600):
             q = payoff @ policy
             state, action = np.zeros(3, np.int32), np.arange(3, dtype=np.int32)
-            cells = cells_of(state, action, np.log(np.full(3, 1 / 3)), q, q, states=1, actions=3)  # -Σ π(a) q(a)
-            policy = descend_from(policy, cells, mask, alpha=alpha, eta=0.1)
+            compressed = compress(state, action, np.log(np.full(3, 1 / 3)), q, q, states=1, actions=3)  # -Σ π(a) q(a)
+            policy = descend_from(policy, compressed, mask, alpha=alpha, eta=0.1)
         ends[alpha] = policy
     fixed = np.exp(payoff @ ends[0.5] / 0.5)
     np.testing.assert_allclose(ends[0.5], fixed / fixed.sum(), atol=1e-4)
@@ -92,12 +92,12 @@ def test_self_play_converges_to_the_quantal_response_equilibrium_of_biased_rock_
     assert np.abs(ends[0.0] - nash).max() > 0.2
 
 
-def descend_from(policy, cells, mask, *, alpha, eta):
+def descend_from(policy, compressed, mask, *, alpha, eta):
     """One step of size eta, in closed form on the gradient of the terms at the policy: logits move by -eta × gradient / π."""
     gradient = np.zeros((1, 3))
     logits = np.log(policy)[None]
     weights = {"alpha": alpha, "beta": 0.0, "clip": None, "gradient": gradient}
-    policy_terms(logits, mask, cells, magnet=log_uniform(mask), before=logits, **weights)
+    policy_losses(logits, mask, compressed, magnet=log_uniform(mask), before=logits, **weights)
     return np.exp(log_policy(logits - eta * gradient / policy, mask))[0]
 
 
@@ -129,9 +129,9 @@ def test_terms_and_gradients_are_those_of_the_rows(problem):
     clip = options["clip"] or 1e9
     surrogate = losses.ppo_surrogate(taken, old, T(advantage), clip=clip).mean()
     (surrogate + options["alpha"] * to[0] + options["beta"] * to[1]).backward()
-    cells = cells_of(state, action, before[state, action], advantage, advantage, states=len(mask), actions=actions)
+    compressed = compress(state, action, before[state, action], advantage, advantage, states=len(mask), actions=actions)
     gradient = np.zeros_like(given_out)
-    found = policy_terms(given_out, mask, cells, magnet=magnet, before=before, gradient=gradient, **options)
+    found = policy_losses(given_out, mask, compressed, magnet=magnet, before=before, gradient=gradient, **options)
     expected = [x.item() for x in (surrogate, *to)]
     np.testing.assert_allclose([found.surrogate, found.magnet, found.moved], expected, atol=1e-10)
     np.testing.assert_allclose(gradient[:, :actions], out.grad.numpy()[:, :actions], atol=1e-10)
@@ -161,8 +161,8 @@ def played(episodes):
         mask=None,
         t=np.array(t, np.int32),
         tail=none.astype(np.int8),
-        tail_observation=none - 1,
-        tail_mask=None,
+        bootstrap_observation=none - 1,
+        bootstrap_mask=None,
         agent=none.astype(np.int16),
         seat=np.array(seat, np.int8),
         episode=np.array(episode, np.int64),

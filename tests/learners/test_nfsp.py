@@ -11,7 +11,7 @@ from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.learners import losses
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN
-from ludus.learners.nfsp.learner import imitation_terms
+from ludus.learners.nfsp.learner import imitation_loss
 from ludus.learners.nfsp.options import NFSP
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import drawn, mode_keys, nfsp_spec, tabular_spec
@@ -31,7 +31,7 @@ def test_imitation_terms_literal():
     """Three rows in one state, two of them of action 0, under (1/2, 1/2); the third action is not legal."""
     out, mask, gradient = np.zeros((1, 3)), np.array([[True, True, False]]), np.ones((1, 3))
     rows = np.zeros(3, np.int32), np.array([0, 0, 1], np.int32)
-    assert imitation_terms(out, mask, *rows, gradient) == pytest.approx(np.log(2))
+    assert imitation_loss(out, mask, *rows, gradient) == pytest.approx(np.log(2))
     np.testing.assert_allclose(gradient, [[0.5 - 2 / 3, 0.5 - 1 / 3, 0.0]])
 
 
@@ -47,7 +47,7 @@ def test_imitation_terms_are_the_cross_entropy_of_the_rows():
     loss = -losses.log_prob(out[index], T(action), T(mask)[index]).mean()
     loss.backward()
     gradient = np.empty((6, 4))
-    assert imitation_terms(given, mask, state, action, gradient) == pytest.approx(loss.item(), abs=1e-12)
+    assert imitation_loss(given, mask, state, action, gradient) == pytest.approx(loss.item(), abs=1e-12)
     np.testing.assert_allclose(gradient, out.grad.numpy(), atol=1e-12)
 
 

@@ -98,11 +98,11 @@ def test_transitions(cls, boxed, tensors):
     assert np.array_equal(items["discount"][last], np.where(seen.tail == Tail.TERMINATED, 0.0, 0.5))
     assert (items["discount"][inner] == 0.5).all()
     assert np.array_equal(items["next"][inner], seen.observation[inner + 1])
-    assert np.array_equal(items["next"][last], seen.tail_observation)
+    assert np.array_equal(items["next"][last], seen.bootstrap_observation)
     assert np.array_equal(items["reward"], seen.reward)
     if cls is SACDiscrete:
         assert np.array_equal(items["next_mask"][inner], seen.mask[inner + 1])
-        assert np.array_equal(items["next_mask"][last], seen.tail_mask)
+        assert np.array_equal(items["next_mask"][last], seen.bootstrap_mask)
     else:
         np.testing.assert_allclose(items["action"], seen.action.reshape(-1, 2) / 2 - 0.5, atol=1e-6)
         assert "mask" not in items

@@ -35,7 +35,7 @@ def test_rewards_are_scaled_and_summed_over_steps(cls, tensors):
                 over = last == end and seen.tail[s] == Tail.TERMINATED
                 assert items["reward"][t] == pytest.approx(total, abs=1e-6)
                 assert items["discount"][t] == (0.0 if over else 0.5 ** (last - t))
-                after = seen.observation[last] if last < end else seen.tail_observation[s]
+                after = seen.observation[last] if last < end else seen.bootstrap_observation[s]
                 assert items["next"][t].tobytes() == after.tobytes()
 
 
@@ -137,7 +137,7 @@ def test_a_state_that_is_not_known_is_not_bootstrapped_from(enumerated):
 def test_tails_without_masks_forbid_nothing(tensors):
     learner = learner_of(SACDiscrete(**SMALL), tensors)
     seen = experience(learner, tensors, 1)
-    ((_, items),) = learner.items(replace(seen, tail_mask=None))
+    ((_, items),) = learner.items(replace(seen, bootstrap_mask=None))
     last = seen.start[1:] - 1
     assert items["next_mask"][last].all()
     assert not items["next_mask"].all()

@@ -118,7 +118,7 @@ def shaken(algorithm, env):
 # ------------------------------------------------------------------ which learner
 
 
-def test_ppo_keeps_its_written_out_learner_where_it_serves(tensors, enumerated):
+def test_ppo_keeps_its_compiled_learner_where_it_serves(tensors, enumerated):
     for env in (tensors, enumerated):
         assert isinstance(PPO().learner(LearnerContext(env, (0,), 0)), PPOLearner)
     for options in ({"memory": "gru"}, {"normalise_observations": True}, {"normalise_returns": True}):
@@ -129,13 +129,13 @@ def test_ppo_keeps_its_written_out_learner_where_it_serves(tensors, enumerated):
 
 @pytest.mark.parametrize("minibatches", [1, 3])
 @pytest.mark.parametrize("value", ["shared", "separate"])
-def test_autograd_learns_what_the_written_out_learner_does(value, minibatches, tensors, monkeypatch):
+def test_autograd_learns_what_the_compiled_learner_does(value, minibatches, tensors, monkeypatch):
     """From the same weights and rows, up to which rows make a minibatch."""
     algorithm = PPO(
         batch=40, hidden=(8,), epochs=2, value_network=value, clip_value=0.2, learning_rate=1e-3, activation="tanh"
     )
     written, sample, _ = learner_and_sample(algorithm, tensors)
-    monkeypatch.setattr(PPO, "_written_out", lambda *_: False)
+    monkeypatch.setattr(PPO, "_compiled", lambda *_: False)
     autograd = algorithm.learner(LearnerContext(tensors, (0,), 0))
     ours = written.weights()
     start = {}
@@ -177,7 +177,7 @@ def test_surrogates():
     now = torch.tensor([math.log(0.5), math.log(0.125), math.log(0.5), math.log(0.125)])
     batch = batch_of(before, [1.0, -1.0, -1.0, 1.0])
     np.testing.assert_allclose(PPO().surrogate(now, batch), [-1.3, 0.7, 2.0, -0.5], rtol=1e-6)
-    assert PPO().terms(now, batch)["clip_fraction"].tolist() == [1.0] * 4
+    assert PPO().metrics(now, batch)["clip_fraction"].tolist() == [1.0] * 4
     for algorithm in (Reinforce(), A2C(), IMPALA()):
         np.testing.assert_allclose(algorithm.surrogate(now, batch), [0.6931472, -2.0794415, -0.6931472, 2.0794415])
 
@@ -246,7 +246,7 @@ def test_sequences_have_the_memory_and_values_of_acting(memory, value, tensors):
             assert items["observation"][q - 1, place % 3].tobytes() == rollout.observation[t].tobytes()
         if rollout.tail[s]:
             with torch.no_grad():
-                _, after, _ = network(torch.from_numpy(rollout.tail_observation[s : s + 1]), state)
+                _, after, _ = network(torch.from_numpy(rollout.bootstrap_observation[s : s + 1]), state)
             last = rollout.start[s + 1] - 1
             expected = rollout.reward[last] * 0.5 + 0.99 * float(after)  # rewards are scaled by the largest utility, 2
         else:

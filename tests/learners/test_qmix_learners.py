@@ -109,7 +109,7 @@ def test_sequences_bootstrap_from_the_step_after_them():
         assert (columns["discount"][last, count - 1] > 0) == here
         assert columns["place"][last, count - 1] == count
         assert columns["present"][last, 1 + count].tolist() == (view.tail[piece] > 0).tolist()
-        assert columns["state"][last, count].tolist() == view.tail_state[piece].tolist()
+        assert columns["state"][last, count].tolist() == view.bootstrap_state[piece].tolist()
         m += count
     assert m > 0
     assert last == len(columns["count"]) - 1

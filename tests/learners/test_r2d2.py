@@ -77,12 +77,12 @@ def test_slots_hold_rows_and_what_follows_them(rollout):
     burn, length = 1, 2
     found = windows(rollout.start, length=length, period=1, burn_in=burn)
     slots = Slots.of(found, rollout.start, length=length, burn_in=burn)
-    seen = slots.observations(rollout.observation, rollout.tail_observation, found, first=0, fill=-7.0)
+    seen = slots.observations(rollout.observation, rollout.bootstrap_observation, found, first=0, fill=-7.0)
     for m in range(len(found.first)):
         s = found.segment[m]
         begin, end = rollout.start[s], rollout.start[s + 1]
         at, count, before = begin + found.first[m], found.count[m], found.before[m]
-        whole = [*rollout.observation[begin:end], rollout.tail_observation[s]]
+        whole = [*rollout.observation[begin:end], rollout.bootstrap_observation[s]]
         inside = whole[found.first[m] - before : found.first[m] + count + 1]
         expected = np.full((burn + length + 1, 4), -7.0, np.float32)
         expected[burn - before : burn + count + 1] = inside
@@ -146,8 +146,8 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, tensors):
         for m in range(len(found.first)):
             s = found.segment[m]
             begin, end = rows.start[s], rows.start[s + 1]
-            x = np.concatenate([rows.observation[begin:end], rows.tail_observation[s][None]])
-            mask = np.concatenate([rows.mask[begin:end], rows.tail_mask[s][None]])
+            x = np.concatenate([rows.observation[begin:end], rows.bootstrap_observation[s][None]])
+            mask = np.concatenate([rows.mask[begin:end], rows.bootstrap_mask[s][None]])
             features = module.body(torch.from_numpy(x))[:, None]
             states = module.unroll(features, torch.from_numpy(rows.memory0[s][None]))[:, 0]
             whole = module.values(states, torch.from_numpy(mask))

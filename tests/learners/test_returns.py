@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.types import Tail
-from ludus.learners.returns import follow, gae, lambda_returns, n_step, tail_values, vtrace
+from ludus.learners.returns import bootstrap_values, follow, gae, lambda_returns, n_step, vtrace
 
 START = np.array([0, 3, 4])  # a segment of three decisions and one of a single decision
 REWARD = np.array([1.0, 0.0, 2.0, 4.0])
@@ -15,7 +15,7 @@ VALUE = np.array([0.5, 1.0, 1.5, 2.0])
 
 def test_tail_values_are_zero_after_termination_only():
     tail = np.array([Tail.TERMINATED, Tail.TRUNCATED, Tail.CUT], np.int8)
-    assert tail_values(tail, np.array([7.0, 8.0, 9.0])).tolist() == [0.0, 8.0, 9.0]
+    assert bootstrap_values(tail, np.array([7.0, 8.0, 9.0])).tolist() == [0.0, 8.0, 9.0]
 
 
 def test_gae_literal():
@@ -71,11 +71,11 @@ def test_vtrace_with_two_bounds_literal():
 
 @pytest.mark.parametrize(("rho_bar", "c_bar"), [(1.0, 1.0), (3.0, 7.0)])
 def test_vtrace_without_lag_is_gae_literal(rho_bar, c_bar):
-    tail_value = np.array([0.0, 10.0])
-    target, advantage = vtrace(START, REWARD, VALUE, tail_value, np.zeros(4), 0.5, 0.5, rho_bar, c_bar)
+    bootstrap_value = np.array([0.0, 10.0])
+    target, advantage = vtrace(START, REWARD, VALUE, bootstrap_value, np.zeros(4), 0.5, 0.5, rho_bar, c_bar)
     assert target.tolist() == [1.46875, 0.875, 2.0, 9.0]  # the λ-returns above
     assert advantage.tolist() == [0.96875, -0.125, 0.5, 7.0]
-    assert advantage.tolist() == gae(START, REWARD, VALUE, tail_value, 0.5, 0.5)[0].tolist()
+    assert advantage.tolist() == gae(START, REWARD, VALUE, bootstrap_value, 0.5, 0.5)[0].tolist()
 
 
 def test_vtrace_survives_a_huge_ratio():
@@ -94,7 +94,7 @@ def rollouts(draw):
         "reward": rng.standard_normal(n),
         "value": rng.standard_normal(n),
         "tail": tail,
-        "tail_value": tail_values(tail, rng.standard_normal(len(lengths))),
+        "bootstrap_value": bootstrap_values(tail, rng.standard_normal(len(lengths))),
         "gamma": draw(st.sampled_from([0.0, 0.7, 1.0])),
         "lam": draw(st.sampled_from([0.0, 0.4, 1.0])),
     }
@@ -103,7 +103,7 @@ def rollouts(draw):
 def segments(r):
     """(first row, end, values with the tail's value after them) of each segment."""
     for s, (a, b) in enumerate(zip(r["start"], r["start"][1:], strict=False)):
-        yield s, a, b, [*r["value"][a:b], r["tail_value"][s]]
+        yield s, a, b, [*r["value"][a:b], r["bootstrap_value"][s]]
 
 
 def naive_n_step(r, n):
@@ -128,9 +128,9 @@ def test_lambda_returns_are_the_mixture_of_n_step_returns(r):
             left = b - t
             mixed = sum((1 - lam) * lam ** (n - 1) * by_n[n - 1, t] for n in range(1, left))
             expected.append(mixed + lam ** (left - 1) * by_n[left - 1, t])
-    found = lambda_returns(r["start"], r["reward"], r["value"], r["tail_value"], r["gamma"], lam)
+    found = lambda_returns(r["start"], r["reward"], r["value"], r["bootstrap_value"], r["gamma"], lam)
     assert found == pytest.approx(np.array(expected), abs=1e-12)
-    _, target = gae(r["start"], r["reward"], r["value"], r["tail_value"], r["gamma"], lam)
+    _, target = gae(r["start"], r["reward"], r["value"], r["bootstrap_value"], r["gamma"], lam)
     assert target == pytest.approx(found, abs=1e-12)
 
 
@@ -138,7 +138,7 @@ def test_lambda_returns_are_the_mixture_of_n_step_returns(r):
 @given(rollouts(), st.integers(1, 8))
 def test_n_step_transitions_make_n_step_returns(r, n):
     total, discount, following = n_step(r["start"], r["reward"], r["tail"], r["gamma"], n)
-    after = follow(r["value"], r["tail_value"], following)
+    after = follow(r["value"], r["bootstrap_value"], following)
     assert total + discount * after == pytest.approx(naive_n_step(r, n), abs=1e-12)
 
 
@@ -147,8 +147,10 @@ def test_n_step_transitions_make_n_step_returns(r, n):
 def test_vtrace_on_policy_is_the_longest_return(r):
     """With equal policies, no clipping and λ = 1, targets are the n-step returns to the end (Espeholt et al. 2018, equation 2)."""
     zeros = np.zeros(len(r["reward"]))
-    _, advantage = vtrace(r["start"], r["reward"], r["value"], r["tail_value"], zeros, r["gamma"], r["lam"], 1.0, 1.0)
-    expected, _ = gae(r["start"], r["reward"], r["value"], r["tail_value"], r["gamma"], r["lam"])
+    _, advantage = vtrace(
+        r["start"], r["reward"], r["value"], r["bootstrap_value"], zeros, r["gamma"], r["lam"], 1.0, 1.0
+    )
+    expected, _ = gae(r["start"], r["reward"], r["value"], r["bootstrap_value"], r["gamma"], r["lam"])
     assert advantage == pytest.approx(expected, abs=1e-12)
-    target, _ = vtrace(r["start"], r["reward"], r["value"], r["tail_value"], zeros, r["gamma"], 1.0, 1.0, 1.0)
+    target, _ = vtrace(r["start"], r["reward"], r["value"], r["bootstrap_value"], zeros, r["gamma"], 1.0, 1.0, 1.0)
     assert target == pytest.approx(naive_n_step(r, 100), abs=1e-12)

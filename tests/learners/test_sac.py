@@ -11,7 +11,7 @@ from off_policy_tools import boxed, gradient_norm, learner_and_batch
 from torch.distributions import Categorical, Normal, TanhTransform
 
 from ludus.learners.sac.learner import Temperature
-from ludus.learners.sac.losses import policy_terms, soft_target, soft_values, squash, squash_gradient
+from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.registry import build_policy
 
@@ -82,7 +82,7 @@ def test_gradient_of_a_softmax_is_autograds():
     loss = (policy.probs * (0.3 * logp - torch.from_numpy(q))).sum(dim=1).mean()
     loss.backward()
     gradient = np.ones((6, 4))
-    found = policy_terms(logits.detach().numpy(), mask, q, 0.3, 6, gradient)
+    found = policy_losses(logits.detach().numpy(), mask, q, 0.3, 6, gradient)
     entropy, most = -(policy.probs * logp).sum(dim=1).mean(), np.log(mask.sum(axis=1)).mean()
     np.testing.assert_allclose(found, [float(loss.detach()), float(entropy.detach()), most], rtol=1e-9)
     np.testing.assert_allclose(gradient, logits.grad.numpy(), atol=1e-12)

@@ -26,7 +26,7 @@ def transitions_by_hand(seen, *, gamma, steps, scale):
             reward.append(sum(scale * seen.reward[k] * gamma ** (k - t) for k in range(t, stop)))
             over = stop == end and seen.tail[s] == Tail.TERMINATED
             discount.append(0.0 if over else gamma ** (stop - t))
-            after.append(seen.observation[stop] if stop < end else seen.tail_observation[s])
+            after.append(seen.observation[stop] if stop < end else seen.bootstrap_observation[s])
     return np.array(reward), np.array(discount), np.array(after)
 
 
@@ -83,7 +83,7 @@ def test_dqn_expects_nothing_where_nobody_saw_what_followed(enumerated):
     learner = learner_of(DQN(hidden=(8,), noisy=True, gamma=0.5), enumerated)
     seen = experience(learner, enumerated, 1)
     tail = np.full_like(seen.tail, Tail.TRUNCATED)
-    unseen = replace(seen, tail=tail, tail_observation=np.full_like(seen.tail_observation, -1))
+    unseen = replace(seen, tail=tail, bootstrap_observation=np.full_like(seen.bootstrap_observation, -1))
     ((_, items),) = learner.items(unseen)
     last = np.isin(np.arange(seen.num_rows), seen.start[1:] - 1)
     assert items["discount"].tolist() == np.where(last, 0.0, 0.5).tolist()
@@ -98,7 +98,9 @@ def test_r2d2_expects_nothing_where_nobody_saw_what_followed(enumerated):
     learner = learner_of(R2D2(hidden=(8,), memory=6, length=40, period=40, n_step=1, gamma=0.5), enumerated)
     seen = experience(learner, enumerated, 1)
     tail = np.full_like(seen.tail, Tail.TRUNCATED)
-    ((_, items),) = learner.items(replace(seen, tail=tail, tail_observation=np.full_like(seen.tail_observation, -1)))
+    ((_, items),) = learner.items(
+        replace(seen, tail=tail, bootstrap_observation=np.full_like(seen.bootstrap_observation, -1))
+    )
     last = np.isin(np.arange(seen.num_rows), seen.start[1:] - 1)
     used = np.arange(40) < items["count"][:, None]
     assert items["discount"][used].tolist() == np.where(last, 0.0, 0.5).tolist()

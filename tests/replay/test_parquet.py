@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, DataError
 from ludus.replay import parquet
 from ludus.replay.parquet import (
+    FORMAT,
     Origin,
     TrajectoryFile,
     read_trajectories,
@@ -65,8 +66,8 @@ def trajectories(
         mask=bits(rng, (rows, 5), "bool") if masked else None,
         t=bits(rng, (rows,), "int32"),
         tail=rng.integers(0, 3, segments).astype(np.int8),
-        tail_observation=bits(rng, (segments, *observation[1]), observation[0]),
-        tail_mask=bits(rng, (segments, 5), "bool") if masked else None,
+        bootstrap_observation=bits(rng, (segments, *observation[1]), observation[0]),
+        bootstrap_mask=bits(rng, (segments, 5), "bool") if masked else None,
         agent=bits(rng, (segments,), "int16"),
         seat=bits(rng, (segments,), "int8"),
         episode=bits(rng, (segments,), "int64"),
@@ -225,7 +226,7 @@ def _without_header(table: Any, header: dict[str, Any]) -> Any:
 
 
 def _newer(table: Any, header: dict[str, Any]) -> Any:
-    header["format"] = 2
+    header["format"] = FORMAT + 1
     return table
 
 
@@ -253,7 +254,7 @@ def _unknown_space(table: Any, header: dict[str, Any]) -> Any:
     ("change", "words"),
     [
         (_without_header, "its format is None"),
-        (_newer, "its format is 2; this version reads 1"),
+        (_newer, f"its format is {FORMAT + 1}; this version reads {FORMAT}"),
         (_without_reward, "other than its metadata says"),
         (_narrower, "other than its metadata says"),
         (_longer, "has lists of other lengths"),

@@ -107,7 +107,7 @@ def test_rewards_of_the_rows_sum_to_the_returns(leduc):
     assert [by_index[e] for e in rows.episode.tolist()] == pytest.approx(sums.tolist())
     probs = table(leduc, 0, 0)[rows.observation, rows.action]
     np.testing.assert_allclose(rows.logp, np.log(probs), atol=1e-5)
-    assert (rows.tail_observation == -1).all()
+    assert (rows.bootstrap_observation == -1).all()
 
 
 def test_the_same_request_gives_the_same_rollout_and_another_seed_another(leduc):
@@ -203,7 +203,7 @@ def test_fragments_hold_the_same_stream_as_whole_episodes(leduc):
             span = slice(r.start[s], r.start[s + 1])
             rows.setdefault(int(r.episode[s]), []).extend(zip(r.t[span].tolist(), r.reward[span].tolist(), strict=True))
             if r.tail[s] == 2:  # a cut segment's tail is where the next one of its episode begins
-                assert r.tail_observation[s] >= 0
+                assert r.bootstrap_observation[s] >= 0
         returns |= dict(zip(got.episodes.index.tolist(), got.episodes.returns[:, 0].tolist(), strict=True))
     assert len(returns) > 60
     for episode, value in returns.items():

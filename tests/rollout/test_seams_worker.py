@@ -66,7 +66,7 @@ class TestEndsOnAnothersMove:
         assert got.reward.tolist() == [0.5, 1.0]
         assert got.t.tolist() == [0, 2]
         assert got.tail.tolist() == [Tail.TERMINATED]
-        assert got.tail_observation.tolist() == [[5]]
+        assert got.bootstrap_observation.tolist() == [[5]]
         assert (got.policy, got.version_lo.tolist(), got.version_hi.tolist()) == ("me", [3], [3])
         assert (got.agent.tolist(), got.seat.tolist(), got.episode.tolist()) == ([0], [0], [0])
 
@@ -92,8 +92,8 @@ class TestTruncationOffTurn:
     def test_tail_bootstraps_from_the_final_observation(self):
         got = play([TRUNCATED_OFF_TURN], 1, request_of(2))
         assert got.trajectories.tail.tolist() == [Tail.TRUNCATED] * 2
-        assert got.trajectories.tail_observation.tolist() == [[7], [7]]
-        assert got.trajectories.tail_mask.tolist() == [[True, True]] * 2
+        assert got.trajectories.bootstrap_observation.tolist() == [[7], [7]]
+        assert got.trajectories.bootstrap_mask.tolist() == [[True, True]] * 2
         assert got.trajectories.reward.tolist() == [0.25, 0.25]
         assert got.episodes.terminated.tolist() == [False, False]
 
@@ -122,7 +122,7 @@ class TestFragments:
         # After one complete decision player 0 is due again, with observation 3: that is the first tail.
         assert first.observation.tolist() == [[1]]
         assert first.reward.tolist() == [0.5]
-        assert (first.tail.tolist(), first.tail_observation.tolist()) == ([Tail.CUT], [[3]])
+        assert (first.tail.tolist(), first.bootstrap_observation.tolist()) == ([Tail.CUT], [[3]])
         # The second goes on in the same episode at t = 2, then begins the next.
         assert second.start.tolist() == [0, 1, 2]
         assert second.observation.tolist() == [[3], [1]]
@@ -130,7 +130,7 @@ class TestFragments:
         assert second.t.tolist() == [2, 0]
         assert second.episode.tolist() == [0, 1]
         assert second.tail.tolist() == [Tail.TERMINATED, Tail.CUT]
-        assert second.tail_observation.tolist() == [[5], [3]]
+        assert second.bootstrap_observation.tolist() == [[5], [3]]
         assert second.action.tolist() == [1, 1]
         assert second.version_lo.tolist() == [4, 4]
 
@@ -205,7 +205,7 @@ class TestTeam:
         assert got.observation.tolist() == [[10], [20], [30], [11]]
         assert got.reward.tolist() == [0, 1, 2, 3]
         assert got.t.tolist() == [0, 1, 2, 0]
-        assert got.tail_observation.tolist() == [[40], [41]]
+        assert got.bootstrap_observation.tolist() == [[40], [41]]
         assert rollout.counters["learner_decisions"] == 4
 
     def test_joint_view(self):
@@ -218,7 +218,7 @@ class TestTeam:
         assert got.observation[:3, :, 0].tolist() == [[10, 11], [20, 0], [30, 0]]
         assert got.reward[:3].tolist() == [[0, 3], [1, 0], [2, 0]]
         assert got.tail.tolist() == [[0, 0], [0, 0]]
-        assert got.tail_observation[1, :, 0].tolist() == [40, 41]
+        assert got.bootstrap_observation[1, :, 0].tolist() == [40, 41]
 
     def test_opponents_are_bound_to_every_agent_of_their_player(self):
         rollout = play([TEAM], 2, request_of(2, seat=1))
@@ -415,9 +415,9 @@ class TestWorkersAreUsedAgain:
         bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
         worker = RolloutWorker(env, bank)
         first, second = (worker.run(request_of(2, seat=seat)).trajectories for seat in (0, 1))
-        assert first.mask.tolist() == first.tail_mask.tolist() == [[True, True]] * 2
+        assert first.mask.tolist() == first.bootstrap_mask.tolist() == [[True, True]] * 2
         assert second.mask is None
-        assert second.tail_mask is None
+        assert second.bootstrap_mask is None
 
     @pytest.mark.parametrize("seat", [0, 1])
     def test_players_may_see_observations_of_different_shapes(self, seat):
@@ -437,4 +437,4 @@ class TestWorkersAreUsedAgain:
         bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
         got = RolloutWorker(env, bank).run(request_of(2, seat=seat)).trajectories
         assert got.observation.tolist() == [[[1], [1]], [[2, 2], [2, 2]]][seat]
-        assert got.tail_observation.tolist() == [[[7], [7]], [[8, 8], [8, 8]]][seat]
+        assert got.bootstrap_observation.tolist() == [[[7], [7]], [[8, 8], [8, 8]]][seat]

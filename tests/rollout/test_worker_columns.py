@@ -63,8 +63,8 @@ def test_images_stay_bytes_and_continuous_actions_floats(seats):
     env = StreamEnv(["dde", "d.E", "ddde"], players=2, actions=(box,), shape=(2, 4, 4), dtype=np.uint8)
     got = run(env, {ME: Vectors(np.float32, 3), OTHER: Vectors(np.float32, 3)}, seats=seats).trajectories
     assert Vectors.seen == {"uint8"}
-    assert got.observation.dtype == got.tail_observation.dtype == np.uint8
-    assert got.observation.shape[1:] == got.tail_observation.shape[1:] == (2, 4, 4)
+    assert got.observation.dtype == got.bootstrap_observation.dtype == np.uint8
+    assert got.observation.shape[1:] == got.bootstrap_observation.shape[1:] == (2, 4, 4)
     assert got.action.dtype == np.float32
     assert got.action.tolist() == [[e, e + 0.25, e + 0.5] for e in got.observation[:, 0, 0, 0].tolist()]
     assert all(action.shape[1:] == (3,) for _, _, actions in env.given for action in actions)

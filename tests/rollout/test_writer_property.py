@@ -99,9 +99,9 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
             environment = key[0] % num_envs
             assert rows.state[span].tolist() == [[environment, t] for t in rows.t[span].tolist()]
             script = games[environment % len(games)]
-            assert rows.tail_state[s].tolist() == [environment, tail_time(script, rows, s)]
+            assert rows.bootstrap_state[s].tolist() == [environment, tail_time(script, rows, s)]
             got.setdefault(key, []).extend(zip(*(c.tolist() for c in columns), strict=True))
-            ends.setdefault(key, []).append((int(rows.tail[s]), float(rows.tail_observation[s, 0])))
+            ends.setdefault(key, []).append((int(rows.tail[s]), float(rows.bootstrap_observation[s, 0])))
             acted = -rows.logp[span]  # version v answers logp -v
             assert (acted.min(), acted.max()) == (rows.version_lo[s], rows.version_hi[s])
     for episode in finished:
@@ -138,7 +138,7 @@ def test_joint_view_has_every_row_once(games, amount):
     assert view.start[-1] == len(keys)
     assert view.state.tolist() == [[episode % 2, t] for episode, t in keys]
     for b, episode in enumerate(view.episode[view.start[:-1]].tolist()):
-        assert view.tail_state[b].tolist() == [episode % 2, len(games[episode % 2 % len(games)].frames) - 1]
+        assert view.bootstrap_state[b].tolist() == [episode % 2, len(games[episode % 2 % len(games)].frames) - 1]
     assert [len(set(view.episode[a:b].tolist())) for a, b in zip(view.start[:-1], view.start[1:], strict=True)] == [
         1
     ] * (len(view.start) - 1)

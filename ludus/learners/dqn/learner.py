@@ -28,7 +28,7 @@ from ludus.learners.dqn.losses import (
     midpoints,
     munchausen_bonus,
     next_values,
-    q_terms,
+    q_loss,
     soft_policy,
     taken,
 )
@@ -261,7 +261,7 @@ class DQNLearner(QLearner):
         """n-step transitions, in scaled rewards."""
         rows = trajectories
         reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
-        after = follow(rows.observation, rows.tail_observation, following)
+        after = follow(rows.observation, rows.bootstrap_observation, following)
         if self._states is not None:
             unseen = after < 0
             self._blind += int(np.count_nonzero(unseen & (discount > 0.0)))
@@ -275,18 +275,20 @@ class DQNLearner(QLearner):
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
         if self._states is None and rows.mask is not None:
-            tail_mask = (
-                rows.tail_mask if rows.tail_mask is not None else np.ones((len(rows.tail), self._actions), np.bool_)
+            bootstrap_mask = (
+                rows.bootstrap_mask
+                if rows.bootstrap_mask is not None
+                else np.ones((len(rows.tail), self._actions), np.bool_)
             )
             columns["mask"] = rows.mask
-            columns["next_mask"] = follow(rows.mask, tail_mask, following)
+            columns["next_mask"] = follow(rows.mask, bootstrap_mask, following)
         self._budget.add(rows)
         self._inserted += rows.num_rows
         return [(REPLAY, columns)]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# DQN of perceptrons that learn means: passes written out, targets and loss compiled.
+# DQN of perceptrons that learn means: compiled, without autograd.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,7 +327,7 @@ class CompiledLearner(DQNLearner):
         target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
         weight = np.ones(len(action)) if weight is None else weight[share]
         gradient = seen.passes.gradients["q"]
-        loss, value, errors = q_terms(
+        loss, value, errors = q_loss(
             seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
         )
         finite = bool(np.isfinite(target).all())

@@ -41,7 +41,7 @@ def next_values(online: Array, target: Array, mask: NDArray[np.bool_], index: ND
 
 
 @njit(cache=True)
-def q_terms(
+def q_loss(
     q: Array,
     mask: NDArray[np.bool_],
     state: NDArray[np.int32],

@@ -145,11 +145,11 @@ class DQN(QLearning):
 
     @property
     def compiled(self) -> bool:
-        """Whether it is a perceptron of means, for which forward and backward pass are written out, unless it sees bytes."""
+        """Whether it is a perceptron of means that sees no bytes: its forward and backward passes are compiled."""
         plain = self.share_weights and not (self.noisy or self.munchausen)
         return self.body == "mlp" and self.distribution == "none" and plain
 
-    def _written_out(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
+    def _compiled(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
         observation, _ = one_space(env, seats, algorithm=type(self).__name__)
         return self.compiled and byte_scale(env, observation) == 1.0
 
@@ -170,7 +170,7 @@ class DQN(QLearning):
         return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        if not self._written_out(env, seats):
+        if not self._compiled(env, seats):
             agents = self._networks(env, seats)
             return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
         inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
@@ -184,8 +184,8 @@ class DQN(QLearning):
             ModuleLearner,
         )
 
-        written_out = self._written_out(context.env, context.seats)
-        return (CompiledLearner if written_out else ModuleLearner)(self, context, start)
+        compiled = self._compiled(context.env, context.seats)
+        return (CompiledLearner if compiled else ModuleLearner)(self, context, start)
 
     def _head(self, env: EnvSpec, seats: tuple[int, ...]) -> QHeadSpec:
         noise_scale = self.noise_scale if self.noisy else 0.0

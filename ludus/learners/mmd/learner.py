@@ -15,10 +15,19 @@ from ludus.core.errors import TrainingError
 from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
-from ludus.learners.mmd.losses import Data, Floats, Terms, explained, log_policy, log_uniform, not_finite, policy_terms
+from ludus.learners.mmd.losses import (
+    Data,
+    Floats,
+    MMDLosses,
+    explained,
+    log_policy,
+    log_uniform,
+    not_finite,
+    policy_losses,
+)
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
-from ludus.learners.ppo.compressed import CompressedRows, cells_of, value_terms
+from ludus.learners.ppo.compressed import CompressedRows, compress, squared_value_loss
 from ludus.learners.ppo.steps import Fail, PPOBatch
 from ludus.learners.ranks import agree
 from ludus.learners.schedule import Budget
@@ -38,31 +47,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MMDPart:
-    """Rows of one step as cells over m states, with the policies float64[m, A] that they are held to, and buffers for the network."""
+class MMDMinibatch:
+    """Rows of one step compressed over m states, with the policies float64[m, A] that they are held to, and buffers for the network."""
 
     mask: NDArray[np.bool_]
-    cells: CompressedRows
+    compressed: CompressedRows
     before: Floats
     magnet: Floats
     passes: Passes
 
 
 @dataclass(frozen=True, slots=True)
-class MMDStep:
+class MMDStepResult:
     """Losses before the step (means over its rows), and the gradient's norm before it was clipped."""
 
-    terms: Terms
+    losses: MMDLosses
     value_loss: float
     norm: float
 
     @staticmethod
-    def nothing() -> MMDStep:
+    def nothing() -> MMDStepResult:
         """Of an update without rows."""
-        return MMDStep(Terms(0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.0)
+        return MMDStepResult(MMDLosses(0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.0)
 
 
-class MMDSteps:
+class MMDStepper:
     """Moves `network`."""
 
     def __init__(self, config: MMD, network: TrainedNetwork, *, actions: int) -> None:
@@ -70,16 +79,16 @@ class MMDSteps:
         self._config, self._network, self._actions = config, network, actions
         self._value_part = "value" if config.value_network == "separate" else "policy"
 
-    def part(self, batch: PPOBatch, before: Floats, magnet: Floats, index: NDArray[np.int64]) -> MMDPart:
+    def part(self, batch: PPOBatch, before: Floats, magnet: Floats, index: NDArray[np.int64]) -> MMDMinibatch:
         """Some of the rows."""
         states, state = compact(batch.state[index], len(batch.mask))
         rows = (batch.action[index], batch.logp[index], batch.advantage[index], batch.target[index], batch.value[index])
         piece = PPOBatch(batch.x[torch.from_numpy(states)], batch.mask[states], state, *rows, len(index))
         return self.prepare(piece, before[states], magnet[states])
 
-    def prepare(self, batch: PPOBatch, before: Floats, magnet: Floats) -> MMDPart:
+    def prepare(self, batch: PPOBatch, before: Floats, magnet: Floats) -> MMDMinibatch:
         """Once for all steps on the same rows."""
-        cells = cells_of(
+        compressed = compress(
             batch.state,
             batch.action,
             batch.logp,
@@ -89,16 +98,18 @@ class MMDSteps:
             actions=self._actions,
             rows=batch.joint,
         )
-        return MMDPart(batch.mask, cells, before, magnet, Passes(self._network, batch.x))
+        return MMDMinibatch(batch.mask, compressed, before, magnet, Passes(self._network, batch.x))
 
-    def take(self, part: MMDPart, *, rate: float, alpha: float, beta: float, where: str, fail: Fail) -> MMDStep:
+    def take(
+        self, part: MMDMinibatch, *, rate: float, alpha: float, beta: float, where: str, fail: Fail
+    ) -> MMDStepResult:
         """One gradient step. Raises what `fail` makes of what is not finite, and where."""
         config, passes = self._config, part.passes
         passes.forward()
-        terms = policy_terms(
+        losses = policy_losses(
             passes.outputs["policy"],
             part.mask,
-            part.cells,
+            part.compressed,
             magnet=part.magnet,
             before=part.before,
             alpha=alpha,
@@ -107,15 +118,15 @@ class MMDSteps:
             gradient=passes.gradients["policy"],
         )
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
-        value = value_terms(out, part.cells, scale=config.value_coefficient, gradient=gradient)
-        for name, loss in (("policy loss", terms.surrogate), ("divergence", terms.moved), ("value loss", value)):
+        value = squared_value_loss(out, part.compressed, scale=config.value_coefficient, gradient=gradient)
+        for name, loss in (("policy loss", losses.surrogate), ("divergence", losses.moved), ("value loss", value)):
             if not math.isfinite(loss):
                 raise fail(f"the {name}", f"in {where}")
         passes.backward()
         norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not math.isfinite(norm):
             raise fail("the gradient", f"in {where}")
-        return MMDStep(terms, value, norm)
+        return MMDStepResult(losses, value, norm)
 
 
 class MMDLearner:
@@ -137,14 +148,14 @@ class MMDLearner:
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(spec.config["inputs"]), int(spec.config["actions"])
-        self._steps = MMDSteps(config, self._network, actions=self._actions)
+        self._steps = MMDStepper(config, self._network, actions=self._actions)
         self._data = Data(config, context)
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._updates = 0
         self._waiting = 0
-        self._blind = 0  # tails that should have been bootstrapped and have no observation
+        self._blind = 0  # segments that should have been bootstrapped and have no observation
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -162,8 +173,8 @@ class MMDLearner:
         return [(ROLLOUTS, columns)]
 
     def _tail_values(self, rows: Trajectories) -> Floats:
-        """Of the tail observations float64[S]; 0 for ids of -1, of which nothing is known."""
-        after = rows.tail_observation
+        """Of the bootstrap observations float64[S]; 0 for ids of -1, of which nothing is known."""
+        after = rows.bootstrap_observation
         if self._states is None:
             return self._evaluate(as_rows(after, self._inputs))
         known = after >= 0
@@ -239,18 +250,18 @@ class MMDLearner:
             "learning_rate": config.learning_rate.at(self._progress),
             "alpha": config.alpha.at(self._progress),
             "eta": config.eta.at(self._progress),
-            "policy_loss": step.terms.surrogate,
+            "policy_loss": step.losses.surrogate,
             "value_loss": step.value_loss,
-            "entropy": step.terms.entropy,
-            "kl_magnet": step.terms.magnet,
-            "kl": step.terms.moved,
-            "clip_fraction": step.terms.clipped,
+            "entropy": step.losses.entropy,
+            "kl_magnet": step.losses.magnet,
+            "kl": step.losses.moved,
+            "clip_fraction": step.losses.clipped,
             "gradient_norm": step.norm,
             "explained_variance": explained(columns),
             "tails_without_value": float(self._blind),
         }
 
-    def _epochs(self, batch: PPOBatch, *, before: Floats, magnet: Floats, rng: np.random.Generator) -> MMDStep:
+    def _epochs(self, batch: PPOBatch, *, before: Floats, magnet: Floats, rng: np.random.Generator) -> MMDStepResult:
         config = self.config
         alpha, eta = config.alpha.at(self._progress), config.eta.at(self._progress)
         weights = {
@@ -259,7 +270,7 @@ class MMDLearner:
             "beta": 1.0 / eta if eta > 0.0 else 0.0,
         }
         whole = self._steps.prepare(batch, before, magnet) if config.minibatches == 1 else None
-        step = MMDStep.nothing()
+        step = MMDStepResult.nothing()
         for epoch in range(config.epochs):
             if whole is not None:
                 step = self._steps.take(whole, **weights, where=f"epoch {epoch + 1}", fail=self._error)

@@ -1,4 +1,4 @@
-"""The losses of magnetic mirror descent over cells of rows (`ludus.learners.ppo.compressed`), and their compiled gradients.
+"""The losses of magnetic mirror descent over compressed rows (`ludus.learners.ppo.compressed`), and their compiled gradients.
 
 Per row, with r = π(a|s) / π_old(a|s) and advantage A, the loss is
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ludus.core.types import Array
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.compressed import CompressedRows
-from ludus.learners.returns import gae, tail_values
+from ludus.learners.returns import bootstrap_values, gae
 from ludus.learners.spaces import reward_scale
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
@@ -72,7 +72,7 @@ def _pay(out, cost, start, t, seat, episode, order):  # type: ignore[no-untyped-
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MMDLosses:
     """Means over rows: the surrogate (a loss), entropy in nats, KL(π ‖ magnet), KL(π ‖ before), share of rows outside the clip range."""
 
     surrogate: float
@@ -97,10 +97,10 @@ def log_uniform(mask: NDArray[np.bool_]) -> Floats:
     return log_policy(np.zeros(mask.shape), mask)
 
 
-def policy_terms(
+def policy_losses(
     out: Array,
     mask: NDArray[np.bool_],
-    cells: CompressedRows,
+    compressed: CompressedRows,
     *,
     magnet: Floats,
     before: Floats,
@@ -108,12 +108,22 @@ def policy_terms(
     beta: float,
     clip: float | None,
     gradient: Array,
-) -> Terms:
+) -> MMDLosses:
     """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
     surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
-    columns = (cells.state, cells.action, cells.logp, cells.up, cells.down, cells.weight, cells.count)
+    columns = (
+        compressed.state,
+        compressed.action,
+        compressed.logp,
+        compressed.up,
+        compressed.down,
+        compressed.weight,
+        compressed.count,
+    )
     bound = math.inf if clip is None else clip
-    return Terms(*_terms(out, mask, *columns, float(cells.rows), magnet, before, alpha, beta, bound, gradient))
+    return MMDLosses(
+        *_losses(out, mask, *columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
+    )
 
 
 @njit(cache=True)
@@ -132,7 +142,7 @@ def _log_softmax(out, mask, logp):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _terms(  # type: ignore[no-untyped-def]
+def _losses(  # type: ignore[no-untyped-def]
     out, mask, state, action, old, up, down, weight, count, rows, magnet, before, alpha, beta, clip, gradient
 ):
     actions = mask.shape[1]
@@ -195,15 +205,15 @@ class Data:
     def columns(
         self, rows: Trajectories, *, value: Floats, after: Floats, magnet: Floats | None, progress: float
     ) -> ItemColumns:
-        """Of N rows in S segments: value float64[N], after float64[S] of the tail observations, magnet float64[N] the log-probability
+        """Of N rows in S segments: value float64[N], after float64[S] of the bootstrap observations, magnet float64[N] the log-probability
         that it gives the actions taken."""
         config = self._config
         reward = rows.reward.astype(np.float64) * self._scale
         if magnet is not None:
             cost = config.alpha.at(progress) * (rows.logp - magnet)
             reward = regularised(rows, reward, cost, opponents=self._opponents)
-        tail_value = tail_values(rows.tail, after)
-        advantage, target = gae(rows.start, reward, value, tail_value, config.gamma, config.gae_lambda)
+        bootstrap_value = bootstrap_values(rows.tail, after)
+        advantage, target = gae(rows.start, reward, value, bootstrap_value, config.gamma, config.gae_lambda)
         out = {
             "observation": rows.observation,
             "action": rows.action,

@@ -63,9 +63,9 @@ class TabularMMDLearner:
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Decision rows with advantage and value target (in scaled rewards), from the present values."""
         rows = trajectories
-        state, known = rows.observation - self._base, rows.tail_observation >= 0
+        state, known = rows.observation - self._base, rows.bootstrap_observation >= 0
         self._blind += int(np.count_nonzero(~known & (rows.tail != Tail.TERMINATED)))
-        after = np.where(known, self._value[np.where(known, rows.tail_observation - self._base, 0)], 0.0)
+        after = np.where(known, self._value[np.where(known, rows.bootstrap_observation - self._base, 0)], 0.0)
         magnet = self._magnet[state, rows.action.astype(np.int64)] if self._data.transforms else None
         value = self._value[state]
         columns = self._data.columns(rows, value=value, after=after, magnet=magnet, progress=self._progress)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @njit(cache=True)
-def imitation_terms(
+def imitation_loss(
     out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
 ) -> float:
     """Mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its gradient is written to `gradient`.
@@ -131,7 +131,7 @@ class NFSPLearner:
         passes = Passes(self._network, x)
         passes.forward()
         action = np.ascontiguousarray(columns["action"], np.int32)
-        loss = imitation_terms(passes.outputs["policy"], mask, state, action, passes.gradients["policy"])
+        loss = imitation_loss(passes.outputs["policy"], mask, state, action, passes.gradients["policy"])
         if not math.isfinite(loss):
             raise self._error("loss")
         passes.backward()

@@ -324,7 +324,7 @@ class BoxLearner(OffPolicyLearner):
         return {
             "observation": rows.observation,
             "action": self.box.to_unit(rows.action),
-            "next": follow(rows.observation, rows.tail_observation, following),
+            "next": follow(rows.observation, rows.bootstrap_observation, following),
         }
 
     def place(self, columns: ItemColumns) -> None:

@@ -22,7 +22,7 @@ from ludus.learners.on_policy.models import Floats, Model, ModuleParameters
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import agree
-from ludus.learners.returns import corrected, gae, normalised, tail_values, trace_columns
+from ludus.learners.returns import bootstrap_values, corrected, gae, normalised, trace_columns
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 
 class Transitions:
-    """Makes the items of a learner's table. blind: tails so far that should have been bootstrapped and have no observation."""
+    """Makes the items of a learner's table. blind: segments so far that should have been bootstrapped and have no observation."""
 
     def __init__(self, config: Gradient, model: Model, context: LearnerContext) -> None:
         self._config, self._model = config, model
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._others = None
-        if context.others is not None:
+        self._divergence = None
+        if context.diversity is not None:
             if model.spec.config.get("action", {"kind": "categorical"})["kind"] != "categorical":
                 raise ScenarioError(
                     "behavioural diversity compares probabilities of discrete actions; this policy plays vectors of them. Leave it out."
                 )
-            self._others = Divergence(context.others, context.env, context.seats)
+            self._divergence = Divergence(context.diversity, context.env, context.seats)
         self._seats = context.seats
         self.blind = 0
 
@@ -58,27 +58,29 @@ class Transitions:
     def metrics(self) -> Metrics:
         """What there is to say about rollouts so far."""
         out = {"tails_without_value": float(self.blind)} if self._model.names else {}
-        return out if self._others is None else {**out, "distance": self._others.nats}
+        return out if self._divergence is None else {**out, "distance": self._divergence.nats}
 
     def of(self, rows: Trajectories) -> ItemColumns:
         """Rows with advantage and target, or sequences of them."""
         config = self._config
         if self._states is not None:
-            self.blind += int(np.count_nonzero((rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)))
-        state, tail_state = critic_states(rows, self._seats) if self._model.state else (None, None)
+            self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != Tail.TERMINATED)))
+        state, bootstrap_state = critic_states(rows, self._seats) if self._model.state else (None, None)
         pieces = before = last = None
         if self._model.memory:
             pieces = Pieces.of(rows.start, self._model.sequence)
             value, before, last = self._walk(rows, pieces, state)
         else:
             value = self.values(rows.observation, self.x(rows.observation), state=_tensor(state))
-        tail = rows.tail_observation
-        tail_value = tail_values(rows.tail, self.values(tail, self.x(tail), _tensor(last), state=_tensor(tail_state)))
+        tail = rows.bootstrap_observation
+        bootstrap_value = bootstrap_values(
+            rows.tail, self.values(tail, self.x(tail), _tensor(last), state=_tensor(bootstrap_state))
+        )
         received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
         reward = self._model.scaled(rows, received * self._scale)
-        if self._others is not None:
-            reward = reward + self._others.reward(rows.observation, rows.mask, rows.action, rows.logp)
-        advantage, target = gae(rows.start, reward, value, tail_value, config.gamma, config.gae_lambda)
+        if self._divergence is not None:
+            reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
+        advantage, target = gae(rows.start, reward, value, bootstrap_value, config.gamma, config.gae_lambda)
         columns = {
             "observation": rows.observation,
             "action": rows.action,
@@ -90,7 +92,7 @@ class Transitions:
         if state is not None:
             columns["state"] = state
         if config.correction == "vtrace":
-            columns |= trace_columns(rows.start, reward, value, tail_value)
+            columns |= trace_columns(rows.start, reward, value, bootstrap_value)
         if rows.mask is not None and self._model.actions:
             columns["mask"] = rows.mask
         if pieces is None or before is None:
@@ -294,9 +296,9 @@ class OnPolicyLearner:
         mine = part if alone else part.part(self._ranks.share(part.units))
         parameters.zero()
         if len(mine):  # the mean over no rows is no number
-            loss, terms = self.model.loss(mine, self._progress)
+            loss, metrics = self.model.loss(mine, self._progress)
             parameters.backward(loss)
-            parameters.sums[:] = torch.stack([loss.detach(), *(term.detach() for term in terms)]).numpy()
+            parameters.sums[:] = torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]).numpy()
         if not alone:
             parameters.joint *= np.float32(len(mine) / len(part))
             self._ranks.sum(parameters.joint)

@@ -239,7 +239,7 @@ class FamilyModel:
         action = self.spec.config["action"]
         self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
         self._distribution = distribution_of(action)
-        self.names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_terms)
+        self.names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
         self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
@@ -279,7 +279,7 @@ class FamilyModel:
             loss = loss + config.value_coefficient * worth
         with torch.no_grad():
             kl = approximate_kl(logp, batch.logp).mean()
-            extra = [config.terms(logp, batch)[name].mean() for name in config.extra_terms]
+            extra = [config.metrics(logp, batch)[name].mean() for name in config.extra_metrics]
         return loss, (policy, worth, entropy, kl, *extra)
 
     def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:

@@ -139,7 +139,7 @@ class PolicyGradient(Gradient):
         paper="Sutton et al. 2000",
     )
     differs: ClassVar[bool] = True  # from members of its population, if a task says so (`ludus.learners.diversity`)
-    extra_terms: ClassVar[tuple[str, ...]] = ()  # names of what `terms` answers
+    extra_metrics: ClassVar[tuple[str, ...]] = ()  # names of what `metrics` answers
 
     network: Body = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the perceptron
@@ -173,7 +173,7 @@ class PolicyGradient(Gradient):
         """The policy's loss of each row [n], from its log-probabilities now."""
         raise NotImplementedError("say what the policy loses by deriving surrogate(self, logp, batch)")
 
-    def terms(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         """More metrics, per row [n]."""
         return {}
 

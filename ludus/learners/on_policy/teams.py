@@ -18,14 +18,14 @@ from ludus.replay.trajectories import Trajectories
 
 
 def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(of all rows float32[N, width], of all tails [S, width]), as `team_states.seen` shows them. Raises PolicyError for trajectories
-    without states."""
-    if rows.state is None or rows.tail_state is None:
+    """(of all rows float32[N, width], of all bootstrap observations [S, width]), as `team_states.seen` shows them. Raises PolicyError for
+    trajectories without states."""
+    if rows.state is None or rows.bootstrap_state is None:
         raise PolicyError(
             "a central critic learns from trajectories without states; they must be collected with Collect(state=True)."
         )
     length = np.diff(rows.start)
-    return seen(rows.state, np.repeat(rows.seat, length), seats), seen(rows.tail_state, rows.seat, seats)
+    return seen(rows.state, np.repeat(rows.seat, length), seats), seen(rows.bootstrap_state, rows.seat, seats)
 
 
 # ------------------------------------------------------------------------------------------------ rewards

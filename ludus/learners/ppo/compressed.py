@@ -1,10 +1,10 @@
-"""Rows of experience as cells: an exact compression of PPO's losses, and their compiled gradients.
+"""Rows of experience compressed: an exact compression of PPO's losses, and their compiled gradients.
 
 With r = π(a|s) / π_old(a|s), the clipped surrogate of a row with advantage A is A min(r, 1 + ε) if A > 0, else A max(r, 1 - ε). Rows
 with equal (s, a, log π_old) share r, so their sum is U min(r, 1 + ε) + D max(r, 1 - ε), where U and D are the sums of their
 positive and negative advantages. The squared value error of rows with equal s is n V² - 2 V ΣG + ΣG². Nothing is lost: losses and
 gradients are those of the rows, up to rounding, and an epoch costs one pass over the states that occur, however many rows there are.
-On games without an enumeration every row is a state and a cell of its own, and the same code runs on rows.
+On games without an enumeration every row is a state and a compressed row of its own, and the same code runs on rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompressedRows:
-    """n rows over m states as c cells. `rows` (n, or those of all ranks together) are what means are taken over.
+    """n rows over m states as c compressed ones. `rows` (n, or those of all ranks together) are what means are taken over.
 
-    Per cell: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums of positive and of negative
-    advantages), weight float64[c] (rows). Per state: count, total, square float64[m] of the value targets.
+    Per compressed row: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums of positive and of
+    negative advantages), weight float64[c] (rows). Per state: count, total, square float64[m] of the value targets.
     """
 
     rows: int
@@ -41,7 +41,7 @@ class CompressedRows:
     square: Floats
 
 
-def cells_of(
+def compress(
     state: NDArray[np.int32],
     action: Array,
     logp: Array,
@@ -52,8 +52,8 @@ def cells_of(
     actions: int,
     rows: int | None = None,
 ) -> CompressedRows:
-    """Sum n rows into cells; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other probabilities
-    (by other weights) stay apart."""
+    """Sum n rows into compressed ones; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other
+    probabilities (by other weights) stay apart."""
     action = np.ascontiguousarray(action, np.int32)
     count, total, square = _sums(state, target, states)
     merged = _merge(state, action, logp, advantage, states, actions)
@@ -79,7 +79,7 @@ def _sums(state, target, states):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _merge(state, action, logp, advantage, states, actions):  # type: ignore[no-untyped-def]
-    """One cell per (state, action) that occurs, in the order of first occurrence; None if some rows differ in logp."""
+    """One compressed row per (state, action) that occurs, in the order of first occurrence; None if some rows differ in logp."""
     place = np.full((states, actions), -1, np.int32)
     size = min(len(state), states * actions)
     where, what = np.empty(size, np.int32), np.empty(size, np.int32)
@@ -104,7 +104,7 @@ def _merge(state, action, logp, advantage, states, actions):  # type: ignore[no-
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyTerms:
+class PPOLosses:
     """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows
     outside the clip range."""
 
@@ -114,14 +114,24 @@ class PolicyTerms:
     clipped: float
 
 
-def policy_terms(
-    out: Array, mask: NDArray[np.bool_], cells: CompressedRows, *, clip: float, entropy: float, gradient: Array
-) -> PolicyTerms:
+def policy_losses(
+    out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
+) -> PPOLosses:
     """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
-    return PolicyTerms(
+    return PPOLosses(
         *_policy(
-            *(out, mask, cells.state, cells.action, cells.logp, cells.up, cells.down, cells.weight, cells.count),
-            *(float(cells.rows), clip, entropy, gradient),
+            *(
+                out,
+                mask,
+                compressed.state,
+                compressed.action,
+                compressed.logp,
+                compressed.up,
+                compressed.down,
+                compressed.weight,
+                compressed.count,
+            ),
+            *(float(compressed.rows), clip, entropy, gradient),
         )
     )
 
@@ -198,9 +208,11 @@ def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], act
     return taken
 
 
-def value_terms(out: Array, cells: CompressedRows, *, scale: float, gradient: Array) -> float:
+def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, gradient: Array) -> float:
     """Mean of ½ (V - G)² over rows, V being out[:, -1]; its gradient times `scale` is written to gradient[:, -1]."""
-    return float(_value(out, cells.count, cells.total, cells.square, float(cells.rows), scale, gradient))
+    return float(
+        _value(out, compressed.count, compressed.total, compressed.square, float(compressed.rows), scale, gradient)
+    )
 
 
 @njit(cache=True)
@@ -213,7 +225,7 @@ def _value(out, count, total, square, rows, scale, gradient):  # type: ignore[no
     return loss / rows
 
 
-def clipped_value_terms(
+def clipped_value_loss(
     out: Array,
     state: NDArray[np.int32],
     target: Array,
@@ -224,8 +236,8 @@ def clipped_value_terms(
     gradient: Array,
     rows: int | None = None,
 ) -> float:
-    """As `value_terms`, with `losses.value_loss`'s clipping, whose maximum has to be taken row by row: state int32[n], target [n], and
-    old values [n]; the mean is over `rows` (None: n)."""
+    """As `squared_value_loss`, with `losses.value_loss`'s clipping, whose maximum has to be taken row by row: state int32[n], target [n],
+    and old values [n]; the mean is over `rows` (None: n)."""
     return float(
         _clipped_value(out, state, target, old, float(len(state) if rows is None else rows), clip, scale, gradient)
     )

@@ -17,9 +17,9 @@ from ludus.learners.diversity import Divergence
 from ludus.learners.network import TrainedNetwork
 from ludus.learners.on_policy.teams import team_rewards
 from ludus.learners.ppo.compressed import log_probs
-from ludus.learners.ppo.steps import SUMS, PPOBatch, PPOStep, PPOSteps
+from ludus.learners.ppo.steps import SUMS, PPOBatch, PPOStepper, PPOStepResult
 from ludus.learners.ranks import agree
-from ludus.learners.returns import corrected, gae, normalised, tail_values, trace_columns
+from ludus.learners.returns import bootstrap_values, corrected, gae, normalised, trace_columns
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable, compact
@@ -46,31 +46,33 @@ class PPOLearner:
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
-        self._steps = PPOSteps(config, self._network, actions=self._actions, ranks=self._ranks)
+        self._steps = PPOStepper(config, self._network, actions=self._actions, ranks=self._ranks)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._others = Divergence(context.others, context.env, context.seats) if context.others is not None else None
+        self._divergence = (
+            Divergence(context.diversity, context.env, context.seats) if context.diversity is not None else None
+        )
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._updates = 0
         self._waiting = 0
-        self._blind = 0  # tails that should have been bootstrapped and have no observation
+        self._blind = 0  # segments that should have been bootstrapped and have no observation
 
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Decision rows with advantage and value target (in scaled rewards), from the current value network."""
         rows = trajectories
-        value, after = self._values(rows.observation), self._values(rows.tail_observation)
+        value, after = self._values(rows.observation), self._values(rows.bootstrap_observation)
         if self._states is not None:
-            unseen = (rows.tail_observation < 0) & (rows.tail != Tail.TERMINATED)
+            unseen = (rows.bootstrap_observation < 0) & (rows.tail != Tail.TERMINATED)
             self._blind += int(np.count_nonzero(unseen))
         received = team_rewards(rows) if self.config.team_rewards else rows.reward.astype(np.float64)
         reward = received * self._scale
-        if self._others is not None:
-            reward = reward + self._others.reward(rows.observation, rows.mask, rows.action, rows.logp)
-        tail_value = tail_values(rows.tail, after)
-        advantage, target = gae(rows.start, reward, value, tail_value, self.config.gamma, self.config.gae_lambda)
+        if self._divergence is not None:
+            reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
+        bootstrap_value = bootstrap_values(rows.tail, after)
+        advantage, target = gae(rows.start, reward, value, bootstrap_value, self.config.gamma, self.config.gae_lambda)
         columns = {
             "observation": rows.observation,
             "action": rows.action,
@@ -81,7 +83,7 @@ class PPOLearner:
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
         if self.config.correction == "vtrace":
-            columns |= trace_columns(rows.start, reward, value, tail_value)
+            columns |= trace_columns(rows.start, reward, value, bootstrap_value)
         if self._states is None and rows.mask is not None:
             columns["mask"] = rows.mask
         self._budget.add(rows)
@@ -179,7 +181,7 @@ class PPOLearner:
         if config.minibatches == 1:
             alone = self._ranks.size == 1
             whole = [self._steps.prepare(batch if alone else batch.part(np.arange(batch.joint), self._ranks))]
-        last: PPOStep | None = None
+        last: PPOStepResult | None = None
         for epoch in range(config.epochs):
             for k, part in enumerate(whole or map(self._steps.prepare, self._minibatches(batch, rng))):
                 where = f"epoch {epoch + 1}, minibatch {k + 1}"
@@ -200,7 +202,9 @@ class PPOLearner:
             "a smaller learning_rate, or finite rewards and observations, may help."
         )
 
-    def _metrics(self, batch: PPOBatch, step: PPOStep | None, epochs: int, *, rate: float, bonus: float) -> Metrics:
+    def _metrics(
+        self, batch: PPOBatch, step: PPOStepResult | None, epochs: int, *, rate: float, bonus: float
+    ) -> Metrics:
         spread = float(np.var(batch.target))
         unexplained = float(np.var(batch.target - batch.value))
         out = {
@@ -211,15 +215,15 @@ class PPOLearner:
             "explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0,
             "tails_without_value": float(self._blind),
         }
-        if self._others is not None:
-            out["distance"] = self._others.nats
+        if self._divergence is not None:
+            out["distance"] = self._divergence.nats
         if step is not None:
             out |= {
-                "policy_loss": step.terms.surrogate,
+                "policy_loss": step.losses.surrogate,
                 "value_loss": step.value_loss,
-                "entropy": step.terms.entropy,
-                "kl": step.terms.kl,
-                "clip_fraction": step.terms.clipped,
+                "entropy": step.losses.entropy,
+                "kl": step.losses.kl,
+                "clip_fraction": step.losses.clipped,
                 "gradient_norm": step.norm,
             }
         return out

@@ -33,7 +33,7 @@ class PPO(PolicyGradient):
     information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
-    extra_terms: ClassVar[tuple[str, ...]] = ("clip_fraction",)
+    extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
 
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate", "central"] = "shared"
@@ -55,7 +55,7 @@ class PPO(PolicyGradient):
 
         return ppo_surrogate(logp, batch.logp, batch.advantage, clip=self.clip)
 
-    def terms(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         return {"clip_fraction": (((logp - batch.logp).exp() - 1.0).abs() > self.clip).to(logp.dtype)}
 
     @property
@@ -63,7 +63,7 @@ class PPO(PolicyGradient):
         return None if self.target_kl is None else 1.5 * self.target_kl
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        if not self._written_out(env, seats):
+        if not self._compiled(env, seats):
             return super().policy(env, seats)
         inputs, actions = discrete(env, seats, algorithm="PPO")
         return mlp_spec(
@@ -71,13 +71,13 @@ class PPO(PolicyGradient):
         )
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        if not self._written_out(context.env, context.seats):
+        if not self._compiled(context.env, context.seats):
             return super().learner(context, start)
         from ludus.learners.ppo.learner import PPOLearner  # a scenario can be read without loading torch
 
         return PPOLearner(self, context, start)
 
-    def _written_out(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
+    def _compiled(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
         """Whether the learner with hand-written passes serves."""
         plain = self.network == "mlp" and self.memory == "none" and self.value_network != "central"
         plain = plain and (self.share_weights or separate_networks(env, seats, algorithm="PPO") == 1)

@@ -17,11 +17,11 @@ from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
 from ludus.learners.ppo.compressed import (
     CompressedRows,
-    PolicyTerms,
-    cells_of,
-    clipped_value_terms,
-    policy_terms,
-    value_terms,
+    PPOLosses,
+    clipped_value_loss,
+    compress,
+    policy_losses,
+    squared_value_loss,
 )
 from ludus.learners.ranks import Ranks
 from ludus.learners.states import compact
@@ -66,24 +66,24 @@ SUMS = 5  # what ranks add up beside the gradient: surrogate, entropy, KL, clipp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PPOPart:
-    """Rows of one step, of this rank, as cells, with the buffers to pass them through the network."""
+class PPOMinibatch:
+    """Rows of one step, of this rank, compressed, with the buffers to pass them through the network."""
 
     batch: PPOBatch
-    cells: CompressedRows
+    compressed: CompressedRows
     passes: Passes
 
 
 @dataclass(frozen=True, slots=True)
-class PPOStep:
+class PPOStepResult:
     """Losses before the step (means over the rows of all ranks), and the gradient's norm before it was clipped."""
 
-    terms: PolicyTerms
+    losses: PPOLosses
     value_loss: float
     norm: float
 
 
-class PPOSteps:
+class PPOStepper:
     """Moves `network`."""
 
     def __init__(self, config: PPO, network: TrainedNetwork, *, actions: int, ranks: Ranks) -> None:
@@ -91,9 +91,9 @@ class PPOSteps:
         self._config, self._network, self._actions, self._ranks = config, network, actions, ranks
         self._value_part = "value" if config.value_network == "separate" else "policy"
 
-    def prepare(self, batch: PPOBatch) -> PPOPart:
+    def prepare(self, batch: PPOBatch) -> PPOMinibatch:
         """Once for all steps on the same rows."""
-        cells = cells_of(
+        compressed = compress(
             batch.state,
             batch.action,
             batch.logp,
@@ -103,20 +103,20 @@ class PPOSteps:
             actions=self._actions,
             rows=batch.joint,
         )
-        return PPOPart(batch, cells, Passes(self._network, batch.x))
+        return PPOMinibatch(batch, compressed, Passes(self._network, batch.x))
 
-    def take(self, part: PPOPart, *, rate: float, bonus: float, where: str, fail: Fail) -> PPOStep | None:
+    def take(self, part: PPOMinibatch, *, rate: float, bonus: float, where: str, fail: Fail) -> PPOStepResult | None:
         """One gradient step; None if the policy has already moved beyond `target_kl`. Raises what `fail` makes of what is not finite, and
         where."""
         config, joint = self._config, self._ranks.size > 1
         part.passes.forward()
-        terms, value = self._terms(part, bonus)
+        losses, value = self._losses(part, bonus)
         if joint:  # whatever is decided below is decided alike by all ranks
             part.passes.backward()
-            terms, value = self._joint(terms, value)
-        if config.target_kl is not None and terms.kl > 1.5 * config.target_kl:
+            losses, value = self._joint(losses, value)
+        if config.target_kl is not None and losses.kl > 1.5 * config.target_kl:
             return None
-        for name, loss in (("policy loss", terms.surrogate), ("entropy", terms.entropy), ("value loss", value)):
+        for name, loss in (("policy loss", losses.surrogate), ("entropy", losses.entropy), ("value loss", value)):
             if not math.isfinite(loss):
                 raise fail(f"the {name}", f"in {where}")
         if not joint:
@@ -124,23 +124,23 @@ class PPOSteps:
         norm = self.adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=config.max_gradient_norm)
         if not math.isfinite(norm):
             raise fail("the gradient", f"in {where}")
-        return PPOStep(terms, value, norm)
+        return PPOStepResult(losses, value, norm)
 
-    def _terms(self, part: PPOPart, bonus: float) -> tuple[PolicyTerms, float]:
+    def _losses(self, part: PPOMinibatch, bonus: float) -> tuple[PPOLosses, float]:
         """Losses of this rank's rows as shares of the joint means; their gradients go to the passes."""
         config, batch, passes = self._config, part.batch, part.passes
-        terms = policy_terms(
+        losses = policy_losses(
             passes.outputs["policy"],
             batch.mask,
-            part.cells,
+            part.compressed,
             clip=config.clip,
             entropy=bonus,
             gradient=passes.gradients["policy"],
         )
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
         if config.clip_value is None:
-            return terms, value_terms(out, part.cells, scale=config.value_coefficient, gradient=gradient)
-        return terms, clipped_value_terms(
+            return losses, squared_value_loss(out, part.compressed, scale=config.value_coefficient, gradient=gradient)
+        return losses, clipped_value_loss(
             out,
             batch.state,
             batch.target,
@@ -151,10 +151,10 @@ class PPOSteps:
             rows=batch.joint,
         )
 
-    def _joint(self, terms: PolicyTerms, value: float) -> tuple[PolicyTerms, float]:
+    def _joint(self, losses: PPOLosses, value: float) -> tuple[PPOLosses, float]:
         """Sums of all ranks' losses, and of their gradients in place."""
         sums = self._network.sums
-        sums[:] = terms.surrogate, terms.entropy, terms.kl, terms.clipped, value
+        sums[:] = losses.surrogate, losses.entropy, losses.kl, losses.clipped, value
         self._ranks.sum(self._network.joint)
         surrogate, entropy, kl, clipped, value = map(float, sums)
-        return PolicyTerms(surrogate, entropy, kl, clipped), value
+        return PPOLosses(surrogate, entropy, kl, clipped), value

@@ -23,11 +23,11 @@ from ludus.learners.teams import (
     ANEW,
     Rewards,
     RewardStatistics,
+    bootstrap_masks,
     joint_items,
     left_over,
+    left_over_values,
     state_width,
-    tail_masks,
-    tails,
     team_size,
     versions,
     views,
@@ -328,7 +328,7 @@ class SequenceLearner(TeamLearner):
         span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
         columns: dict[str, Array] = {
             "observation": slots.observations(
-                view.observation, tails(view, view.tail_observation), found, first=0, fill=0
+                view.observation, left_over_values(view, view.bootstrap_observation), found, first=0, fill=0
             ),
             "present": slots.observations(view.present, left_over(view), found, first=0, fill=False),
             "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), found, first=0, fill=False),
@@ -343,9 +343,9 @@ class SequenceLearner(TeamLearner):
         }
         own = config.burn_in
         if view.mask is not None:
-            columns["mask"] = slots.observations(view.mask, tail_masks(view), found, first=own, fill=True)
-        if view.state is not None and view.tail_state is not None:
-            columns["state"] = slots.observations(view.state, view.tail_state, found, first=own, fill=0)
+            columns["mask"] = slots.observations(view.mask, bootstrap_masks(view), found, first=own, fill=True)
+        if view.state is not None and view.bootstrap_state is not None:
+            columns["state"] = slots.observations(view.state, view.bootstrap_state, found, first=own, fill=0)
         return columns
 
     @torch.no_grad()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Cutting trajectories into sequences of one length, with the decisions before them and the observation after them.
 # A sequence of at most `length` decisions lies in slots: `burn_in` slots for the decisions before it, of which the
 # last `before` are used; `length` for its own, of which the first `count` are used; and one more. What follows the
-# last of its decisions, be it the next row or the segment's tail observation, is in the slot after it.
+# last of its decisions, be it the next row or the segment's bootstrap observation, is in the slot after it.
 
 Indices = NDArray[np.int64]
 
@@ -82,11 +82,12 @@ class Slots:
         """[N, …] -> [M, length, …] of the sequences' own decisions; `fill` where a slot is not used."""
         return self._spread(column, slice(self.burn_in, -1), fill)
 
-    def observations(self, rows: Array, tails: Array, found: Windows, *, first: int, fill: float | bool = 0) -> Array:
-        """[N, …] of rows and [S, …] of tails -> [M, slots - first, …], from slot `first` on, with what follows each sequence."""
+    def observations(self, rows: Array, after: Array, found: Windows, *, first: int, fill: float | bool = 0) -> Array:
+        """[N, …] of rows and [S, …] of bootstrap observations -> [M, slots - first, …], from slot `first` on, with what follows each
+        sequence."""
         out = self._spread(rows, slice(first, None), fill)
         closed, opened = np.flatnonzero(found.closes), np.flatnonzero(~found.closes)
-        out[closed, self.last[closed] - first] = tails[found.segment[closed]]
+        out[closed, self.last[closed] - first] = after[found.segment[closed]]
         out[opened, self.last[opened] - first] = rows[self.row[opened, self.last[opened]]]
         return out
 
@@ -170,7 +171,9 @@ class R2D2Learner(QLearner):
         reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)
         nothing = -1 if self._states is not None else 0
         columns: dict[str, Array] = {
-            "observation": slots.observations(rows.observation, rows.tail_observation, found, first=0, fill=nothing),
+            "observation": slots.observations(
+                rows.observation, rows.bootstrap_observation, found, first=0, fill=nothing
+            ),
             "action": slots.rows(rows.action),
             "reward": (reward * self._scale).astype(np.float32),
             "discount": discount.astype(np.float32),
@@ -183,9 +186,9 @@ class R2D2Learner(QLearner):
         if self._states is not None:
             self._forget_unseen(columns)
         elif rows.mask is not None:
-            tails = rows.tail_mask
-            tails = np.ones((len(rows.tail), self._actions), np.bool_) if tails is None else tails
-            columns["mask"] = slots.observations(rows.mask, tails, found, first=config.burn_in, fill=True)
+            after = rows.bootstrap_mask
+            after = np.ones((len(rows.tail), self._actions), np.bool_) if after is None else after
+            columns["mask"] = slots.observations(rows.mask, after, found, first=config.burn_in, fill=True)
         self._budget.add(rows)
         self._inserted += rows.num_rows
         return [(REPLAY, columns)]

@@ -17,7 +17,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.off_policy.learner import BoxLearner, Ensemble, OffPolicyLearner
 from ludus.learners.optimizer import Adam
 from ludus.learners.returns import follow
-from ludus.learners.sac.losses import policy_terms, soft_target, soft_values, squash, squash_gradient
+from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.states import StateTable
 from ludus.policies.mlp import as_rows
 from ludus.policies.network import MLPPolicy, initial_weights, layouts
@@ -160,13 +160,13 @@ class SACDiscreteLearner(OffPolicyLearner):
         columns = {
             "observation": rows.observation,
             "action": rows.action.astype(np.int32),
-            "next": follow(rows.observation, rows.tail_observation, following),
+            "next": follow(rows.observation, rows.bootstrap_observation, following),
         }
         if self._states is None and rows.mask is not None:
-            tails = rows.tail_mask
-            if tails is None:
-                tails = np.ones((len(rows.tail), self._actions), np.bool_)
-            columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, tails, following)}
+            after = rows.bootstrap_mask
+            if after is None:
+                after = np.ones((len(rows.tail), self._actions), np.bool_)
+            columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, after, following)}
         return columns
 
     def _seen(self, observation: Array, mask: Array | None) -> tuple[torch.Tensor, NDArray[np.bool_]]:
@@ -194,7 +194,7 @@ class SACDiscreteLearner(OffPolicyLearner):
 
         actor = self.actor
         least = least_of(self.critics.forward(x))
-        actor.sums[:] = policy_terms(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
+        actor.sums[:] = policy_losses(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
         actor.backward(x)
         actor.join()
         loss, entropy, most = map(float, actor.sums)

@@ -70,7 +70,7 @@ def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) 
 
 
 @njit(cache=True)
-def policy_terms(
+def policy_losses(
     logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float, joint: int, gradient: Array
 ) -> tuple[float, float, float]:
     """Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions), each summed over n rows and divided by `joint`; the first one's

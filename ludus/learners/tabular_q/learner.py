@@ -54,7 +54,7 @@ class TabularQLearner:
         """One-step transitions; `next` is an id, or -1 where nothing follows or it has no id."""
         rows = trajectories
         reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, 1)
-        after = follow(rows.observation, rows.tail_observation, following)
+        after = follow(rows.observation, rows.bootstrap_observation, following)
         after = np.where(discount > 0.0, after, -1)
         self._blind += int(np.count_nonzero((discount > 0.0) & (after < 0)))
         columns = {
