@@ -27,7 +27,12 @@ WAITING, LIGHT = "benchmarks.distributed_envs:Waiting", "benchmarks.distributed_
 SLOTS, MILLISECONDS, STEPS = 8, 10.0, 100
 """Environments of a worker, what a step of them takes, and steps that a worker's order takes at least."""
 
-_BATCHES = ["oracle.batch=2048", "oracle.epochs=10", "oracle.minibatches=32", "oracle.value_coefficient=0.5"]
+_BATCHES = [
+    "algorithm.batch=2048",
+    "algorithm.epochs=10",
+    "algorithm.minibatches=32",
+    "algorithm.value_coefficient=0.5",
+]
 OVERHEAD = {
     "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last", *_BATCHES]),
     "connect_four": ("connect-four", ["meta_solver=last"]),
@@ -103,7 +108,7 @@ def scaling(mode: str, workers: int, *, straggler: bool, quick: bool, seed: int)
             options.append(f"straggler: {name}/straggler")
         overrides = [
             f"env={{id: {WAITING!r}, num_envs: {SLOTS * workers}, options: {{{', '.join(options)}}}}}",
-            f"oracle={{kind: ppo, batch: {batch}, batch_unit: decisions, epochs: 4, minibatches: 4, hidden: [64, 64]}}",
+            f"algorithm={{kind: ppo, batch: {batch}, batch_unit: decisions, epochs: 4, minibatches: 4, hidden: [64, 64]}}",
             f"response={{decisions: {total}}}",
             "meta_solver=last",
             "generations=1",
@@ -154,7 +159,7 @@ def psro(workers: int, *, quick: bool, seed: int) -> dict[str, float]:
         folder = Path(name) / "run"
         overrides = [
             f"env={{id: {WAITING!r}, num_envs: 64, options: {{game: '{game}', milliseconds: {MILLISECONDS}}}}}",
-            "oracle={kind: ppo, batch: 640, epochs: 4, hidden: [64, 64]}",
+            "algorithm={kind: ppo, batch: 640, epochs: 4, hidden: [64, 64]}",
             "meta_solver=nash",
             f"generations={last}",
             f"response={{episodes: {640 * (2 if quick else 4)}}}",

@@ -28,7 +28,7 @@ from ludus.storage.base import RunSummary, Silent
 
 SCENARIO = """
 env: {id: openspiel/kuhn_poker, num_envs: 16, tree: "off"}
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
 response: {episodes: 4000}
 evaluation: {payoffs: simulate, episodes: 400, exploitability: "off"}
 generations: 3

@@ -36,25 +36,25 @@ LOW, FALLING = {"start": 0.02, "end": 0.0}, {"start": 1e-3, "end": 1e-4}
 METHODS: dict[str, dict[str, Any]] = {
     "psro": {
         "scenario": "psro",
-        "oracle": {**ORACLE, "entropy": LOW, "learning_rate": FALLING},
+        "algorithm": {**ORACLE, "entropy": LOW, "learning_rate": FALLING},
         "meta_solver": {"kind": "nash", "slack": 0.5},
         "warm_start": "last",
     },
     "self-play psro": {
         "scenario": "self_play_psro",
-        "oracle": {**ORACLE, "entropy": LOW, "learning_rate": FALLING},
+        "algorithm": {**ORACLE, "entropy": LOW, "learning_rate": FALLING},
         "warm_start": "last",
     },
     "self-play, regularised": {
         "scenario": "self_play",
-        "oracle": {**ORACLE, "entropy": {"start": 0.1, "end": 0.02}, "learning_rate": FALLING},
+        "algorithm": {**ORACLE, "entropy": {"start": 0.1, "end": 0.02}, "learning_rate": FALLING},
         "latest": 0.8,
         "past": "uniform",
         "cells": "all",
     },
     "self-play, magnetic mirror descent": {
         "scenario": "self_play",
-        "oracle": {
+        "algorithm": {
             **ORACLE,
             "kind": "mmd",
             "alpha": 0.15,
@@ -109,11 +109,11 @@ def _measure(folder: Path, chosen: dict[str, Any], *, budget: int, rounds: int) 
 
     lines = Lines(PACKAGES)
     facts = _train(folder, chosen)
-    oracle = PPO.model_validate(
+    algorithm = PPO.model_validate(
         {**{k: v for k, v in ORACLE.items() if k != "kind"}, "entropy": LOW, "learning_rate": FALLING}
     )
     begun = lines.seconds
-    found = exploit_population(folder, budget=budget, rounds=rounds, episodes=500, checks=10_000, oracle=oracle)
+    found = exploit_population(folder, budget=budget, rounds=rounds, episodes=500, checks=10_000, algorithm=algorithm)
     for number, gains in enumerate(found.curve):
         lines.point(round=number, gain_of_first=float(gains[0]), gain_of_second=float(gains[1]))
     low, high = found.interval

@@ -23,7 +23,7 @@ from ludus.core.config import from_yaml
 
 _ZOO = "RL Baselines3 Zoo, benchmark.md (one run)"
 _EPYMARL = "Papoudakis et al. 2021 (EPyMARL), table 3, after 20M steps"
-_KEYS = ("scenario", "share", "every_seat", "env", "mode", "oracle")
+_KEYS = ("scenario", "share", "every_seat", "env", "mode", "algorithm")
 
 
 def keys_of(preset: str) -> dict[str, Any]:
@@ -55,9 +55,11 @@ def _spread(kind: str) -> LearningTask:
 def _memory(name: str, preset: str, wanted: str, budget: int, **changes: Any) -> LearningTask:
     """changes: to the learner; None: without this option."""
     keys = keys_of(preset)
-    oracle = {key: value for key, value in {**keys["oracle"], **changes}.items() if value is not None}
+    algorithm = {key: value for key, value in {**keys["algorithm"], **changes}.items() if value is not None}
     # 1,000 episodes: of 100, 45 to 55 right would say nothing.
-    return LearningTask(f"memory-{name}", {**keys, "oracle": oracle}, budget, wanted, score="right", episodes=1000)
+    return LearningTask(
+        f"memory-{name}", {**keys, "algorithm": algorithm}, budget, wanted, score="right", episodes=1000
+    )
 
 
 _ALL = (
@@ -113,6 +115,6 @@ def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, 
     alone = {"scenario": "psro", "meta_solver": "last", "generations": 1, "response": {task.unit: budget}}
     evaluation: dict[str, Any] = {"episodes": 2, "exploitability": "off"}
     if task.points:
-        every = max(1, int(task.points[0] * share) // task.keys["oracle"]["batch"])  # a version for each batch
+        every = max(1, int(task.points[0] * share) // task.keys["algorithm"]["batch"])  # a version for each batch
         evaluation["background"] = {"every": every, "episodes": task.episodes}
     return {**common, **alone, "evaluation": evaluation, **task.keys}

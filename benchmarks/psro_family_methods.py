@@ -9,7 +9,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Game:
     """env: the environment's id. budget: training episodes of all learners together. task: episodes of one training task. batch: of the
-    oracle, in episodes; as many environments are stepped together. span: returns that count as a clear defeat and a clear victory where
+    algorithm, in episodes; as many environments are stepped together. span: returns that count as a clear defeat and a clear victory where
     win rates are read; None: those of the game."""
 
     env: str
@@ -56,19 +56,19 @@ METHODS: dict[str, dict[str, Any]] = {
         "diversity": {"kind": "response", "weight": 1.0},
     },
     "pipeline": {"scenario": "pipeline_psro", "meta_solver": NASH, "levels": 3, "most": 1},
-    "self-play": {"scenario": "self_play", "oracle": STEADY},
-    "self-play, past 20%": {"scenario": "self_play", "latest": 0.8, "past": "quality", "oracle": STEADY},
+    "self-play": {"scenario": "self_play", "algorithm": STEADY},
+    "self-play, past 20%": {"scenario": "self_play", "latest": 0.8, "past": "quality", "algorithm": STEADY},
     "fictitious self-play": {
         "scenario": "fictitious_self_play",
         "mode": "greedy",
-        "oracle": {"learning_rate": 0.01, "entropy": 0.05},
+        "algorithm": {"learning_rate": 0.01, "entropy": 0.05},
     },
-    "pfsp": {"scenario": "pfsp", "oracle": STEADY},
-    "league": {"scenario": "league", "oracle": STEADY},
+    "pfsp": {"scenario": "pfsp", "algorithm": STEADY},
+    "league": {"scenario": "league", "algorithm": STEADY},
 }
-"""Keys beside those that all have in common; an oracle's options are added to the common ones. PSRO's members start from the last one, and
-are played greedily, as in the `leduc` preset. Fictitious self-play averages best responses, which are greedy too, to a past that goes on
-growing, so that its learning rate does not fall. A level of the pipeline trains in three tasks, for as many episodes as a response of
+"""Keys beside those that all have in common; an algorithm's options are added to the common ones. PSRO's members start from the last one,
+and are played greedily, as in the `leduc` preset. Fictitious self-play averages best responses, which are greedy too, to a past that goes
+on growing, so that its learning rate does not fall. A level of the pipeline trains in three tasks, for as many episodes as a response of
 PSRO. Where the newest policy is what counts, small steps and much entropy: with the settings of best responses it ends at exploitability
 2.0 in Leduc poker (self-play, seed 0), with these at 0.36."""
 
@@ -86,7 +86,7 @@ def scenario(game: str, method: str, seed: int, *, share: float = 1.0) -> dict[s
         "seed": seed,
         **keys,
     }
-    out["oracle"] = {"kind": "ppo", "batch": chosen.batch, **keys.get("oracle", {})}
+    out["algorithm"] = {"kind": "ppo", "batch": chosen.batch, **keys.get("algorithm", {})}
     if keys["scenario"] in ("psro", "anytime_psro", "self_play_psro", "efficient_psro"):
         out["warm_start"] = "last"
     if keys["scenario"] in ("pipeline_psro", "league"):  # many learners at once, so shorter tasks between them

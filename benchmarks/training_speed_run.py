@@ -50,7 +50,7 @@ def scenario(case: str, *, iterations: int, seed: int) -> Scenario:
     """PPO with a setting, for so many iterations."""
     name, _, environment = case.partition("/")
     setting = SETTINGS[name]
-    oracle = {
+    algorithm = {
         "kind": "ppo",
         "batch": setting.batch,
         "batch_unit": "decisions",
@@ -71,7 +71,7 @@ def scenario(case: str, *, iterations: int, seed: int) -> Scenario:
     env = {"id": "gymnasium/CartPole-v1", "num_envs": setting.environments, "options": vector}
     base = load_scenario("cartpole", [], seed)
     response = {"decisions": iterations * setting.batch}
-    return type(base)(**{**base.model_dump(), "env": env, "oracle": oracle, "response": response, "seed": seed})
+    return type(base)(**{**base.model_dump(), "env": env, "algorithm": algorithm, "response": response, "seed": seed})
 
 
 def measure(case: str, *, iterations: int, seed: int) -> dict[str, float]:

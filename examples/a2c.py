@@ -1,6 +1,6 @@
 """Advantage actor-critic with a critic of its own (Mnih et al. 2016).
 
-PYTHONPATH=examples ludus train kuhn oracle=a2c:A2C
+PYTHONPATH=examples ludus train kuhn algorithm=a2c:A2C
 """
 
 from torch import nn

@@ -1,7 +1,7 @@
 """An algorithm of your own: REINFORCE with a table of logits, on games that are compiled to a tree.
 
 python examples/own_algorithm.py
-PYTHONPATH=examples ludus train kuhn oracle=own_algorithm:Reinforce
+PYTHONPATH=examples ludus train kuhn algorithm=own_algorithm:Reinforce
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reinforce(Config):
     def check(self, env: EnvSpec) -> None:
         """Before anything is written: can this learn there?"""
         if env.enumeration is None:
-            raise ScenarioError(f"Reinforce needs a compiled game, and {env.id} is none; use oracle ppo.")
+            raise ScenarioError(f"Reinforce needs a compiled game, and {env.id} is none; use algorithm ppo.")
 
     def collect(self) -> Collect:
         return Collect("episodes", self.episodes)
@@ -108,7 +108,7 @@ def main(generations: int = 10, episodes: int = 10_000) -> None:
     check_algorithm(Reinforce(episodes=20), compile_tree("kuhn_poker").spec)
     scenario = ludus.PSRO(
         env="openspiel/kuhn_poker",
-        oracle={"kind": "own_algorithm:Reinforce", "learning_rate": 1.0},
+        algorithm={"kind": "own_algorithm:Reinforce", "learning_rate": 1.0},
         generations=generations,
         response={"episodes": episodes},
         name="reinforce",

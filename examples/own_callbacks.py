@@ -1,6 +1,6 @@
 """Callbacks of your own: every training episode into a CSV file, and win rates per generation.
 
-PYTHONPATH=examples ludus train kuhn oracle=ppo 'callbacks=[own_callbacks:EpisodesToCsv, own_callbacks:WinRates]'
+PYTHONPATH=examples ludus train kuhn algorithm=ppo 'callbacks=[own_callbacks:EpisodesToCsv, own_callbacks:WinRates]'
 """
 
 from dataclasses import dataclass

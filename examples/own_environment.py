@@ -122,7 +122,7 @@ def main(generations: int = 4, episodes: int = 4_000) -> None:
     check_env(lambda num_envs: Nim(num_envs=num_envs, heap=12))
     scenario = ludus.PSRO(
         env={"id": "own_environment:Nim", "num_envs": 256, "options": {"heap": 12}},
-        oracle=ludus.PPO(batch=500),
+        algorithm=ludus.PPO(batch=500),
         meta_solver="nash",
         generations=generations,
         response={"episodes": episodes},

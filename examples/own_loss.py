@@ -1,6 +1,6 @@
 """A loss of your own: PPO's probability ratio without its clip (Schulman et al. 2017), held back by a penalty on the KL divergence.
 
-PYTHONPATH=examples ludus train kuhn 'oracle={kind: own_loss:PenalisedPPO, penalty: 0.5}'
+PYTHONPATH=examples ludus train kuhn 'algorithm={kind: own_loss:PenalisedPPO, penalty: 0.5}'
 """
 
 from ludus.learners.on_policy.options import PolicyGradient

@@ -1,7 +1,7 @@
 """A network of your own, in any policy gradient or DQN: a residual perceptron.
 
-PYTHONPATH=examples ludus train kuhn oracle=ppo oracle.network=own_network:Residual
-PYTHONPATH=examples ludus train kuhn 'oracle={kind: dqn, body: {kind: own_network:Residual, width: 32}}'
+PYTHONPATH=examples ludus train kuhn algorithm=ppo algorithm.network=own_network:Residual
+PYTHONPATH=examples ludus train kuhn 'algorithm={kind: dqn, body: {kind: own_network:Residual, width: 32}}'
 """
 
 import math

@@ -1,6 +1,6 @@
 """A policy of your own: a trembling hand (Selten 1975), which plays any legal action with a small chance while it explores; trained as A2C.
 
-PYTHONPATH=examples ludus train kuhn 'oracle={kind: own_policy:TremblingA2C, tremble: 0.1}'
+PYTHONPATH=examples ludus train kuhn 'algorithm={kind: own_policy:TremblingA2C, tremble: 0.1}'
 """
 
 from dataclasses import replace

@@ -40,7 +40,7 @@ class Reduced(Config):
 def main() -> None:
     scenario = ludus.PSRO(
         env="openspiel/kuhn_poker",
-        oracle="exact",
+        algorithm="exact",
         generations=100,
         stop={"own_stopper:Reduced": 0.1},
         name="reduced",

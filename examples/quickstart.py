@@ -4,7 +4,7 @@ import ludus
 
 scenario = ludus.PSRO(
     env="openspiel/leduc_poker",
-    oracle=ludus.PPO(batch=500),
+    algorithm=ludus.PPO(batch=500),
     meta_solver="nash",
     generations=5,
     response={"episodes": 5_000},

@@ -2,7 +2,7 @@
 
 import ludus
 
-result = ludus.run(ludus.PSRO(env="openspiel/leduc_poker", oracle=ludus.PPO(), meta_solver="nash", generations=20))
+result = ludus.run(ludus.PSRO(env="openspiel/leduc_poker", algorithm=ludus.PPO(), meta_solver="nash", generations=20))
 print(result.nash_conv)
 """
 

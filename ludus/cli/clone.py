@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.parquet", type=Path, help="what `ludus record --trajectories` wrote")
     add_scenario(parser)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="POLICY.safetensors", help="the policy, of the scenario's oracle"
+        "--out", type=Path, required=True, metavar="POLICY.safetensors", help="the policy, of the scenario's algorithm"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
     parser.add_argument(
@@ -70,15 +70,16 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
     from ludus.learners.bc.demonstrations import check_environment
     from ludus.learners.registry import check_fits
 
-    if not isinstance(scenario.oracle, Algorithm):
+    if not isinstance(scenario.algorithm, Algorithm):
         raise ScenarioError(
-            "the scenario's oracle computes its policies, and trains no network to clone into; name one that learns, such as oracle=ppo."
+            "the scenario's algorithm computes its policies, and trains no network to clone into; name one that learns, "
+            "such as algorithm=ppo."
         )
     played = scenario.env.played
     check_environment(recorded.origin, played.model_dump(mode="json"))
     env = played.model_copy(update={"tree": _tree(recorded, scenario)}).make(num_envs=1)
     try:
-        check_fits(scenario.oracle, env.spec)
+        check_fits(scenario.algorithm, env.spec)
         return clone(
             recorded,
             env.spec,
@@ -102,9 +103,9 @@ def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
 
 
 def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-    """What the oracle trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
+    """What the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
     groups = [group for group in scenario.seats(env) if set(group) & set(seats)]
-    specs: list[PolicySpec] = [scenario.oracle.policy(env, group) for group in groups]
+    specs: list[PolicySpec] = [scenario.algorithm.policy(env, group) for group in groups]
     if any((spec.kind, dict(spec.config)) != (specs[0].kind, dict(specs[0].config)) for spec in specs):
         names = " and ".join(", ".join(map(str, group)) for group in groups)
         raise ConfigError(
@@ -165,7 +166,7 @@ COMMAND = Command(
     name="clone",
     summary="Train a policy to do what recorded trajectories did, and write it as a file that runs can start from.",
     examples=(
-        ("ludus clone games.parquet leduc --out cloned.safetensors", "for the oracle of the preset leduc"),
+        ("ludus clone games.parquet leduc --out cloned.safetensors", "for the algorithm of the preset leduc"),
         ("ludus clone games.parquet my.yaml --players 0 --policies 0-12 --out p.safetensors", "of one policy"),
     ),
     add_arguments=_add_arguments,

@@ -143,6 +143,10 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
         "scenario", metavar="PRESET|FILE.yaml", help="a preset (`ludus list presets`) or a scenario file"
     )
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="changes to it, such as oracle.learning_rate=3e-4"
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="changes to it, such as algorithm.learning_rate=3e-4",
     )
     parser.add_argument("--seed", type=whole_number, help="seed of all random streams")

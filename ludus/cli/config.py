@@ -20,7 +20,7 @@ COMMAND = Command(
     summary="Print a scenario resolved in full, as YAML that `ludus train` takes.",
     examples=(
         ("ludus config leduc", "every setting of the preset"),
-        ("ludus config leduc oracle.entropy=0.01 > my.yaml", "a scenario of your own"),
+        ("ludus config leduc algorithm.entropy=0.01 > my.yaml", "a scenario of your own"),
     ),
     add_arguments=add_scenario,
     execute=_execute,

@@ -55,12 +55,12 @@ def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
     """What a user of one process, which may run on so many cores, would want to know before it starts."""
     from ludus.policies.specs import IMAGES
 
-    runtime, oracle = scenario.runtime, scenario.oracle
+    runtime, algorithm = scenario.runtime, scenario.algorithm
     if runtime.kind != "inprocess":
         return
     if runtime.mode == "async":
         yield _ASYNC_HERE
-    images = any(getattr(oracle, key, None) in IMAGES for key in ("network", "body"))
+    images = any(getattr(algorithm, key, None) in IMAGES for key in ("network", "body"))
     if images and runtime.threads == 1 < cores:
         yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and rounds differently."
 
@@ -86,7 +86,7 @@ COMMAND = Command(
         ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),
         ("ludus train leduc --runtime ray --workers 64 --address 10.0.0.5:6379", "on a cluster"),
-        ("ludus train my.yaml oracle.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
+        ("ludus train my.yaml algorithm.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

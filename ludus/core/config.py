@@ -85,7 +85,7 @@ def override(
     names: Mapping[str, str] | None = None,
     filled: Filled = lambda _data, _path: {},
 ) -> dict[str, Any]:
-    """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`oracle: ppo`) keeps it when one of
+    """`base` with `a.b=value` assignments applied; values are YAML. A part given by its name (`algorithm: ppo`) keeps it when one of
     its options is set: as its `kind`, or what `names` says for it. filled(data, path): what stands for a part that `data` gives as
     something else than a mapping, or not at all. Raises ConfigError if an assignment has no `=`."""
     result: dict[str, Any] = _copy(base)
@@ -93,7 +93,7 @@ def override(
         path, separator, text = assignment.partition("=")
         if not separator or not path:
             raise ConfigError(
-                f"{assignment!r} is not an override; expected key=value, for example oracle.learning_rate=3e-4."
+                f"{assignment!r} is not an override; expected key=value, for example algorithm.learning_rate=3e-4."
             )
         target = result
         *parents, last = path.split(".")

@@ -62,7 +62,7 @@ def _background(
     scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer
 ) -> BackgroundEvaluator | None:
     choice = scenario.evaluation.background
-    if choice is None or isinstance(scenario.oracle, ComputedOracle):
+    if choice is None or isinstance(scenario.algorithm, ComputedOracle):
         return None
 
     def record(score: Score) -> None:
@@ -105,7 +105,7 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[E
     """The tables of learners that live here, and the trainers elsewhere, if any."""
     choice = scenario.runtime
     shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
-    if not choice.trainers or isinstance(scenario.oracle, ComputedOracle):
+    if not choice.trainers or isinstance(scenario.algorithm, ComputedOracle):
         return EpisodeServer(scenario.seed, shards), None
     trainers = Trainers(
         runtime,
@@ -124,7 +124,7 @@ def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> E
     """Where the game has a tree, and somebody asks for what can be computed on it."""
     tree = getattr(env, "tree", None)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
-    computed = isinstance(scenario.oracle, ComputedOracle)  # reads its opponents' plans from the evaluator
+    computed = isinstance(scenario.algorithm, ComputedOracle)  # reads its opponents' plans from the evaluator
     return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
 
 

@@ -250,7 +250,7 @@ class Driver:
     def _tell_unchanged(self, result: Trained) -> None:
         text = (
             f"task {result.task.id} ended after {result.counters['decisions']:,} decisions without an update: policy "
-            f"{result.ref.policy} is what it started from. Let responses train longer, or have the oracle begin to learn earlier."
+            f"{result.ref.policy} is what it started from. Let responses train longer, or have the algorithm begin to learn earlier."
         )
         self.store.event("training", text, level="warning")
         self.observer.message(text)

@@ -158,7 +158,7 @@ class _Members:
         spec, scenario = self._spec, self._scenario
         chosen = (scenario.evaluation.payoffs, scenario.evaluation.exploitability)
         exact = spec.enumeration is not None and (
-            chosen != ("simulate", "off") or isinstance(scenario.oracle, ComputedOracle)
+            chosen != ("simulate", "off") or isinstance(scenario.algorithm, ComputedOracle)
         )
         name = f"{wanted.text} {drawn.name}" if wanted.policy in (META, NEWEST) else wanted.text
         seats = [p for p, which in enumerate(self._population) if which == population]
@@ -172,7 +172,7 @@ class _Members:
                 raise ScenarioError(
                     f"opponents: {name!r} is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the "
                     f"information state; on the tree of {spec.id} that cannot be evaluated exactly. Set evaluation.payoffs=simulate and "
-                    "evaluation.exploitability=off, with an oracle that learns."
+                    "evaluation.exploitability=off, with an algorithm that learns."
                 )
 
     def _name(self, wanted: Wanted, drawn: Drawn, population: int) -> str:

@@ -136,7 +136,7 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
     """Limited threads, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run
     in one line; what was committed stays."""
     require_writable(folder)
-    threads = None if isinstance(scenario.oracle, ComputedOracle) else scenario.runtime.threads
+    threads = None if isinstance(scenario.algorithm, ComputedOracle) else scenario.runtime.threads
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
         observer.message(f"starting {scenario.runtime.kind}")
     try:
@@ -178,7 +178,7 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
         run_dir=folder,
         scenario=scenario.name or scenario.kind,
         env=scenario.env.id,
-        algorithm=type(scenario.oracle).__name__,
+        algorithm=type(scenario.algorithm).__name__,
         seed=scenario.seed,
         version=f"ludus {__version__}, Python {platform.python_version()}",
         population=scenario.population(spec),

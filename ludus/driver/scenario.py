@@ -1,4 +1,4 @@
-"""What to run: environment, oracle, limits, runtime; each kind of scenario adds its schedule. Plain data from a YAML file or Python."""
+"""What to run: environment, algorithm, limits, runtime; each kind of scenario adds its schedule. Plain data from a YAML file or Python."""
 
 from __future__ import annotations
 
@@ -153,9 +153,9 @@ def _runtime(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-Oracle = Annotated[
+AlgorithmChoice = Annotated[
     Any,
-    BeforeValidator(lambda v: build_part("oracle", v, ALGORITHMS)),
+    BeforeValidator(lambda v: build_part("algorithm", v, ALGORITHMS)),
     PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
 ]
 Stop = Annotated[
@@ -175,15 +175,15 @@ CallbackList = Annotated[
 class Scenario(Config):
     """What every kind of scenario has; a kind adds its options and `scheduler`.
 
-    env: an id or `Environment`. oracle: what trains or computes a policy, a registered name or `module:Class` with options. response: when
-    a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
+    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. response:
+    when a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
     stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
     deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
     are), or for all players (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random.
     """
 
     env: Annotated[Environment, BeforeValidator(_environment)]
-    oracle: Oracle = "ppo"
+    algorithm: AlgorithmChoice = "ppo"
     generations: int = Field(20, ge=0)
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
@@ -200,7 +200,7 @@ class Scenario(Config):
 
     @property
     def needs_learner(self) -> bool:
-        """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
+        """Whether its policies meet others that still learn, or go on learning: then an algorithm that computes them will not do."""
         return False
 
     @property

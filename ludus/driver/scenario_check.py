@@ -37,8 +37,8 @@ _SOLVERS = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_pla
 
 def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
-    _protocol("oracle", scenario.oracle, (Algorithm, ComputedOracle), ALGORITHMS)
-    check_fits(scenario.oracle, env)
+    _protocol("algorithm", scenario.algorithm, (Algorithm, ComputedOracle), ALGORITHMS)
+    check_fits(scenario.algorithm, env)
     _policies(scenario, env)  # what serves each player may not serve several of them with one policy
     if solver := getattr(scenario, "meta_solver", None):
         _protocol("meta-solver", solver, (MetaSolver,), META_SOLVERS)
@@ -59,10 +59,10 @@ def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
     from ludus.learners.dqn.options import QLearning
     from ludus.learners.on_policy.options import PolicyGradient
 
-    oracle = getattr(scenario.oracle, "best_response", scenario.oracle)
-    if isinstance(oracle, QLearning | PolicyGradient) and not oracle.share_weights:
+    algorithm = getattr(scenario.algorithm, "best_response", scenario.algorithm)
+    if isinstance(algorithm, QLearning | PolicyGradient) and not algorithm.share_weights:
         first = env.reset(np.arange(env.num_envs, dtype=np.uint64))
-        check_ids(env.spec, first.due, algorithm=type(oracle).__name__)
+        check_ids(env.spec, first.due, algorithm=type(algorithm).__name__)
 
 
 def _protocol(what: str, part: object, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
@@ -87,10 +87,10 @@ def _check_solver(scenario: Scenario, solver: MetaSolver, env: EnvSpec) -> None:
 
 def _check_schedule(scenario: Scenario, env: EnvSpec) -> None:
     """That there is a scheduler for it, and policies that it can start from."""
-    if scenario.needs_learner and isinstance(scenario.oracle, ComputedOracle):
+    if scenario.needs_learner and isinstance(scenario.algorithm, ComputedOracle):
         raise ScenarioError(
-            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the oracle "
-            f"{kind_of(scenario.oracle, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
+            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the algorithm "
+            f"{kind_of(scenario.algorithm, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
         )
     population = scenario.population(env)
     scenario.scheduler(population)
@@ -103,7 +103,7 @@ def _check_diversity(scenario: Scenario, env: EnvSpec) -> None:
     rule = getattr(scenario, "diversity", None)
     if rule is not None:
         moved = getattr(scenario, "moves_opponents", False)
-        check_diversity(rule, scenario.oracle, _policies(scenario, env), moved=moved)
+        check_diversity(rule, scenario.algorithm, _policies(scenario, env), moved=moved)
 
 
 def _check_responses(scenario: Scenario, env: EnvSpec) -> None:
@@ -171,23 +171,23 @@ def _check_tables(scenario: Scenario, env: EnvSpec) -> None:
             if not tabulates(spec, mode=mode):
                 other = " Or set mode=greedy." if tabulates(spec, mode="greedy") else ""
                 raise ScenarioError(
-                    f"{exact}: {env.id} has a game tree, on which that is computed exactly, and the oracle "
-                    f"{kind_of(scenario.oracle, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on more "
-                    "than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
+                    f"{exact}: {env.id} has a game tree, on which that is computed exactly, and the algorithm "
+                    f"{kind_of(scenario.algorithm, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
+                    "more than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
                     f"evaluation.exploitability=off.{other}"
                 )
 
 
 def _policies(scenario: Scenario, env: EnvSpec) -> list[PolicySpec]:
-    """What the oracle trains for each population."""
-    return [scenario.oracle.policy(env, seats) for seats in scenario.seats(env)]
+    """What the algorithm trains for each population."""
+    return [scenario.algorithm.policy(env, seats) for seats in scenario.seats(env)]
 
 
 def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
-    learns = not isinstance(scenario.oracle, ComputedOracle)
+    learns = not isinstance(scenario.algorithm, ComputedOracle)
     if learns:
         if scenario.response is None:
-            raise ScenarioError("an oracle that learns needs `response`: when to stop, such as {episodes: 20000}.")
+            raise ScenarioError("an algorithm that learns needs `response`: when to stop, such as {episodes: 20000}.")
         if field := out_of_reach(scenario.response, RESPONSE):
             raise ScenarioError(
                 f"response: the stopper waits for {field}, which does not change during one response, so it would go on for ever. "
@@ -204,18 +204,20 @@ def _check_stoppers(scenario: Scenario, env: EnvSpec) -> None:
 
 
 def _check_storage(scenario: Scenario) -> None:
-    """That what the oracle collects at once fits into its tables, as far as that is known before."""
-    oracle = scenario.oracle
-    if isinstance(oracle, ComputedOracle):
+    """That what the algorithm collects at once fits into its tables, as far as that is known before."""
+    algorithm = scenario.algorithm
+    if isinstance(algorithm, ComputedOracle):
         return
-    sizes = sizes_of(oracle)
-    for spec in oracle.tables():
+    sizes = sizes_of(algorithm)
+    for spec in algorithm.tables():
         try:
             with closing(build_table(spec)) as table:
                 if (size := sizes.get(spec.name)) and isinstance(table, BoundedTable):
                     table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
         except DataError as error:
-            raise ScenarioError(f"the oracle {kind_of(oracle, ALGORITHMS)!r}, table {spec.name!r}: {error}") from error
+            raise ScenarioError(
+                f"the algorithm {kind_of(algorithm, ALGORITHMS)!r}, table {spec.name!r}: {error}"
+            ) from error
 
 
 def _check_warm_start(scenario: Scenario, env: EnvSpec) -> None:
@@ -228,11 +230,11 @@ def _check_file(key: str, path: str, scenario: Scenario, env: EnvSpec) -> None:
     """That a file holds a policy which learners of every population can start from."""
     found = load_policy(path).spec
     for seats in scenario.seats(env):
-        wanted = scenario.oracle.policy(env, seats)
+        wanted = scenario.algorithm.policy(env, seats)
         if differing := _differences(found, wanted):
             raise ScenarioError(
-                f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the oracle trains for players "
-                f"{', '.join(map(str, seats))}: {differing}. Give the oracle the same, or a policy that was trained or cloned for these "
+                f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the algorithm trains for players "
+                f"{', '.join(map(str, seats))}: {differing}. Give the algorithm the same, or a policy that was trained or cloned for these "
                 "players."
             )
 
@@ -261,7 +263,7 @@ def _entries(spec: PolicySpec) -> dict[str, Any]:
 
 def _check_seats(scenario: Scenario, env: EnvSpec) -> None:
     """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
-    if isinstance(scenario.oracle, ComputedOracle) or scenario.oracle.collect().unit != "decisions":
+    if isinstance(scenario.algorithm, ComputedOracle) or scenario.algorithm.collect().unit != "decisions":
         return
     population = scenario.population(env)
     most = max(population.count(which) for which in population)
@@ -276,19 +278,19 @@ def _check_seats(scenario: Scenario, env: EnvSpec) -> None:
 # Whether learners that replay make an update before their policies are done.
 
 WARM_UPS = ("start_decisions", "min_size")
-"""Options of oracles: decisions before the first update."""
+"""Options of algorithms: decisions before the first update."""
 
 
 def check_warm_up(scenario: Scenario, env: EnvSpec) -> None:
     """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited.
     Raises ScenarioError: what delays it, and what would not."""
-    oracle = scenario.oracle
+    algorithm = scenario.algorithm
     limit = None if scenario.response is None else scenario.response.limit("decisions")
-    if isinstance(oracle, ComputedOracle) or limit is None or scenario.runtime.async_limits is not None:
+    if isinstance(algorithm, ComputedOracle) or limit is None or scenario.runtime.async_limits is not None:
         return
-    learns = getattr(oracle, "best_response", oracle)  # NFSP's imitates what this one plays
+    learns = getattr(algorithm, "best_response", algorithm)  # NFSP's imitates what this one plays
     option = next((name for name in WARM_UPS if isinstance(getattr(learns, name, None), int)), None)
-    collect, scheduler = oracle.collect(), scenario.scheduler(scenario.population(env))
+    collect, scheduler = algorithm.collect(), scenario.scheduler(scenario.population(env))
     if option is None or collect.unit != "decisions":
         return
     tasks = scheduler.chunks if isinstance(scheduler, Chunked) else 1  # whose learners go on
@@ -298,16 +300,16 @@ def check_warm_up(scenario: Scenario, env: EnvSpec) -> None:
     if tasks * (limit + over) >= size + more:
         return
     open_ = scenario.env.num_envs * max(len(env.agents_of(player)) for player in range(env.num_players))
-    inner = "" if learns is oracle else "best_response."
+    inner = "" if learns is algorithm else "best_response."
     delay = f"{inner}{option}={size}" + (f", and {more} more at {inner}updates_per_decision={share:g}" if more else "")
     changes = [f"decisions: {math.ceil((size + more) / tasks) + open_} or more"]
     if (least := tasks * (limit - open_) - size) > 0 and more > 1:
-        changes.append(f"oracle.{inner}updates_per_decision={math.ceil(1000 / least) / 1000:g} or more")
+        changes.append(f"algorithm.{inner}updates_per_decision={math.ceil(1000 / least) / 1000:g} or more")
     if (most := tasks * (limit - open_) - more) > 0:
-        changes.append(f"oracle.{inner}{option}={most} or less")
+        changes.append(f"algorithm.{inner}{option}={most} or less")
     raise ScenarioError(
-        f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the oracle "
-        f"{kind_of(oracle, ALGORITHMS)!r} collects before the first update{'' if learns is oracle else ' of its best response'} "
+        f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "
+        f"{kind_of(algorithm, ALGORITHMS)!r} collects before the first update{'' if learns is algorithm else ' of its best response'} "
         f"({size + more}: {delay}), so that its policies would stay as they begin. Up to {open_} are still open at the "
         f"end and count for nothing: give {either(changes)}."
     )

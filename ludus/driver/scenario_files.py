@@ -37,7 +37,7 @@ def parse_scenario(
             "`ludus config PRESET` prints one."
         )
     if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and oracle.")
+        raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and algorithm.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
     before = str(data.get("scenario", "psro"))
     data = override(data, [change for change in changes if change.partition("=")[0].strip() == "scenario"])
@@ -60,18 +60,20 @@ def _kind(name: str) -> type[Scenario]:
 
 
 def _parts(scenario: type[Scenario]) -> dict[str, Any]:
-    """The parts that a scenario has by default, so that an override such as `oracle.batch=500` has something to change."""
+    """The parts that a scenario has by default, so that an override such as `algorithm.batch=500` has something to change."""
     fields = scenario.model_fields
     return {
-        name: fields[name].default for name in ("oracle", "meta_solver", "responses", "past", "rules") if name in fields
+        name: fields[name].default
+        for name in ("algorithm", "meta_solver", "responses", "past", "rules")
+        if name in fields
     }
 
 
 def _settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """What an override of one setting of an oracle's part leaves as it is: the rest of what the oracle has by default (a schedule, NFSP's
-    best response), or the start of a schedule that was given as a number."""
+    """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has by default (a schedule,
+    NFSP's best response), or the start of a schedule that was given as a number."""
     what, *parts = path
-    if what != "oracle" or not parts or not isinstance(data[what].get("kind"), str):
+    if what != "algorithm" or not parts or not isinstance(data[what].get("kind"), str):
         return {}
     given: Any = data
     try:

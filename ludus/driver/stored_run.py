@@ -213,19 +213,19 @@ def _check_changes(stored: Scenario, scenario: Scenario) -> None:
 
 
 def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
-    """Without what belongs to a part that was replaced: a response in progress starts anew under another oracle, another meta-solver starts
-    cold, and what is played in order to solve the present meta-game is decided anew."""
+    """Without what belongs to a part that was replaced: a response in progress starts anew under another algorithm, another meta-solver
+    starts cold, and what is played in order to solve the present meta-game is decided anew."""
     if (found := state.get("format", 1)) != checkpoint.FORMAT:
         raise RunError(
             f"the checkpoint was written by another version of Ludus (its format is {found}, this one's is {checkpoint.FORMAT}). Resume "
             "the run with that version; nothing was changed, and `ludus report` and `ludus evaluate` work with this one."
         )
-    if scenario.oracle != stored.oracle and state["kept"]:
+    if scenario.algorithm != stored.algorithm and state["kept"]:
         raise ScenarioError(
-            f"another oracle was given, and in this {stored.kind} run learners go on from task to task, which only the same oracle can do. "
-            "Start a new run with `ludus train`."
+            f"another algorithm was given, and in this {stored.kind} run learners go on from task to task, which only the same "
+            "algorithm can do. Start a new run with `ludus train`."
         )
-    if scenario.oracle != stored.oracle:
+    if scenario.algorithm != stored.algorithm:
         state = {**state, "trainings": {}}
     solves = getattr(scenario, "meta_solver", None) == getattr(stored, "meta_solver", None)
     if not solves:

@@ -58,11 +58,11 @@ class TaskRunner:
     async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
     kept: Mapping[str, State] = field(default_factory=dict)
-    _computed: ComputedOracle | None = None  # the oracle, if it needs no training
+    _computed: ComputedOracle | None = None  # the algorithm, if it needs no training
 
     def __post_init__(self) -> None:
-        oracle = self.scenario.oracle  # asked once: checking a protocol costs as much as a small best response
-        self._computed = oracle if isinstance(oracle, ComputedOracle) else None
+        algorithm = self.scenario.algorithm  # asked once: checking a protocol costs as much as a small best response
+        self._computed = algorithm if isinstance(algorithm, ComputedOracle) else None
 
     def results(
         self,
@@ -124,7 +124,7 @@ class TaskRunner:
             )
         return Training(
             task,
-            algorithm=with_options(self.scenario.oracle, task.overrides),
+            algorithm=with_options(self.scenario.algorithm, task.overrides),
             parts=self.parts,
             stop=self.scenario.response,
             start=start,
@@ -147,10 +147,10 @@ class TaskRunner:
         self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
         return mine
 
-    def _compute(self, task: TrainingTask, oracle: ComputedOracle) -> Trained:
+    def _compute(self, task: TrainingTask, algorithm: ComputedOracle) -> Trained:
         assert self.exact is not None
         with self.parts.profile.part("learning"):
-            response = oracle.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
+            response = algorithm.respond(self.exact.tree, task.seats, task.opponents, self.exact.stack)
         metrics = {**response.metrics, "return": float(np.mean(list(response.value.values())))}
         ref = PolicyRef(task.population, task.policy, mode=task.mode)
         task = replace(task, start=None)  # a computed response starts from nothing, and its lineage says so

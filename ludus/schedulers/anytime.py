@@ -43,7 +43,7 @@ class AnytimePSROScheduler(PSROScheduler):
     ) -> None:
         """rule, rule_options: of `Adaptive`. begin: the distribution that a task begins with, uniform over the population or the last
         meta-strategy, in which policies without weight get a uniform share. Options: those of `PSROScheduler`; its solver serves
-        generation 0, and oracles that move nothing. Raises ConfigError for other than two players: only there is a distribution moved by
+        generation 0, and algorithms that move nothing. Raises ConfigError for other than two players: only there is a distribution moved by
         one response, that of its only opponent."""
         super().__init__(**options)
         if len(self.population) != 2:

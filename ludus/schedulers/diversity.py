@@ -37,8 +37,8 @@ class DiversityRule(Protocol):
 
     moves: ClassVar[bool]
 
-    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
-        """Raises ScenarioError if this oracle cannot be made to differ. policies: what it trains, one per population."""
+    def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
+        """Raises ScenarioError if this algorithm cannot be made to differ. policies: what it trains, one per population."""
         ...
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
@@ -54,7 +54,7 @@ class DiversityRule(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BehaviouralDiversity:
-    """weight: of one nat of KL divergence at a decision, in rewards as the oracle scales them (PPO: by the largest utility). smoothing:
+    """weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them (PPO: by the largest utility). smoothing:
     share of the uniform policy that members are mixed with. The initial policy, which plays at random, is none of those to differ from."""
 
     moves: ClassVar[bool] = False
@@ -68,17 +68,17 @@ class BehaviouralDiversity:
                 f"behavioural diversity: smoothing is {self.smoothing}, expected a share above 0, at most 1."
             )
 
-    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
-        name = kind_of(oracle, ALGORITHMS)
-        if not getattr(type(oracle), "differs", False):
-            others = [other for other in ALGORITHMS if getattr(load("oracle", other, ALGORITHMS), "differs", False)]
+    def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
+        name = kind_of(algorithm, ALGORITHMS)
+        if not getattr(type(algorithm), "differs", False):
+            others = [other for other in ALGORITHMS if getattr(load("algorithm", other, ALGORITHMS), "differs", False)]
             raise ScenarioError(
-                f"the oracle {name!r} has no term for behavioural diversity; use {either(others)}, or leave diversity out."
+                f"the algorithm {name!r} has no term for behavioural diversity; use {either(others)}, or leave diversity out."
             )
         for spec in policies:
             if not tabulates(spec, mode="explore"):
                 raise ScenarioError(
-                    f"behavioural diversity compares the probabilities of actions at an observation, and the oracle {name!r} trains "
+                    f"behavioural diversity compares the probabilities of actions at an observation, and the algorithm {name!r} trains "
                     f"policies of kind {spec.kind!r} that have none (memory, or actions that are no single number). Use memory=none and "
                     "an environment with discrete actions, response diversity, or leave diversity out."
                 )
@@ -108,11 +108,11 @@ class ResponseDiversity:
         if not 0.0 <= self.explore <= 1.0:
             raise ConfigError(f"response diversity: explore is {self.explore}, expected a share from 0 to 1.")
 
-    def check(self, oracle: object, policies: Sequence[PolicySpec] = ()) -> None:
-        if isinstance(oracle, ComputedOracle):
+    def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
+        if isinstance(algorithm, ComputedOracle):
             raise ScenarioError(
-                f"response diversity moves the opponents while a response trains, and the oracle {kind_of(oracle, ALGORITHMS)!r} computes "
-                "it at once. Use one that learns, such as ppo, or leave diversity out."
+                f"response diversity moves the opponents while a response trains, and the algorithm {kind_of(algorithm, ALGORITHMS)!r} "
+                "computes it at once. Use one that learns, such as ppo, or leave diversity out."
             )
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
@@ -169,16 +169,16 @@ def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> 
     return mean if mine < other else mean.T
 
 
-def check_diversity(rule: Any, oracle: object, policies: Sequence[PolicySpec] = (), *, moved: bool = False) -> None:
-    """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its oracle. policies: what the oracle
-    trains, one per population. moved: the method itself decides what the opponents are while a response trains."""
+def check_diversity(rule: Any, algorithm: object, policies: Sequence[PolicySpec] = (), *, moved: bool = False) -> None:
+    """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its algorithm. policies: what the
+    algorithm trains, one per population. moved: the method itself decides what the opponents are while a response trains."""
     if rule is None:
         return
     if not isinstance(rule, DiversityRule):
         raise ConfigError(
             f"{kind_of(rule, DIVERSITIES)!r} is no diversity: it lacks methods of {DiversityRule.__module__}.DiversityRule."
         )
-    rule.check(oracle, policies)
+    rule.check(algorithm, policies)
     if moved and rule.moves:
         raise ScenarioError(
             f"diversity {kind_of(rule, DIVERSITIES)!r} moves the opponents of a response, which this kind of scenario decides itself. "

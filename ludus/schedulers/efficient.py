@@ -70,7 +70,7 @@ class EfficientPSROScheduler(AnytimePSROScheduler):
                 f"{type(diversity).__name__} reads payoffs, and efficient PSRO has none; use behavioural diversity."
             )
         super().__init__(
-            solver=Uniform(),  # of oracles that moved nothing
+            solver=Uniform(),  # of algorithms that moved nothing
             generations=generations,
             population=population,
             seed=seed,

@@ -334,7 +334,7 @@ COUNTERS = frozenset({"env_steps", "decisions", "episodes", "samples", "updates"
 RESPONSE = COUNTERS | {"seconds", "scores", "win_rates"}
 """The fields of `Progress` that grow during a training task."""
 RUN = frozenset({"seconds", "generations", "gains"})
-"""Those that grow during every run; counters too if its oracle learns, nash_conv too where exploitability is computed."""
+"""Those that grow during every run; counters too if its algorithm learns, nash_conv too where exploitability is computed."""
 
 
 def out_of_reach(stopper: Stopper, grows: Collection[str]) -> str | None:

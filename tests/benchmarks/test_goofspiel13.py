@@ -16,7 +16,7 @@ from ludus.driver.scenario_files import load_scenario, parse_scenario
 def test_every_method_is_a_scenario_within_the_budget(method):
     chosen = parse_scenario(to_yaml(scenario(method, 3, steps=STEPS)))
     episodes = chosen.response.limit("episodes")
-    assert episodes % chosen.oracle.batch == 0, "or a task plays more than it is to"
+    assert episodes % chosen.algorithm.batch == 0, "or a task plays more than it is to"
     assert 0.97 * STEPS < chosen.generations * episodes * CARDS <= STEPS
     assert chosen.seed == 3
 

@@ -64,7 +64,7 @@ def test_every_task_is_a_scenario_that_its_algorithm_accepts(name: str) -> None:
     env = chosen.env.make(num_envs=1)
     chosen.check(env.spec)
     env.close()
-    assert (chosen.seed, chosen.oracle.collect().unit) == (3, TASKS[name].unit)
+    assert (chosen.seed, chosen.algorithm.collect().unit) == (3, TASKS[name].unit)
 
 
 def test_budgets() -> None:
@@ -275,8 +275,8 @@ class Stopping(Silent):
 
 
 def test_a_run_of_hours_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    oracle = {"kind": "ppo", "batch": 64, "batch_unit": "decisions", "epochs": 1, "hidden": [4]}
-    keys = {"env": {"id": "gymnasium/CartPole-v1", "num_envs": 4}, "oracle": oracle}
+    algorithm = {"kind": "ppo", "batch": 64, "batch_unit": "decisions", "epochs": 1, "hidden": [4]}
+    keys = {"env": {"id": "gymnasium/CartPole-v1", "num_envs": 4}, "algorithm": algorithm}
     task = LearningTask("cartpole", keys, 640, barriers=1)
     text = to_yaml(scenario(task, 0))
     with pytest.raises(KeyboardInterrupt), place(task, 0, text, root=tmp_path) as folder:

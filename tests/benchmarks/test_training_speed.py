@@ -32,7 +32,7 @@ def test_a_setting_says_how_many_steps_an_iteration_has() -> None:
 def test_ludus_and_the_limit_have_the_same_networks_and_batches(name: str) -> None:
     """Stable-Baselines3's, by hand: (4 + 1) 64 + 65 64 + 65 2 = 4610 for the policy, 65 less for the value."""
     setting, chosen = SETTINGS[name], training_speed_run.scenario(f"{name}/gymnasium", iterations=3, seed=5)
-    ppo = chosen.oracle
+    ppo = chosen.algorithm
     assert isinstance(ppo, PPO)
     assert (ppo.batch, ppo.batch_unit, ppo.epochs, ppo.minibatches) == (
         setting.batch,

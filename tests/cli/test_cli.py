@@ -58,7 +58,7 @@ class Called:
         return SimpleNamespace(
             to_yaml=lambda: f"scenario: psro\nseed: {seed}\n",
             runtime=SimpleNamespace(kind="inprocess", mode="sync", threads=1),
-            oracle=None,
+            algorithm=None,
         )
 
     def run(self, scenario: object, *, run_dir: Path | None, name: str | None, observer: object, stop: StopRequest):
@@ -88,11 +88,11 @@ def test_train_passes_its_arguments_in_any_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     called = Called(monkeypatch)
-    line = ["train", "leduc", "generations=3", "--seed", "5", "oracle.learning_rate=-1e-3", "--name", "try1"]
+    line = ["train", "leduc", "generations=3", "--seed", "5", "algorithm.learning_rate=-1e-3", "--name", "try1"]
     assert main(line) == 0
     assert called.given == {
         "name": "leduc",
-        "overrides": ["generations=3", "oracle.learning_rate=-1e-3"],
+        "overrides": ["generations=3", "algorithm.learning_rate=-1e-3"],
         "seed": 5,
         "run_dir": None,
         "run_name": "try1",

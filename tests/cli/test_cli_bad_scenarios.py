@@ -51,14 +51,20 @@ def test_files(folder: Path, capfd: pytest.CaptureFixture[str], text: str, words
         (["./"], "scenario file './' cannot be read: Is a directory."),
         (["KUHN"], "unknown preset 'KUHN'; did you mean 'kuhn'"),
         (["kuhn", "name=a b"], "name: 'a b' was given; use letters, digits, - _ and ., a letter or digit first."),
-        (["kuhn", "oracle=null"], "oracle: an oracle was expected, by name or as a mapping with `kind`; given None."),
-        (["kuhn", "oracle=exacct"], "An oracle of your own is named module:Class."),
-        (["kuhn", "oracle=os:getcwd"], "'os:getcwd' is no class; an oracle of your own is named module:Class."),
-        (["kuhn", "oracle=':x'"], "oracle ':x' is no name"),
+        (
+            ["kuhn", "algorithm=null"],
+            "algorithm: an algorithm was expected, by name or as a mapping with `kind`; given None.",
+        ),
+        (["kuhn", "algorithm=exacct"], "An algorithm of your own is named module:Class."),
+        (["kuhn", "algorithm=os:getcwd"], "'os:getcwd' is no class; an algorithm of your own is named module:Class."),
+        (["kuhn", "algorithm=':x'"], "algorithm ':x' is no name"),
         (["kuhn", "env=os:path"], "expected a class, or a function that makes an environment"),
         (["kuhn", "env=json:JSONDecoder"], "has none of the interfaces that Ludus plays"),
         (["kuhn", "env=openspiel/kuhn"], "unknown OpenSpiel game 'kuhn'; did you mean 'kuhn_poker'"),
-        (["leduc", "oracle.hidden=[0]"], "oracle: hidden.0: Input should be greater than or equal to 1 (given: 0)"),
+        (
+            ["leduc", "algorithm.hidden=[0]"],
+            "algorithm: hidden.0: Input should be greater than or equal to 1 (given: 0)",
+        ),
         (["leduc", "warm_start={source: last, first: -1}"], "first: Input should be greater than or equal to 1"),
         (["leduc", "warm_start={source: last, first: 3, last: 2}"], "from generation 3 to 2 there is none"),
         (["kuhn", "stop={seconds: 5"], "(line 1, column 12)"),
@@ -89,5 +95,5 @@ def test_near_names() -> None:
     assert nearest("LEDUC", ["leduc", "kuhn"]) == "; did you mean 'leduc'?"
     assert nearest("poker", ["leduc_poker", "kuhn_poker", "chess"]) == "; did you mean 'kuhn_poker' or 'leduc_poker'?"
     assert nearest("po", ["leduc_poker"]) == " (known: leduc_poker)."
-    assert (article("oracle"), article("meta-solver")) == ("an oracle", "a meta-solver")
+    assert (article("algorithm"), article("meta-solver")) == ("an algorithm", "a meta-solver")
     assert "An environment" in str(UnknownName("x", "y", [], hint="An environment"))

@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow")
 SEEDED = """
 scenario: psro
 env: openspiel/kuhn_poker
-oracle: {kind: ppo, batch: 200, epochs: 1, hidden: [16], learning_rate: 1.0e-30}
+algorithm: {kind: ppo, batch: 200, epochs: 1, hidden: [16], learning_rate: 1.0e-30}
 meta_solver: nash
 generations: 1
 response: {episodes: 200}
@@ -78,7 +78,7 @@ def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.
     recorded = read_trajectories(runs / "games.parquet")
     name = next(piece.policy for piece in recorded.trajectories if piece.policy.startswith("1-"))
     decisions = sum(piece.num_rows for piece in recorded.trajectories if piece.policy == name)
-    line = ["clone", "games.parquet", "my.yaml", "oracle.hidden=[8]", "--seed", "3", "--out", "d.safetensors"]
+    line = ["clone", "games.parquet", "my.yaml", "algorithm.hidden=[8]", "--seed", "3", "--out", "d.safetensors"]
     assert main([*line, "--players", "1", "--policies", name, "--epochs", "1", "--held-out", "0"]) == 0
     out = capsys.readouterr().out
     assert re.search(rf"learned from +{decisions:,} decisions", out)
@@ -124,20 +124,20 @@ def test_tensors_of_a_game_that_the_scenario_compiles_are_cloned(
         "train",
         "my.yaml",
         "warm_start=[{source: file, path: t.safetensors}]",
-        "oracle.hidden=[8, 16]",
+        "algorithm.hidden=[8, 16]",
         "--name",
         "no",
     ]
     capsys.readouterr()
     assert main(line) == 2
     err = capsys.readouterr().err
-    assert "holds a policy of kind 'mlp', with another network than the oracle trains for players 0: hidden" in err
-    assert "hidden [16] in the file, [8, 16] here. Give the oracle the same" in err
+    assert "holds a policy of kind 'mlp', with another network than the algorithm trains for players 0: hidden" in err
+    assert "hidden [16] in the file, [8, 16] here. Give the algorithm the same" in err
 
 
 def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tensors: Path) -> None:
     """The critic of each sees the state, and no seats beside it. Nothing was said of a state when decisions were recorded."""
-    scenario = ["env.tree=off", "env.wrappers=[joint_state]", "oracle={kind: mappo, batch: 10, hidden: [4]}"]
+    scenario = ["env.tree=off", "env.wrappers=[joint_state]", "algorithm={kind: mappo, batch: 10, hidden: [4]}"]
     scenario = [
         "my.yaml",
         *scenario,
@@ -159,7 +159,7 @@ def test_the_network_is_that_of_the_population() -> None:
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)
     agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))
     env = EnvSpec("tests/three", agents, ((-1, 1),) * 3, ((0, 1), (2,)), state=state)
-    scenario = PSRO(env="openspiel/kuhn_poker", oracle=MAPPO(), meta_solver="uniform", response={"episodes": 1})
+    scenario = PSRO(env="openspiel/kuhn_poker", algorithm=MAPPO(), meta_solver="uniform", response={"episodes": 1})
     assert command._policy(scenario, env, (0,)).config["state"] == 7
     assert command._policy(scenario, env, (1, 0)).config["state"] == 7
     assert command._policy(scenario, env, (2,)).config["state"] == 5
@@ -177,12 +177,12 @@ def test_the_network_is_that_of_the_population() -> None:
         (["games.parquet", "my.yaml", "--out", "mine.safetensors"], "is there already; --overwrite replaces it"),
         (["games.parquet", "my.yaml"], "--out"),
         (["my.yaml", "my.yaml", "--out", "x.safetensors"], "holds no trajectories that can be read"),
-        (["games.parquet", "kuhn", "--out", "x.safetensors"], "oracle computes its policies"),
+        (["games.parquet", "kuhn", "--out", "x.safetensors"], "algorithm computes its policies"),
         (["games.parquet", "leduc", "--out", "x.safetensors"], 'the scenario has "openspiel/leduc_poker"'),
         (["games.parquet", "my.yaml", "env.wrappers=[agent_ids]", "--out", "x.safetensors"], "with env.wrappers=[];"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--players", "2"], "players [2] were given"),
         (["games.parquet", "my.yaml", "--out", "x.safetensors", "--held-out", "1"], "held_out"),
-        (["games.parquet", "my.yaml", "oracle=dqn", "--out", "x.safetensors"], "cannot be cloned into"),
+        (["games.parquet", "my.yaml", "algorithm=dqn", "--out", "x.safetensors"], "cannot be cloned into"),
     ],
 )
 def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from ludus.cli.main import main
 CARTPOLE = """
 scenario: psro
 env: {id: gymnasium/CartPole-v1, num_envs: 8, wrappers: [{kind: frame_stack, k: 2}, flatten_observation]}
-oracle: {kind: ppo, batch: 200}
+algorithm: {kind: ppo, batch: 200}
 meta_solver: uniform
 generations: 1
 response: {episodes: 20}

@@ -44,18 +44,21 @@ def test_the_nearest_module_is_looked_for_where_the_command_is_now(
 @pytest.mark.parametrize(
     ("typed", "kind"),
     [
-        (["oracle.kind=a2c:A2C", "oracle.hidden=8", "oracle.batch=50"], "torch"),
-        (["oracle.kind=own_policy:TremblingA2C", "oracle.tremble=0.2", "oracle.batch=50"], "own_policy:Trembling"),
-        (["oracle=ppo", "oracle.network=own_network:Residual", "oracle.batch=50"], "actor_critic"),
-        (["oracle={kind: dqn, min_size: 100, body: {kind: own_network:Residual, width: 8}}"], "q_module"),
-        (["oracle.kind=own_loss:PenalisedPPO", "oracle.penalty=0.5", "oracle.batch=50"], "actor_critic"),
-        (["oracle.kind=own_algorithm:Reinforce", "oracle.episodes=50"], "tabular"),
+        (["algorithm.kind=a2c:A2C", "algorithm.hidden=8", "algorithm.batch=50"], "torch"),
+        (
+            ["algorithm.kind=own_policy:TremblingA2C", "algorithm.tremble=0.2", "algorithm.batch=50"],
+            "own_policy:Trembling",
+        ),
+        (["algorithm=ppo", "algorithm.network=own_network:Residual", "algorithm.batch=50"], "actor_critic"),
+        (["algorithm={kind: dqn, min_size: 100, body: {kind: own_network:Residual, width: 8}}"], "q_module"),
+        (["algorithm.kind=own_loss:PenalisedPPO", "algorithm.penalty=0.5", "algorithm.batch=50"], "actor_critic"),
+        (["algorithm.kind=own_algorithm:Reinforce", "algorithm.episodes=50"], "tabular"),
     ],
     ids=["algorithm by its loss", "policy", "network", "network of dqn", "loss", "whole algorithm"],
 )
 def test_a_part_from_a_file_of_ones_own(here: Path, typed: list[str], kind: str) -> None:
     """It trains; what comes of it is a file that plays again."""
-    assert main(["train", "kuhn", "oracle=ppo", *typed, *SHORT]) == 0
+    assert main(["train", "kuhn", "algorithm=ppo", *typed, *SHORT]) == 0
     (file,) = (here / "run" / "policies").rglob("0-1*")
     policy = load_policy(file)
     assert policy.spec.kind == kind
@@ -69,12 +72,15 @@ def test_a_part_from_a_file_of_ones_own(here: Path, typed: list[str], kind: str)
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("oracle.kind=a2c:A3C", "oracle 'a2c:A3C': module 'a2c' has no 'A3C'; did you mean 'A2C'"),
-        ("oracle.kind=own_polcy:TremblingA2C", "No module named 'own_polcy'; did you mean 'own_policy'"),
-        ("oracle={kind: a2c:A2C, hiden: 8}", "unknown key 'hiden'; did you mean 'hidden'"),
-        ("oracle={kind: ppo, network: own_network:Resdual}", "has no 'Resdual'; did you mean 'Residual'"),
-        ("oracle={kind: ppo, network: {kind: own_network:Residual, wdith: 8}}", "unexpected keyword argument 'wdith'"),
-        ("oracle=own_network:Residual", "own_network:Residual"),
+        ("algorithm.kind=a2c:A3C", "algorithm 'a2c:A3C': module 'a2c' has no 'A3C'; did you mean 'A2C'"),
+        ("algorithm.kind=own_polcy:TremblingA2C", "No module named 'own_polcy'; did you mean 'own_policy'"),
+        ("algorithm={kind: a2c:A2C, hiden: 8}", "unknown key 'hiden'; did you mean 'hidden'"),
+        ("algorithm={kind: ppo, network: own_network:Resdual}", "has no 'Resdual'; did you mean 'Residual'"),
+        (
+            "algorithm={kind: ppo, network: {kind: own_network:Residual, wdith: 8}}",
+            "unexpected keyword argument 'wdith'",
+        ),
+        ("algorithm=own_network:Residual", "own_network:Residual"),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -87,7 +93,7 @@ def test_a_slip_is_named_before_anything_is_made(typed: str, message: str, capsy
 @pytest.mark.slow
 def test_as_a_process_of_its_own(here: Path) -> None:
     """Whatever this test's own process has on its path."""
-    typed = ["train", "kuhn", "oracle={kind: own_policy:TremblingA2C, batch: 50}", *SHORT]
+    typed = ["train", "kuhn", "algorithm={kind: own_policy:TremblingA2C, batch: 50}", *SHORT]
     command = [sys.executable, "-c", "from ludus.cli.main import script; script()", *typed]
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

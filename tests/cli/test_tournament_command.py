@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(here: None) -> str:
     scenario = ludus.PSRO(
-        env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16), oracle="exact", generations=2, name="mine"
+        env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16), algorithm="exact", generations=2, name="mine"
     )
     ludus.run(scenario, run_dir=Path("runs/mine"), report=False)
     return "mine"

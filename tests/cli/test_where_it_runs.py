@@ -42,11 +42,11 @@ def test_this_process_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ),
         ("pong", ["runtime.threads=2"], 4, []),
         ("pong", ["runtime.kind=ray"], 4, []),  # whose driver may be anywhere
-        ("pong", ["oracle.network=mlp"], 4, []),
+        ("pong", ["algorithm.network=mlp"], 4, []),
         ("pong", [], 1, []),
         ("cartpole", [], 4, []),
         ("cartpole-dqn", [], 4, []),
-        ("cartpole-dqn", ["oracle.body=impala"], 2, ["learning from images, on one of 2 cores: runtime.threads=2"]),
+        ("cartpole-dqn", ["algorithm.body=impala"], 2, ["learning from images, on one of 2 cores: runtime.threads=2"]),
     ],
 )
 def test_cores_that_are_idle_are_told(preset: str, changes: list[str], cores: int, told: list[str]) -> None:

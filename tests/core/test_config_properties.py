@@ -161,7 +161,7 @@ ENV = st.just("openspiel/kuhn_poker") | options(
     options=st.dictionaries(names, positive | names, max_size=2),
 ).map(lambda given: {"id": "openspiel/kuhn_poker", **given})
 OPTIONAL = {
-    "oracle": st.one_of(*ORACLES.values()),
+    "algorithm": st.one_of(*ORACLES.values()),
     "meta_solver": st.one_of(*SOLVERS.values()),
     "responses": st.sampled_from(sorted(RESPONSES)),
     "order": st.sampled_from(["simultaneous", "sequential"]),
@@ -407,10 +407,10 @@ def test_presets_survive_yaml_and_take_overrides(name: str) -> None:
 
 def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
     scenario = parse_scenario(
-        "env: openspiel/kuhn_poker", ["oracle.batch=7", "meta_solver.slack=0.25", "env.num_envs=3"]
+        "env: openspiel/kuhn_poker", ["algorithm.batch=7", "meta_solver.slack=0.25", "env.num_envs=3"]
     )
-    assert (scenario.oracle.batch, scenario.meta_solver.slack, scenario.env.num_envs) == (7, 0.25, 3)
-    assert type(scenario.oracle) is type(PSRO(env="openspiel/kuhn_poker").oracle)
+    assert (scenario.algorithm.batch, scenario.meta_solver.slack, scenario.env.num_envs) == (7, 0.25, 3)
+    assert type(scenario.algorithm) is type(PSRO(env="openspiel/kuhn_poker").algorithm)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
         ("env: a\nenv: b", "key 'env' is given twice"),
         ("env: {id: a, id: b}", "key 'id' is given twice"),
         ("env: a\ngenerations: yes", "generations: a number was expected (given: True)"),
-        ("env: a\noracle: {kind: ppo, clip_value: no}", "oracle: clip_value: a number was expected (given: False)"),
+        ("env: a\noracle: {kind: ppo, clip_value: no}", "algorithm: clip_value: a number was expected (given: False)"),
         ("env: a\noracle: !!python/object/apply:os.getcwd []", "is not valid YAML: could not determine a constructor"),
     ],
 )

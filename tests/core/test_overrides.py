@@ -16,35 +16,35 @@ from ludus.learners.ppo.options import PPO
 from ludus.learners.schedule import Schedule
 
 
-def oracle(preset: str, *overrides: str) -> Any:
-    return load_scenario(preset, list(overrides)).oracle
+def algorithm(preset: str, *overrides: str) -> Any:
+    return load_scenario(preset, list(overrides)).algorithm
 
 
 @pytest.mark.parametrize(
     ("preset", "overrides", "rate"),
     [
-        ("leduc", ("oracle.learning_rate.start=0.02",), Schedule(start=0.02, end=0.0)),  # PPO falls to 0 by default
-        ("leduc", ("oracle.learning_rate.shape=cosine",), Schedule(start=0.01, end=0.0, shape="cosine")),
-        ("leduc", ("oracle.learning_rate=0.02",), Schedule(start=0.02)),  # a number is constant
-        ("pendulum", ("oracle.learning_rate.end=0.0001",), Schedule(start=0.001, end=0.0001)),  # a number there
-        ("kuhn", ("oracle=dqn", "oracle.learning_rate.over=0.5"), Schedule(start=0.01, end=0.0005, over=0.5)),
-        ("leduc", ("oracle={kind: dqn}", "oracle.learning_rate.end=0.0"), Schedule(start=0.01, end=0.0)),
+        ("leduc", ("algorithm.learning_rate.start=0.02",), Schedule(start=0.02, end=0.0)),  # PPO falls to 0 by default
+        ("leduc", ("algorithm.learning_rate.shape=cosine",), Schedule(start=0.01, end=0.0, shape="cosine")),
+        ("leduc", ("algorithm.learning_rate=0.02",), Schedule(start=0.02)),  # a number is constant
+        ("pendulum", ("algorithm.learning_rate.end=0.0001",), Schedule(start=0.001, end=0.0001)),  # a number there
+        ("kuhn", ("algorithm=dqn", "algorithm.learning_rate.over=0.5"), Schedule(start=0.01, end=0.0005, over=0.5)),
+        ("leduc", ("algorithm={kind: dqn}", "algorithm.learning_rate.end=0.0"), Schedule(start=0.01, end=0.0)),
     ],
 )
 def test_the_rest_of_a_schedule_stays(preset: str, overrides: tuple[str, ...], rate: Schedule) -> None:
-    assert oracle(preset, *overrides).learning_rate == rate
+    assert algorithm(preset, *overrides).learning_rate == rate
 
 
 def test_a_schedule_that_is_none_by_default_is_given_whole() -> None:
-    given = oracle("pendulum", "oracle.critic_learning_rate.start=0.1")
+    given = algorithm("pendulum", "algorithm.critic_learning_rate.start=0.1")
     assert given.critic_learning_rate == Schedule(start=0.1)
 
 
 def test_a_number_for_a_schedule_that_is_none_by_default_is_its_start() -> None:
-    given = oracle("pendulum", "oracle.critic_learning_rate=0.1", "oracle.critic_learning_rate.end=0.0")
+    given = algorithm("pendulum", "algorithm.critic_learning_rate=0.1", "algorithm.critic_learning_rate.end=0.0")
     assert given.critic_learning_rate == Schedule(start=0.1, end=0.0)
     with pytest.raises(ConfigError, match="critic_learning_rate: start: Field required"):
-        oracle("pendulum", "oracle.critic_learning_rate.end=0.1")
+        algorithm("pendulum", "algorithm.critic_learning_rate.end=0.1")
 
 
 def test_the_rest_of_nfsps_best_response_stays() -> None:
@@ -52,28 +52,28 @@ def test_the_rest_of_nfsps_best_response_stays() -> None:
     assert usual.epsilon == Schedule(start=0.06, end=0.0)
     changed = usual.model_copy(update={"batch": 100})
     assert NFSP(best_response={"batch": 100}).best_response == changed
-    assert oracle("leduc-nfsp", "oracle.best_response.batch=100").best_response == changed
+    assert algorithm("leduc-nfsp", "algorithm.best_response.batch=100").best_response == changed
     assert parse_scenario(
-        "{env: openspiel/kuhn_poker, oracle: {kind: nfsp, best_response: {batch: 100}}}"
-    ).oracle == NFSP(best_response=changed)
-    partly = "{env: openspiel/kuhn_poker, oracle: {kind: nfsp, best_response: {hidden: [32], epsilon: 0.1}}}"
-    given = parse_scenario(partly, ["oracle.best_response.learning_rate.end=0.001"]).oracle.best_response
+        "{env: openspiel/kuhn_poker, algorithm: {kind: nfsp, best_response: {batch: 100}}}"
+    ).algorithm == NFSP(best_response=changed)
+    partly = "{env: openspiel/kuhn_poker, algorithm: {kind: nfsp, best_response: {hidden: [32], epsilon: 0.1}}}"
+    given = parse_scenario(partly, ["algorithm.best_response.learning_rate.end=0.001"]).algorithm.best_response
     assert given.learning_rate == usual.learning_rate.model_copy(update={"end": 0.001})
-    given = parse_scenario(partly, ["oracle.best_response.epsilon.end=0.01"]).oracle.best_response
+    given = parse_scenario(partly, ["algorithm.best_response.epsilon.end=0.01"]).algorithm.best_response
     assert given.epsilon == Schedule(start=0.1, end=0.01)
-    deeper = oracle("leduc-nfsp", "oracle.best_response.epsilon.start=0.1").best_response
+    deeper = algorithm("leduc-nfsp", "algorithm.best_response.epsilon.start=0.1").best_response
     assert deeper == usual.model_copy(update={"epsilon": Schedule(start=0.1, end=0.0)})
 
 
 @pytest.mark.parametrize(
     ("text", "change", "words"),
     [
-        ("oracle: ppo", "oracle.nonsense.start=3", "unknown key 'nonsense'"),
-        ("oracle: ppo", "oracle.epochs.start=3", "epochs: Input should be a valid integer"),
-        ("oracle: ppo", "oracle.epochs.a.b=3", "epochs: Input should be a valid integer"),
-        ("oracle: 3", "oracle.epochs=3", "by name or as a mapping with `kind`"),
-        ("oracle: nobody", "oracle.rate.start=3", "unknown oracle 'nobody'"),
-        ("oracle: [ppo]", "oracle.rate.start=3", "by name or as a mapping with `kind`"),
+        ("algorithm: ppo", "algorithm.nonsense.start=3", "unknown key 'nonsense'"),
+        ("algorithm: ppo", "algorithm.epochs.start=3", "epochs: Input should be a valid integer"),
+        ("algorithm: ppo", "algorithm.epochs.a.b=3", "epochs: Input should be a valid integer"),
+        ("algorithm: 3", "algorithm.epochs=3", "by name or as a mapping with `kind`"),
+        ("algorithm: nobody", "algorithm.rate.start=3", "unknown algorithm 'nobody'"),
+        ("algorithm: [ppo]", "algorithm.rate.start=3", "by name or as a mapping with `kind`"),
     ],
 )
 def test_what_has_no_such_settings_says_so(text: str, change: str, words: str) -> None:
@@ -93,14 +93,14 @@ class Mine(A2C):
 
 
 def test_an_oracle_of_ones_own_has_defaults_too() -> None:
-    text = "{env: openspiel/kuhn_poker, oracle: test_overrides:Mine}"
-    assert parse_scenario(text, ["oracle.late.rate.start=2.0"]).oracle.late.rate == Schedule(start=2.0, end=0.5)
-    assert parse_scenario(text, ["oracle.learning_rate.start=0.5"]).oracle.learning_rate.start == 0.5
+    text = "{env: openspiel/kuhn_poker, algorithm: test_overrides:Mine}"
+    assert parse_scenario(text, ["algorithm.late.rate.start=2.0"]).algorithm.late.rate == Schedule(start=2.0, end=0.5)
+    assert parse_scenario(text, ["algorithm.learning_rate.start=0.5"]).algorithm.learning_rate.start == 0.5
 
 
 def test_a_kind_that_is_given_later_is_not_asked_for_before() -> None:
-    text = "{env: openspiel/kuhn_poker, oracle: {kind: pppo}}"
-    changed = parse_scenario(text, ["oracle.learning_rate.start=0.5", "oracle.kind=ppo"]).oracle
+    text = "{env: openspiel/kuhn_poker, algorithm: {kind: pppo}}"
+    changed = parse_scenario(text, ["algorithm.learning_rate.start=0.5", "algorithm.kind=ppo"]).algorithm
     assert changed == PPO(learning_rate=Schedule(start=0.5))
 
 

@@ -26,8 +26,8 @@ RUN = [
     "generations=1",
     "response={episodes: 2000}",
     "env.num_envs=16",
-    "oracle.batch=64",
-    "oracle.minibatches=1",
+    "algorithm.batch=64",
+    "algorithm.minibatches=1",
     "evaluation.episodes=4",
     "checkpoints.iterations=5",
 ]

@@ -78,15 +78,15 @@ def test_own_parts_keep_the_contract_of_algorithms(kind: dict[str, Any]) -> None
     from ludus.learners.registry import ALGORITHMS
     from ludus.testing.algorithm import check_algorithm
 
-    oracle = build_part("oracle", {"kind": "ppo", **kind, "batch": 20}, ALGORITHMS)
-    check_algorithm(oracle, compile_tree("kuhn_poker").spec)
+    algorithm = build_part("algorithm", {"kind": "ppo", **kind, "batch": 20}, ALGORITHMS)
+    check_algorithm(algorithm, compile_tree("kuhn_poker").spec)
 
 
 def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from ludus.cli.main import main
 
     callbacks = "callbacks=[own_callbacks:EpisodesToCsv, own_callbacks:WinRates]"
-    changes = ["oracle={kind: ppo, batch: 100, hidden: [8]}", "response={episodes: 200}", "generations=1"]
+    changes = ["algorithm={kind: ppo, batch: 100, hidden: [8]}", "response={episodes: 200}", "generations=1"]
     assert main(["train", "kuhn", *changes, callbacks, "--run-dir", "run"]) == 0
     rows = (elsewhere / "run" / "episodes.csv").read_text().splitlines()
     assert len(rows) == 400
@@ -105,8 +105,8 @@ def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> N
     assert len(text.splitlines()) <= 30
     a2c = importlib.import_module("a2c").A2C
     check_algorithm(a2c(batch=20), compile_tree("kuhn_poker").spec)
-    oracle = {"kind": "a2c:A2C", "batch": 250, "hidden": 16, "learning_rate": 0.02}
-    scenario = ludus.PSRO(env="openspiel/kuhn_poker", oracle=oracle, generations=1, response={"episodes": 10_000})
+    algorithm = {"kind": "a2c:A2C", "batch": 250, "hidden": 16, "learning_rate": 0.02}
+    scenario = ludus.PSRO(env="openspiel/kuhn_poker", algorithm=algorithm, generations=1, response={"episodes": 10_000})
     result = ludus.run(scenario, report=False)
     responses = result.generations[-1].responses
     assert min(np.subtract(responses, (0.5, 5 / 12))) > -0.05, "nearly best responses to uniform play"

@@ -133,7 +133,7 @@ def classes(module: object) -> Iterable[str]:
     ("page", "heading", "names"),
     [
         ("README.md", "preset", list_presets()),
-        ("docs/concepts/oracles.md", "name", [*ALGORITHMS, OWN]),
+        ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("docs/concepts/stopping.md", "name", [*STOPPERS, OWN]),
         ("docs/concepts/policies.md", "kind", POLICIES),
@@ -158,10 +158,10 @@ def test_schedulers_and_commands_are_named() -> None:
 
 def test_readme_presets_say_what_the_files_say() -> None:
     rows = [row.split("|")[1:-1] for row in pages.text("README.md").splitlines() if row.startswith("| `")]
-    for cell, _, oracle, _, ends in rows:
+    for cell, _, algorithm, _, ends in rows:
         scenario = load_scenario(cell.strip().strip("`"))
         assert f"{scenario.generations} generation" in ends
-        assert ("exact" in oracle) == (type(scenario.oracle).__name__ == "ExactBestResponse")
+        assert ("exact" in algorithm) == (type(scenario.algorithm).__name__ == "ExactBestResponse")
         if scenario.stop is not None:
             assert f"NashConv {scenario.stop.at_most:g}".replace("1e-06", "1e-6") in ends
 

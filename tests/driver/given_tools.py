@@ -16,7 +16,7 @@ KUHN = "openspiel/kuhn_poker"
 LEARNS = """
 scenario: fixed_opponents
 env: {id: openspiel/kuhn_poker, num_envs: 8}
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
 response: {episodes: 96}
 generations: 2
 checkpoints: {iterations: 2}
@@ -36,13 +36,13 @@ def always(action: int, file: Path, game: str = KUHN) -> Path:
 
 def given(folder: Path) -> Path:
     """Into the folder: a run "one" (PSRO with exact responses, 3 generations) and the file "bet.safetensors", who always bets."""
-    ludus.run(ludus.PSRO(env=KUHN, oracle="exact", generations=3), run_dir=folder / "one", report=False)
+    ludus.run(ludus.PSRO(env=KUHN, algorithm="exact", generations=3), run_dir=folder / "one", report=False)
     always(1, folder / "bet.safetensors")
     return folder
 
 
 def train(folder: Path, *opponents: object, **options: object) -> ludus.Result:
-    scenario = FixedOpponents(**{"env": KUHN, "oracle": "exact", "opponents": opponents, **options})
+    scenario = FixedOpponents(**{"env": KUHN, "algorithm": "exact", "opponents": opponents, **options})
     return ludus.run(scenario, run_dir=folder, report=False)
 
 

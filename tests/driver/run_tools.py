@@ -28,12 +28,12 @@ from ludus.storage.store import Store
 SCENARIOS = {
     "exact": """
 env: openspiel/kuhn_poker
-oracle: exact
+algorithm: exact
 generations: 3
 """,
     "ppo": """
 env: {id: openspiel/kuhn_poker, num_envs: 16}
-oracle: {kind: ppo, batch: 40, epochs: 2, minibatches: 2, hidden: [8]}
+algorithm: {kind: ppo, batch: 40, epochs: 2, minibatches: 2, hidden: [8]}
 response: {episodes: 160}
 warm_start: {source: last}
 generations: 2
@@ -41,7 +41,7 @@ checkpoints: {iterations: 2}
 """,
     "dqn": """
 env: {id: openspiel/kuhn_poker, num_envs: 8}
-oracle: {kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 40, capacity: 100, batch: 16, hidden: [8],
+algorithm: {kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 40, capacity: 100, batch: 16, hidden: [8],
   updates_per_decision: 0.1, target_period: 3}
 response: {decisions: 150}
 generations: 2
@@ -49,7 +49,7 @@ checkpoints: {iterations: 1}
 """,
     "tabular_q": """
 env: {id: openspiel/kuhn_poker, num_envs: 8}
-oracle: {kind: tabular_q, batch: 30, batch_unit: decisions}
+algorithm: {kind: tabular_q, batch: 30, batch_unit: decisions}
 response: {decisions: 150}
 meta_solver: fictitious_play
 generations: 2
@@ -57,7 +57,7 @@ checkpoints: {iterations: 3, generations: 2}
 """,
     "simulate": """
 env: {id: openspiel/kuhn_poker, num_envs: 8, tree: "off"}
-oracle: {kind: ppo, batch: 20, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 20, epochs: 1, hidden: [8]}
 response: {episodes: 60}
 evaluation: {payoffs: simulate, episodes: 50}
 mode: explore
@@ -66,7 +66,7 @@ checkpoints: {iterations: 1}
 """,
     "adaptive": """
 env: {id: openspiel/kuhn_poker, num_envs: 8, tree: "off"}
-oracle: {kind: ppo, batch: 20, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 20, epochs: 1, hidden: [8]}
 response: {episodes: 60}
 evaluation: {adaptive: {budget: 100, portion: 10, batch: 30, start: 2}}
 mode: explore
@@ -75,7 +75,7 @@ checkpoints: {iterations: 4}
 """,
     "ranking": """
 env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
 response: {episodes: 128}
 evaluation: {payoffs: simulate, adaptive: {goal: ranking, budget: 60, portion: 5, batch: 20, start: 1}}
 meta_solver: projected_replicator_dynamics
@@ -85,7 +85,7 @@ checkpoints: {iterations: 3}
 """,
     "shared": """
 env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
 response: {episodes: 128}
 evaluation: {payoffs: simulate, episodes: 40}
 meta_solver: projected_replicator_dynamics
@@ -96,7 +96,7 @@ checkpoints: {iterations: 3}
 """,
     "general": """
 env: {id: "openspiel/goofspiel(imp_info=True,num_cards=3,points_order=descending)", num_envs: 32, tree: "off"}
-oracle: {kind: ppo, batch: 64, epochs: 1, hidden: [16], batch_unit: decisions}
+algorithm: {kind: ppo, batch: 64, epochs: 1, hidden: [16], batch_unit: decisions}
 response: {decisions: 256}
 evaluation: {episodes: 40}
 mode: explore
@@ -107,7 +107,7 @@ checkpoints: {iterations: 2, generations: 2, keep: 1}
     "self_play": """
 scenario: self_play
 env: {id: openspiel/kuhn_poker, num_envs: 16}
-oracle: {kind: ppo, batch: 40, epochs: 2, minibatches: 2, hidden: [8]}
+algorithm: {kind: ppo, batch: 40, epochs: 2, minibatches: 2, hidden: [8]}
 response: {episodes: 160}
 latest: 0.75
 past: quality
@@ -117,7 +117,7 @@ checkpoints: {iterations: 3}
     "own_past": """
 scenario: pfsp
 env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 8, tree: "off"}
-oracle: {kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 40, capacity: 100, batch: 16, hidden: [8],
+algorithm: {kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 40, capacity: 100, batch: 16, hidden: [8],
   updates_per_decision: 0.1, target_period: 3}
 response: {decisions: 150}
 evaluation: {payoffs: simulate, episodes: 40}

@@ -30,7 +30,7 @@ scenario: self_play
 latest: 0.5
 meta_solver: nash
 env: {id: openspiel/leduc_poker, num_envs: 256}
-oracle: {kind: ppo, hidden: [32]}
+algorithm: {kind: ppo, hidden: [32]}
 response: {episodes: 3000}
 generations: 40
 evaluation: {payoffs: simulate, adaptive: {budget: 1300, portion: 50, start: 3}}

@@ -33,7 +33,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 EXACT = ["train", "kuhn", "generations=1"]
-PPO = [*EXACT, "oracle=ppo"]
+PPO = [*EXACT, "algorithm=ppo"]
 COORDINATION = "env=openspiel/coop_to_1p"
 
 
@@ -52,7 +52,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ([*EXACT, "evaluation.episodes=1"], "evaluation: episodes: Input should be greater than or equal to 2"),
         ([*EXACT, "checkpoints.keep=0"], "checkpoints: keep: Input should be greater than or equal to 1"),
         (
-            [*PPO, "env=openspiel/matrix_rps", "env.num_envs=1", "oracle.batch_unit=decisions"],
+            [*PPO, "env=openspiel/matrix_rps", "env.num_envs=1", "algorithm.batch_unit=decisions"],
             "env.num_envs=1, and 2 players of openspiel/matrix_rps share one population",
         ),
         ([*EXACT, "mode=gredy"], "mode: Input should be 'explore' or 'greedy' (given: 'gredy')"),
@@ -78,14 +78,14 @@ COORDINATION = "env=openspiel/coop_to_1p"
             [*EXACT, "meta_solver=ludus.core.errors:RunError"],
             "'ludus.core.errors:RunError' is not a meta-solver: it lacks",
         ),
-        ([*EXACT, "oracle=ludus.core.config:Config"], "'ludus.core.config:Config' is not an oracle: it lacks"),
-        ([*EXACT, "oracle=pop"], "unknown oracle 'pop'; did you mean 'ppo'?"),
-        ([*PPO, "oracle.learning_rat=1e-3"], "oracle: unknown key 'learning_rat'; did you mean 'learning_rate'?"),
-        ([*PPO, "oracle.gamma=1.5"], "oracle: gamma: Input should be less than or equal to 1 (given: 1.5)"),
-        ([*PPO, "oracle.batch=0"], "oracle: batch: Input should be greater than or equal to 1"),
+        ([*EXACT, "algorithm=ludus.core.config:Config"], "'ludus.core.config:Config' is not an algorithm: it lacks"),
+        ([*EXACT, "algorithm=pop"], "unknown algorithm 'pop'; did you mean 'ppo'?"),
+        ([*PPO, "algorithm.learning_rat=1e-3"], "algorithm: unknown key 'learning_rat'; did you mean 'learning_rate'?"),
+        ([*PPO, "algorithm.gamma=1.5"], "algorithm: gamma: Input should be less than or equal to 1 (given: 1.5)"),
+        ([*PPO, "algorithm.batch=0"], "algorithm: batch: Input should be greater than or equal to 1"),
         ([*PPO, "response={episode: 5}"], "unknown stopper 'episode'; did you mean 'episodes'?"),
         ([*PPO, "response={episodes: 0}"], "stopper 'episodes': value: Input should be greater than or equal to 1"),
-        ([*PPO, "response="], "an oracle that learns needs `response`"),
+        ([*PPO, "response="], "an algorithm that learns needs `response`"),
         ([*PPO, "response={generations: 5}"], "waits for generations, which does not change during one response"),
         ([*PPO, "response={all: [{episodes: 5}, {nash_conv: 0.1}]}"], "response: the stopper waits for nash_conv"),
         ([*PPO, "stop={no_improvement: 5}"], "stop: the stopper waits for scores, which this run does not have"),
@@ -105,7 +105,7 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "'nash' solves two-player games; openspiel/kuhn_poker(players=3) has 3",
         ),
         (
-            [*EXACT, "env=openspiel/bargaining(max_turns=2)", "env.node_limit=10", "oracle=ppo"],
+            [*EXACT, "env=openspiel/bargaining(max_turns=2)", "env.node_limit=10", "algorithm=ppo"],
             "'nash' solves zero-sum games",
         ),
         (
@@ -118,33 +118,33 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ),
         ([*PPO, "env.tree=off", "evaluation.payoffs=exact"], "evaluation.payoffs=exact needs a game that can be"),
         (
-            [*PPO, "oracle.memory=gru"],
+            [*PPO, "algorithm.memory=gru"],
             "evaluation.payoffs=auto, evaluation.exploitability=auto: openspiel/kuhn_poker has a game tree, on which that is",
         ),
         (
-            [*EXACT, "oracle=r2d2", "evaluation.payoffs=simulate"],
+            [*EXACT, "algorithm=r2d2", "evaluation.payoffs=simulate"],
             "evaluation.payoffs=simulate and evaluation.exploitability=off.",
         ),
-        ([*EXACT, "oracle=rainbow", "mode=explore"], "evaluation.exploitability=off. Or set mode=greedy."),
+        ([*EXACT, "algorithm=rainbow", "mode=explore"], "evaluation.exploitability=off. Or set mode=greedy."),
         (
-            [*PPO, "oracle.memory=lstm", "diversity=behavioural", "evaluation.payoffs=simulate", "stop="],
-            "the oracle 'ppo' trains policies of kind 'actor_critic' that have none (memory",
+            [*PPO, "algorithm.memory=lstm", "diversity=behavioural", "evaluation.payoffs=simulate", "stop="],
+            "the algorithm 'ppo' trains policies of kind 'actor_critic' that have none (memory",
         ),
         (
             [
                 *EXACT,
-                "oracle=a2c",
+                "algorithm=a2c",
                 "env=gymnasium/Pendulum-v1",
                 "diversity=behavioural",
                 "meta_solver=uniform",
                 "stop=",
             ],
-            "the oracle 'a2c' trains policies of kind 'actor_critic' that have none (memory, or actions that are no single number)",
+            "the algorithm 'a2c' trains policies of kind 'actor_critic' that have none (memory, or actions that are no single number)",
         ),
         (
             [
                 *EXACT,
-                "oracle=a2c",
+                "algorithm=a2c",
                 "env=gymnasium/Pendulum-v1",
                 "meta_solver=uniform",
                 "evaluation={adaptive: {goal: ranking}}",
@@ -153,35 +153,41 @@ COORDINATION = "env=openspiel/coop_to_1p"
             "evaluation.adaptive.goal=ranking needs returns between known limits, or no comparison is ever decided",
         ),
         (
-            ["train", "pendulum", "oracle={kind: sac, start_decisions: 1000}", "response={decisions: 300}"],
-            "response: 300 decisions are fewer than the oracle 'sac' collects before the first update (1001: start_decisions=1000, and",
+            ["train", "pendulum", "algorithm={kind: sac, start_decisions: 1000}", "response={decisions: 300}"],
+            "response: 300 decisions are fewer than the algorithm 'sac' collects before the first update (1001: start_decisions=1000, and",
         ),
         (
             [
                 *EXACT,
-                "oracle=dqn",
-                "oracle.rollout_unit=decisions",
+                "algorithm=dqn",
+                "algorithm.rollout_unit=decisions",
                 "env.num_envs=4",
                 "response={decisions: 500, seconds: 60}",
             ],
-            "would stay as they begin. Up to 4 are still open at the end and count for nothing: give decisions: 1054 or more or oracle",
+            "would stay as they begin. Up to 4 are still open at the end and count for nothing: give decisions: 1054 or more or algorithm",
         ),
         (
             [
                 "train",
                 "leduc-nfsp",
-                "oracle.best_response={rollout: 100, rollout_unit: decisions}",
+                "algorithm.best_response={rollout: 100, rollout_unit: decisions}",
                 "env.num_envs=4",
                 "generations=2",
                 "response={decisions: 200}",
             ],
-            "response: 200 decisions in each of 2 tasks are fewer than the oracle 'nfsp' collects",
+            "response: 200 decisions in each of 2 tasks are fewer than the algorithm 'nfsp' collects",
         ),
         (
-            [*PPO, "oracle.batch_unit=decisions", "oracle.batch=1000", "oracle.capacity=500", "env.num_envs=4"],
+            [
+                *PPO,
+                "algorithm.batch_unit=decisions",
+                "algorithm.batch=1000",
+                "algorithm.capacity=500",
+                "env.num_envs=4",
+            ],
             "an insert of 1000 items never fits into a table of 500. Raise the capacity or insert less at once.",
         ),
-        ([*EXACT, "oracle=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
+        ([*EXACT, "algorithm=tabular_q", "env.tree=off"], "tabular Q-learning needs a game that is compiled to a tree"),
     ],
     ids=lambda value: " ".join(value[3 if value[:3] == EXACT else 1 :]) if isinstance(value, list) else "",
 )
@@ -199,12 +205,12 @@ def test_a_wrong_scenario_is_refused_in_one_line(
         ("- 1\n- 2\n", "a scenario is a mapping of keys to values; given list"),
         ("env: [", "the scenario is not valid YAML"),
         ("1: 2\n", "unknown key 1"),
-        ("oracle: exact\n", "env: Field required"),
+        ("algorithm: exact\n", "env: Field required"),
         ("env: 5\n", "env"),
         ("env: openspiel/kuhn_poker\nscenario: [psro]\n", "unknown scenario"),
         (
             "env: openspiel/kuhn_poker\noracle: {hidden: [3]}\n",
-            "oracle: an oracle was expected, by name or as a mapping with `kind`",
+            "algorithm: an algorithm was expected, by name or as a mapping with `kind`",
         ),
     ],
 )
@@ -222,13 +228,13 @@ def test_a_file_that_is_no_text(folder: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_a_policy_of_another_shape_is_no_warm_start(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    small = ["oracle={kind: ppo, hidden: [4], batch: 10, epochs: 1}", "response={episodes: 10}", "generations=1"]
+    small = ["algorithm={kind: ppo, hidden: [4], batch: 10, epochs: 1}", "response={episodes: 10}", "generations=1"]
     assert main(["train", "kuhn", *small, "env.num_envs=4", "--run-dir", "first"]) == 0
     capfd.readouterr()
     path = "first/policies/0/0-1.safetensors"
     start = f"warm_start={{source: file, path: {path}}}"
     line = ["train", "kuhn", *small, start, "--run-dir", "second"]
-    assert "holds a policy of kind 'mlp'" in refused(capfd, folder, *line, "oracle.hidden=[5]")
+    assert "holds a policy of kind 'mlp'" in refused(capfd, folder, *line, "algorithm.hidden=[5]")
     assert main([*line, "env.num_envs=4"]) == 0
     damaged = bytearray((folder / path).read_bytes())[:-5]
     (folder / path).write_bytes(damaged)

@@ -14,7 +14,7 @@ from ludus.envs.registry import make_env
 from ludus.storage.reader import Reader
 
 COMMON = """
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
 response: {episodes: 96}
 generations: 3
 checkpoints: {iterations: 2}

@@ -17,7 +17,7 @@ FP = {"kind": "fictitious_play", "iterations": 4000}
 
 def train(folder: Path, env: str, solver: object, generations: int, share: str = "auto") -> ludus.Result:
     scenario = ludus.PSRO(
-        env=env, oracle=ludus.ExactBestResponse(), meta_solver=solver, generations=generations, share=share
+        env=env, algorithm=ludus.ExactBestResponse(), meta_solver=solver, generations=generations, share=share
     )
     return ludus.run(scenario, run_dir=folder, report=False)
 

@@ -55,7 +55,7 @@ def test_a_learned_response_comes_close(old: Path, tmp_path: Path) -> None:
         tmp_path / "run",
         str(old / "bet.safetensors"),
         env={"id": KUHN, "num_envs": 256},
-        oracle={"kind": "ppo", "batch": 1024, "learning_rate": 0.01, "hidden": [16]},
+        algorithm={"kind": "ppo", "batch": 1024, "learning_rate": 0.01, "hidden": [16]},
         response={"episodes": 10_000},
     )
     assert 1 / 3 - 0.02 < result.generations[-1].responses[0] < 1 / 3 + 1e-9
@@ -110,7 +110,7 @@ def test_played_payoffs_are_those_against_the_opponents(old: Path, tmp_path: Pat
         f"{old}/bet.safetensors",
         "random",
         env={"id": KUHN, "num_envs": 16},
-        oracle={"kind": "tabular_q", "batch": 64},
+        algorithm={"kind": "tabular_q", "batch": 64},
         response={"episodes": 500},
         evaluation={"payoffs": "simulate", "episodes": 200},
     )
@@ -128,14 +128,14 @@ def test_played_payoffs_are_those_against_the_opponents(old: Path, tmp_path: Pat
 def test_players_who_share_a_population_meet_what_the_seat_was_given(tmp_path: Path) -> None:
     """Policies of one seat each, which can play the other one too."""
     small = {"kind": "ppo", "batch": 32, "epochs": 1, "hidden": [4]}
-    apart = ludus.PSRO(env=BLOTTO, oracle=small, response={"episodes": 64}, generations=2, share="never")
+    apart = ludus.PSRO(env=BLOTTO, algorithm=small, response={"episodes": 64}, generations=2, share="never")
     ludus.run(apart, run_dir=tmp_path / "apart", report=False)
     result = train(tmp_path / "run", f"{tmp_path}/apart:newest", env=BLOTTO)
     assert names(result) == [["0-0", "apart.0-2", "apart.1-2", "0-1"]]
     with pytest.raises(ScenarioError, match=r"nobody was given for seat 1 of .*apart:0-2' plays seat 0\)"):
         train(tmp_path / "half", f"{tmp_path}/apart:0-2", env=BLOTTO)
     env = make_env(BLOTTO, num_envs=1)
-    scenario = FixedOpponents(env=BLOTTO, oracle="exact", opponents=f"{tmp_path}/apart:newest")
+    scenario = FixedOpponents(env=BLOTTO, algorithm="exact", opponents=f"{tmp_path}/apart:newest")
     found = read_given(scenario, env.spec)
     assert found is not None
     assert [[ref.policy for (ref,) in f.entries] for f in found.mixture.factors] == [["apart.0-2"], ["apart.1-2"]]
@@ -152,7 +152,7 @@ def test_a_member_of_a_shared_population_plays_all_its_seats(old: Path, tmp_path
 
 def test_three_players(tmp_path: Path) -> None:
     three = "openspiel/kuhn_poker(players=3)"
-    ludus.run(ludus.PSRO(env=three, oracle="exact", meta_solver="uniform", generations=1), run_dir=tmp_path / "old")
+    ludus.run(ludus.PSRO(env=three, algorithm="exact", meta_solver="uniform", generations=1), run_dir=tmp_path / "old")
     with pytest.raises(ScenarioError, match=r"nobody was given for seat 2 of .* \(.*old:1-1' plays seat 1\)"):
         train(tmp_path / "lacks", f"{tmp_path}/old:1-1", env=three)
     with pytest.raises(ScenarioError, match=r"old:0-1' plays seat 0, where the learners meet nobody; .* in seats 1, 2"):

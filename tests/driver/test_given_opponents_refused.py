@@ -54,7 +54,7 @@ def test_policies_of_another_game(old: Path, tmp_path: Path) -> None:
             tmp_path / "run",
             "random",
             env="gymnasium/CartPole-v1",
-            oracle={"kind": "ppo"},
+            algorithm={"kind": "ppo"},
             evaluation={"exploitability": "off"},
         )
     assert not (tmp_path / "run").exists()

@@ -16,7 +16,7 @@ from ludus.driver.scenario_files import parse_scenario
 
 EXACT = """
 env: openspiel/kuhn_poker
-oracle: exact
+algorithm: exact
 meta_solver: {kind: nash, method: highs}
 generations: 6
 """
@@ -39,7 +39,7 @@ def test_exact_psro_on_kuhn(tmp_path: Path) -> None:
 
 PPO = """
 env: {id: openspiel/kuhn_poker, num_envs: 32}
-oracle: {kind: ppo, batch: 64, epochs: 3, minibatches: 2, hidden: [16], learning_rate: {start: 0.01, end: 0.001}}
+algorithm: {kind: ppo, batch: 64, epochs: 3, minibatches: 2, hidden: [16], learning_rate: {start: 0.01, end: 0.001}}
 response: {episodes: 512}
 warm_start: {source: last}
 mode: explore

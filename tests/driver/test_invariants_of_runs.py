@@ -29,7 +29,7 @@ from ludus.training.stopping import STOPPERS
 
 SMALL = """
 env: {id: openspiel/kuhn_poker, num_envs: 12}
-oracle: {kind: ppo, batch: 30, epochs: 1, hidden: [8]}
+algorithm: {kind: ppo, batch: 30, epochs: 1, hidden: [8]}
 response: {episodes: 90}
 generations: 2
 evaluation: {episodes: 40}
@@ -96,9 +96,9 @@ class Watch:
 @pytest.mark.parametrize(
     "changes",
     [
-        ["oracle.batch=9", "oracle.batch_unit=decisions", "response={decisions: 120}"],
+        ["algorithm.batch=9", "algorithm.batch_unit=decisions", "response={decisions: 120}"],
         ["env.id=openspiel/blotto(coins=4,fields=2)", "mode=explore"],
-        ["env.tree=off", "evaluation.payoffs=simulate", "mode=explore", "oracle.batch_unit=decisions"],
+        ["env.tree=off", "evaluation.payoffs=simulate", "mode=explore", "algorithm.batch_unit=decisions"],
     ],
     ids=["fragments", "shared population", "simulated"],
 )
@@ -140,8 +140,8 @@ def test_evaluation_plays_the_weights_that_are_stored(mode: str, episodes: int, 
     once played the weights that it had started from.)"""
     changes = [
         f"response.episodes={episodes}",
-        "oracle.epochs=30",
-        "oracle.learning_rate={start: 0.03}",
+        "algorithm.epochs=30",
+        "algorithm.learning_rate={start: 0.03}",
         f"mode={mode}",
     ]
     result = go(tmp_path, *changes, "evaluation={payoffs: simulate, episodes: 4000}")
@@ -186,11 +186,13 @@ def test_seats_stay_apart_in_a_population_that_players_share(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "oracle", ["{kind: dqn, rollout: 30, min_size: 20, batch: 16, hidden: [8], epsilon: {start: 0.25}}"]
+    "algorithm", ["{kind: dqn, rollout: 30, min_size: 20, batch: 16, hidden: [8], epsilon: {start: 0.25}}"]
 )
-def test_exploration_travels_with_the_weights(oracle: str, tmp_path: Path) -> None:
+def test_exploration_travels_with_the_weights(algorithm: str, tmp_path: Path) -> None:
     """8. A member that is played as it explored does so with the epsilon that it had, also when it is read back."""
-    result = go(tmp_path, f"oracle={oracle}", "mode=explore", "evaluation.payoffs=simulate", "evaluation.episodes=4000")
+    result = go(
+        tmp_path, f"algorithm={algorithm}", "mode=explore", "evaluation.payoffs=simulate", "evaluation.episodes=4000"
+    )
     policy = result.policy(0)
     assert float(policy.weights()["epsilon"][0]) == 0.25
     env = make_env("openspiel/kuhn_poker", num_envs=1)
@@ -205,7 +207,7 @@ def test_exploration_travels_with_the_weights(oracle: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "changes",
-    [[], ["oracle.batch_unit=decisions", "response={decisions: 100}"], ["evaluation.payoffs=simulate"]],
+    [[], ["algorithm.batch_unit=decisions", "response={decisions: 100}"], ["evaluation.payoffs=simulate"]],
     ids=str,
 )
 def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,10 +310,10 @@ def test_stoppers_end_a_run(name: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- 13, 14
 
 
-@pytest.mark.parametrize("oracle", ["ppo", "dqn", "tabular_q"])
-def test_another_seed_another_answer(oracle: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "tabular_q"])
+def test_another_seed_another_answer(algorithm: str, tmp_path: Path) -> None:
     """14. (That the same seed gives the same run to the bit is tested in tests/driver.)"""
-    changes = [f"oracle={{kind: {oracle}}}", "response.episodes=200", "generations=1", "mode=explore"]
+    changes = [f"algorithm={{kind: {algorithm}}}", "response.episodes=200", "generations=1", "mode=explore"]
     first, second = (go(tmp_path / str(seed), *changes, f"seed={seed}") for seed in (1, 2))
     assert first.nash_conv[0] == second.nash_conv[0]  # nothing random in it
     assert first.nash_conv[1] != second.nash_conv[1]

@@ -89,7 +89,7 @@ def test_a_run_that_died_before_it_began_is_started_again(whole: dict[str, Path]
 
 ROUNDING = """
 env: {env}
-oracle: exact
+algorithm: exact
 meta_solver: {solver}
 generations: {generations}
 checkpoints: {{generations: 2, keep: 1}}

@@ -23,7 +23,7 @@ from ludus.training.training import Training
 
 COMMON = """
 env: {id: openspiel/kuhn_poker, num_envs: 8}
-oracle: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
+algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [4]}
 response: {episodes: 96}
 generations: 3
 checkpoints: {iterations: 2}
@@ -150,17 +150,17 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
     assert all(given == used for given, used in rates)
     assert len({given for given, _ in rates}) > 3
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
-        with_options(tools.scenario("psro").oracle, {"learningrate": 0.1})
+        with_options(tools.scenario("psro").algorithm, {"learningrate": 0.1})
 
 
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("self_play", ["oracle=exact"], "meet others that still learn"),
-        ("league", ["oracle=exact"], "meet others that still learn"),
+        ("self_play", ["algorithm=exact"], "meet others that still learn"),
+        ("league", ["algorithm=exact"], "meet others that still learn"),
         ("anytime_psro", ["rule=hegde"], "did you mean 'hedge'"),
         ("anytime_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),
-        ("efficient_psro", ["oracle=exact"], "in an efficient_psro scenario policies meet others that still learn"),
+        ("efficient_psro", ["algorithm=exact"], "in an efficient_psro scenario policies meet others that still learn"),
         ("efficient_psro", ["rule=hegde"], "did you mean 'hedge'"),
         (
             "efficient_psro",
@@ -170,9 +170,13 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
         ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),
         ("efficient_psro", ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"], "this game has 3"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),
-        ("psro", ["oracle=dqn", "diversity=behavioural"], "oracle 'dqn' has no term for behavioural diversity"),
-        ("psro", ["oracle=exact", "diversity=behavioural"], "oracle 'exact' has no term for behavioural diversity"),
-        ("psro", ["oracle=exact", "diversity=response"], "'exact' computes it at once"),
+        ("psro", ["algorithm=dqn", "diversity=behavioural"], "algorithm 'dqn' has no term for behavioural diversity"),
+        (
+            "psro",
+            ["algorithm=exact", "diversity=behavioural"],
+            "algorithm 'exact' has no term for behavioural diversity",
+        ),
+        ("psro", ["algorithm=exact", "diversity=response"], "'exact' computes it at once"),
         ("anytime_psro", ["rule_options={explore: 7}"], "explore is 7"),
         ("pbt", ["ranges={clip: {low: -1.0, high: 0.5, log: false}}"], "clip"),
         ("fixed_opponents", ["learners=[3]"], "learners are populations"),
@@ -217,8 +221,8 @@ def test_the_order_of_responses_stays(tmp_path: Path) -> None:
 def test_learners_that_go_on_keep_their_oracle(tmp_path: Path) -> None:
     tools.train("self_play", tmp_path / "run", "generations=1")
     before = tools.files_of(tmp_path / "run")
-    with pytest.raises(ScenarioError, match="another oracle was given"):
-        resume(tmp_path / "run", ["generations=2", "oracle=tabular_q"])
+    with pytest.raises(ScenarioError, match="another algorithm was given"):
+        resume(tmp_path / "run", ["generations=2", "algorithm=tabular_q"])
     assert tools.files_of(tmp_path / "run") == before
 
 
@@ -268,7 +272,7 @@ def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
     """How many decisions its episodes would have was not known beforehand."""
-    options = ["oracle={kind: dqn, rollout: 20, hidden: [4]}", "response={episodes: 20}", "generations=1"]
+    options = ["algorithm={kind: dqn, rollout: 20, hidden: [4]}", "response={episodes: 20}", "generations=1"]
     tools.train("psro", tmp_path / "run", *options)
     with Reader(tmp_path / "run") as reader:
         events = reader.events()
@@ -277,7 +281,12 @@ def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
         r"task response-0-1 ended after \d+ decisions without an update: policy 0-1 is what", events[0].text
     )
     tools.train(
-        "psro", tmp_path / "longer", *options, "oracle.min_size=10", "oracle.updates_per_decision=1", "oracle.batch=8"
+        "psro",
+        tmp_path / "longer",
+        *options,
+        "algorithm.min_size=10",
+        "algorithm.updates_per_decision=1",
+        "algorithm.batch=8",
     )
     with Reader(tmp_path / "longer") as reader:
         assert not reader.events()

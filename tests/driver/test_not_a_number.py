@@ -16,9 +16,9 @@ from ludus.learners.tabular_q.options import TabularQ
 from ludus.storage.reader import Reader
 
 CONSTANT = {
-    "ppo": ["oracle.learning_rate={start: 0.01}", "oracle.entropy={start: 0.0}"],
-    "dqn": ["oracle.learning_rate={start: 0.01}", "oracle.epsilon={start: 0.5}"],
-    "tabular_q": ["oracle.epsilon={start: 0.5}"],
+    "ppo": ["algorithm.learning_rate={start: 0.01}", "algorithm.entropy={start: 0.0}"],
+    "dqn": ["algorithm.learning_rate={start: 0.01}", "algorithm.epsilon={start: 0.5}"],
+    "tabular_q": ["algorithm.epsilon={start: 0.5}"],
 }
 """Schedules that do not depend on the length of the training, so that a shorter one shows what the good weights were."""
 PLACE = {
@@ -89,7 +89,7 @@ class _CarelessLearner(TabularQLearner):
 
 
 def test_weights_that_are_no_numbers_are_not_published(tmp_path: Path) -> None:
-    mine = tools.scenario("tabular_q", "oracle.kind=test_not_a_number:Careless")
+    mine = tools.scenario("tabular_q", "algorithm.kind=test_not_a_number:Careless")
     result = run(mine, run_dir=tmp_path, report=False)
     assert len(result.generations) == 3
     with Reader(tmp_path) as reader:
@@ -104,7 +104,7 @@ def test_weights_that_are_no_numbers_are_not_published(tmp_path: Path) -> None:
 
 
 def test_a_failed_task_is_the_same_after_a_kill(tmp_path: Path) -> None:
-    changes = ["oracle.kind=test_not_a_number:Careless", "checkpoints.iterations=1"]
+    changes = ["algorithm.kind=test_not_a_number:Careless", "checkpoints.iterations=1"]
     tools.train("tabular_q", tmp_path / "whole", *changes)
     run_dir = tmp_path / "run"
     assert tools.dies(lambda: tools.train("tabular_q", run_dir, *changes), run_dir, at=40) is None

@@ -12,9 +12,9 @@ from ludus.driver.result import Result
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import list_presets, load_scenario
 
-OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "oracle.hidden=[16]", "oracle.batch=32")
-MUJOCO = (*OFF_POLICY, "oracle.start_decisions=100", "env.options.max_episode_steps=50")
-SPREAD = ("response.episodes=16", "evaluation.episodes=8", "oracle.min_size=100", "oracle.batch=32")
+OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "algorithm.hidden=[16]", "algorithm.batch=32")
+MUJOCO = (*OFF_POLICY, "algorithm.start_decisions=100", "env.options.max_episode_steps=50")
+SPREAD = ("response.episodes=16", "evaluation.episodes=8", "algorithm.min_size=100", "algorithm.batch=32")
 SHORT = {
     "acrobot": ("response.decisions=4096", "evaluation.episodes=2"),
     "acrobot-dqn": OFF_POLICY,
@@ -45,11 +45,11 @@ SHORT = {
     "memory": ("response.decisions=2688",),
     "memory-r2d2": ("response.decisions=2016",),
     "pendulum": OFF_POLICY,
-    "pendulum-td3": (*OFF_POLICY, "oracle.start_decisions=100"),
+    "pendulum-td3": (*OFF_POLICY, "algorithm.start_decisions=100"),
     "pong": (
         "response.decisions=128",
         "evaluation.episodes=2",
-        "oracle.batch=64",
+        "algorithm.batch=64",
         "env.options.max_num_frames_per_episode=400",
     ),
     "simple-spread": SPREAD,

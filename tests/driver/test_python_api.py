@@ -29,7 +29,7 @@ def test_import_is_light() -> None:
 
 def test_run_from_python(tmp_path: Path) -> None:
     scenario = ludus.PSRO(
-        env="openspiel/kuhn_poker", oracle=ludus.ExactBestResponse(), meta_solver="nash", generations=5
+        env="openspiel/kuhn_poker", algorithm=ludus.ExactBestResponse(), meta_solver="nash", generations=5
     )
     result = ludus.run(scenario, run_dir=tmp_path)
     assert isinstance(result, ludus.Result)

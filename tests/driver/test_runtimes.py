@@ -16,7 +16,7 @@ from ludus.policies.file import load_policy
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}
-oracle: {kind: ppo, batch: 24}
+algorithm: {kind: ppo, batch: 24}
 response: {episodes: 96}
 evaluation: {payoffs: simulate, episodes: 20, exploitability: off}
 checkpoints: {iterations: 2}
@@ -69,7 +69,7 @@ def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:
 
 def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
     """Stopped in the middle of two responses, which have passed different numbers of barriers."""
-    changes = ["generations=2", "runtime.tasks=2", "oracle.batch=12"]
+    changes = ["generations=2", "runtime.tasks=2", "algorithm.batch=12"]
     whole = policies(tmp_path, *changes, name="whole")
     for after in (3, 8, 21):
         observer = tools.Impatient(after)
@@ -82,7 +82,7 @@ def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_batches_that_are_sampled_ahead_are_the_same(tmp_path: Path) -> None:
-    changes = ["generations=1", "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}"]
+    changes = ["generations=1", "algorithm={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}"]
     now = policies(tmp_path, *changes, name="now")
     assert policies(tmp_path, *changes, "runtime.prefetch=2", name="ahead") == now
 
@@ -99,11 +99,12 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("oracle", ["ppo", "dqn"])
-def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_apart_on_ray(tmp_path: Path, algorithm: str) -> None:
     changes = [
-        f"oracle={{kind: {oracle}}}", *(["oracle.batch=24"] if oracle == "ppo" else ["oracle.rollout=24", "oracle.min_size=24"]),
-        "generations=1", "runtime.kind=ray", "runtime.workers=2", "runtime.mode=async", "response={episodes: 240}",
+        f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
+        "algorithm.min_size=24"]), "generations=1", "runtime.kind=ray", "runtime.workers=2",
+        "runtime.mode=async", "response={episodes: 240}",
     ]  # fmt: skip
     scenario = parse_scenario(PSRO, changes)
     observer = tools.Impatient(8)
@@ -140,7 +141,7 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path) -> None:
 def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int) -> None:
     """Two shards, a barrier, and a resume."""
     changes = [
-        "oracle={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
+        "algorithm={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
         "runtime.kind=ray", "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
     ]  # fmt: skip
     observer = tools.Impatient(9)
@@ -166,7 +167,7 @@ def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    line = ["train", "kuhn", "oracle=ppo", "generations=1", "response.episodes=500", "--name", "a"]
+    line = ["train", "kuhn", "algorithm=ppo", "generations=1", "response.episodes=500", "--name", "a"]
     assert main([*line, "--runtime", "ray", "--workers", "2"]) == 0
     assert "run" in capsys.readouterr().out
     text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()

@@ -90,7 +90,7 @@ def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
     observer = tools.Impatient(8)  # inside the first response, after a barrier in it
     run(tools.scenario("ppo"), run_dir=tmp_path, observer=observer, stop=observer.stop, report=False)
     assert tools.state_of(tmp_path)["trainings"]
-    resume(tmp_path, ["oracle.hidden=[5]", "meta_solver=uniform"], report=False)
+    resume(tmp_path, ["algorithm.hidden=[5]", "meta_solver=uniform"], report=False)
     with Reader(tmp_path) as reader:
         assert [p.record.spec.config.get("hidden") for p in reader.policies()] == [None, [5], [5]] * 2
         assert reader.generations()[-1].marginals == ((1 / 3,) * 3,) * 2

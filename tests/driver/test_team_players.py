@@ -24,12 +24,12 @@ ORACLES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("oracle", ORACLES)
-def test_a_team_answers_a_population_of_teams(oracle: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ORACLES)
+def test_a_team_answers_a_population_of_teams(algorithm: str, tmp_path: Path) -> None:
     """`Votes`: a team whose agents repeat their coins wins by 2 against one that guesses, and two such teams are even."""
     scenario = ludus.PSRO(
         env=ludus.Environment(id="test_teams:Votes", num_envs=25, wrappers=[{"kind": "joint_state"}]),
-        oracle=ORACLES[oracle],
+        algorithm=ORACLES[algorithm],
         generations=2,
         response={"episodes": 800},
         evaluation=ludus.Evaluation(episodes=400),

@@ -107,18 +107,18 @@ ORACLES = {
 }
 
 
-def scenario(oracle: str) -> ludus.PSRO:
+def scenario(algorithm: str) -> ludus.PSRO:
     return ludus.PSRO(
         env=ludus.Environment(id="test_teams:Votes", num_envs=25),
-        oracle=ORACLES[oracle],
+        algorithm=ORACLES[algorithm],
         generations=1,
         response={"episodes": 800},
         evaluation=ludus.Evaluation(episodes=400),
     )
 
 
-@pytest.mark.parametrize("oracle", ORACLES)
-def test_one_policy_plays_a_whole_team(oracle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("algorithm", ORACLES)
+def test_one_policy_plays_a_whole_team(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeating every coin is worth 4, and guessing 2: so a team that knows how wins by 2 against one that guesses."""
     seen: Counter[tuple[int, int]] = Counter()
     play = RolloutWorker.run
@@ -130,7 +130,7 @@ def test_one_policy_plays_a_whole_team(oracle: str, tmp_path: Path, monkeypatch:
         return rollout
 
     monkeypatch.setattr(RolloutWorker, "run", watching)
-    result = ludus.run(scenario(oracle), run_dir=tmp_path, report=False)
+    result = ludus.run(scenario(algorithm), run_dir=tmp_path, report=False)
     assert seen == dict.fromkeys([(0, 0), (0, 1), (1, 2), (1, 3)], 800)  # one segment per agent and episode
     np.testing.assert_allclose(result.payoffs.mean[0], [[0, -2], [2, 0]], atol=0.4)
     assert [[record.ref.policy for record in members] for members in result.populations] == [
@@ -144,30 +144,30 @@ def test_one_policy_plays_a_whole_team(oracle: str, tmp_path: Path, monkeypatch:
 
 
 def test_what_needs_one_agent_per_player_says_so(tmp_path: Path) -> None:
-    for oracle in ("exact", "tabular_q"):
+    for algorithm in ("exact", "tabular_q"):
         with pytest.raises(LudusError, match="needs a game that is compiled to a tree"):
             ludus.run(
-                scenario("ppo").model_copy(update={"oracle": ludus.PSRO(env="e", oracle=oracle).oracle}),
+                scenario("ppo").model_copy(update={"algorithm": ludus.PSRO(env="e", algorithm=algorithm).algorithm}),
                 run_dir=tmp_path / "no",
             )
     assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize(
-    ("oracle", "message"),
+    ("algorithm", "message"),
     [
         ("ppo", "PPO needs one space of actions and one shape of observations in all its seats"),
         ("vdn", "VDN learns for teams of one size"),
     ],
 )
-def test_seats_that_one_policy_cannot_serve_are_refused_before_anything_starts(oracle: str, message: str) -> None:
+def test_seats_that_one_policy_cannot_serve_are_refused_before_anything_starts(algorithm: str, message: str) -> None:
     """Each player alone would do; they share a population, and differ in size or in what they see."""
-    sizes, widths = ((2, 2), (3, 2)) if oracle == "ppo" else ((2, 3), (3, 3))
+    sizes, widths = ((2, 2), (3, 2)) if algorithm == "ppo" else ((2, 3), (3, 3))
     seen = [Box(0.0, 1.0, (width,), np.float32) for width in widths]
     agents = tuple(AgentSpec(f"{p}_{k}", p, seen[p], Discrete(2)) for p in (0, 1) for k in range(sizes[p]))
     spec = EnvSpec("unequal", agents, ((-1.0, 1.0),) * 2, ((0, 1),))
     options = {"meta_solver": "projected_replicator_dynamics", "generations": 1, "response": {"episodes": 9}}
-    scenario = ludus.PSRO(env="openspiel/tic_tac_toe", oracle=oracle, **options)
+    scenario = ludus.PSRO(env="openspiel/tic_tac_toe", algorithm=algorithm, **options)
     with pytest.raises(ScenarioError, match=message):
         scenario.check(spec)
-    ludus.PSRO(env="openspiel/tic_tac_toe", oracle=oracle, **options, share="never").check(spec)
+    ludus.PSRO(env="openspiel/tic_tac_toe", algorithm=algorithm, **options, share="never").check(spec)

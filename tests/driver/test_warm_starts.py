@@ -18,7 +18,7 @@ STILL = {"kind": "ppo", "batch": 20, "hidden": [6], "epochs": 1, "learning_rate"
 def train(folder: Path, *rules: object, generations: int = 4, **options: object) -> ludus.Result:
     scenario = ludus.PSRO(
         env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=10),
-        oracle=options.pop("oracle", STILL),
+        algorithm=options.pop("algorithm", STILL),
         response={"episodes": 40},
         generations=generations,
         warm_start=rules,
@@ -57,7 +57,7 @@ def test_last_goes_on_from_the_newest(tmp_path: Path) -> None:
 
 
 def test_learning_moves_on_from_the_start(tmp_path: Path) -> None:
-    result = train(tmp_path, "last", oracle={**STILL, "learning_rate": 0.01})
+    result = train(tmp_path, "last", algorithm={**STILL, "learning_rate": 0.01})
     assert not same(weights(result, 0, 1), weights(result, 0, 2))
     moved = [
         np.abs(weights(result, 0, g)["policy.0.weight"] - weights(result, 0, 1)["policy.0.weight"]).max()
@@ -108,6 +108,6 @@ def test_no_rule_that_applies_is_a_random_start(rules: tuple[object, ...], tmp_p
 
 def test_a_computed_response_has_no_parent(tmp_path: Path) -> None:
     """It starts from nothing, whatever the rules say."""
-    result = train(tmp_path, "last", generations=3, oracle=ludus.ExactBestResponse())
+    result = train(tmp_path, "last", generations=3, algorithm=ludus.ExactBestResponse())
     assert parents(result, 0) == [None] * 4
     assert {record.lineage.start for record in result.populations[0]} == {"random"}

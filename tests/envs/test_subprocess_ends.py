@@ -123,7 +123,7 @@ class Own(gymnasium.Env):
 """
 LUDUS = ["-c", "from ludus.cli.main import script; script()"]
 PLAYS = "evaluation.episodes=4"  # one in each environment, so that both subprocesses play
-SMALL = ["response.decisions=100000", "oracle.batch=64", "oracle.minibatches=2", PLAYS]
+SMALL = ["response.decisions=100000", "algorithm.batch=64", "algorithm.minibatches=2", PLAYS]
 
 
 def at_work(arguments: list[str], folder: Path) -> tuple[subprocess.Popen[str], list[int]]:

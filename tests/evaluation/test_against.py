@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env = ludus.Environment(id=f"openspiel/{game}", num_envs=50)
         solver = "fictitious_play" if name == "three" else "nash"
         ludus.run(
-            ludus.PSRO(env=env, oracle="exact", generations=generations, meta_solver=solver),
+            ludus.PSRO(env=env, algorithm="exact", generations=generations, meta_solver=solver),
             run_dir=folder / name,
             report=False,
         )

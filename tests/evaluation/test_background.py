@@ -23,7 +23,7 @@ from ludus.storage.store import Store
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12}
-oracle: {kind: ppo, batch: 24, hidden: [8]}
+algorithm: {kind: ppo, batch: 24, hidden: [8]}
 response: {episodes: 240}
 generations: 1
 """
@@ -106,9 +106,9 @@ def test_a_version_is_scored_once_however_often_the_run_is_resumed(
 
 
 def test_scores_of_a_learner_that_is_given_up_go_with_it(tmp_path: Path, recorded: list[tuple[str, int]]) -> None:
-    """Under another oracle the response begins anew: its versions are not those that were scored."""
+    """Under another algorithm the response begins anew: its versions are not those that were scored."""
     changes = ["evaluation.background={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2"]
-    other = "oracle.hidden=[4]"
+    other = "algorithm.hidden=[4]"
     observer = Stopping(5)
     run(parse_scenario(PSRO, changes), run_dir=tmp_path / "run", report=False, observer=observer, stop=observer.stop)
     assert len(scores(tmp_path / "run", "response-0-1")) == 5

@@ -64,7 +64,7 @@ def test_another_policy_in_a_seat_of_a_joint_distribution() -> None:
 def correlated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four generations against coarse correlated equilibria."""
     folder = tmp_path_factory.mktemp("correlated") / "run"
-    text = "{env: {id: openspiel/kuhn_poker, num_envs: 64}, oracle: exact, meta_solver: cce, generations: 4}"
+    text = "{env: {id: openspiel/kuhn_poker, num_envs: 64}, algorithm: exact, meta_solver: cce, generations: 4}"
     run(parse_scenario(text), run_dir=folder, report=False)
     return folder
 

@@ -95,7 +95,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("finished") / "run"
     scenario = ludus.PSRO(
         env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16),
-        oracle="exact",
+        algorithm="exact",
         generations=4,
         evaluation=ludus.Evaluation(payoffs="simulate", episodes=300),
     )
@@ -163,7 +163,10 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
     ("change", "words"),
     [
         ("DELETE FROM policies WHERE id = '0-1'", "has 4 policies of player 0, whose last meta-strategy is over 5"),
-        ("UPDATE run SET value = replace(value, 'oracle', 'orakle')", "the scenario in the database of .* unknown key"),
+        (
+            "UPDATE run SET value = replace(value, 'algorithm', 'orakle')",
+            "the scenario in the database of .* unknown key",
+        ),
     ],
 )
 def test_a_database_changed_by_hand_is_refused(finished: Path, tmp_path: Path, change: str, words: str) -> None:
@@ -183,9 +186,9 @@ def test_a_run_without_generations_cannot_be_evaluated(tmp_path: Path) -> None:
 
 def test_policies_with_memory_are_played_where_a_tree_could_compute(tmp_path: Path) -> None:
     changes = [
-        "oracle.memory=gru",
-        "oracle.memory_size=4",
-        "oracle.hidden=[4]",
+        "algorithm.memory=gru",
+        "algorithm.memory_size=4",
+        "algorithm.hidden=[4]",
         "generations=1",
         "response.episodes=20",
     ]

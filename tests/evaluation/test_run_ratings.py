@@ -18,7 +18,7 @@ from ludus.storage.reader import Reader
 def trained(folder: Path, **options: object) -> Path:
     scenario = ludus.PSRO(
         env={"id": "openspiel/kuhn_poker", "num_envs": 100},
-        oracle="exact",
+        algorithm="exact",
         generations=2,
         **{"name": "mine", **options},
     )

@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs of exact responses on Kuhn poker: "one" (3 generations), "two" (2)."""
     folder = tmp_path_factory.mktemp("runs")
     for name, generations in (("one", 3), ("two", 2)):
-        scenario = ludus.PSRO(env=KUHN, oracle="exact", generations=generations)
+        scenario = ludus.PSRO(env=KUHN, algorithm="exact", generations=generations)
         ludus.run(scenario, run_dir=folder / name, report=False)
     return folder
 

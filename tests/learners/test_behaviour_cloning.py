@@ -123,11 +123,11 @@ def acted(found: Clone, x: NDArray[Any], mask: NDArray[np.bool_] | None, *, mode
 
 
 @pytest.mark.parametrize(
-    "oracle", [PPO(hidden=(16,)), PPO(hidden=(16,), value_network="separate", normalise_observations=True), A2C()]
+    "algorithm", [PPO(hidden=(16,)), PPO(hidden=(16,), value_network="separate", normalise_observations=True), A2C()]
 )
-def test_discrete_actions_are_recovered(oracle: Any) -> None:
+def test_discrete_actions_are_recovered(algorithm: Any) -> None:
     recorded = sides()
-    found = clone(recorded, THREE, oracle.policy, Cloning(learning_rate=1e-2, epochs=15), seed=1)
+    found = clone(recorded, THREE, algorithm.policy, Cloning(learning_rate=1e-2, epochs=15), seed=1)
     assert 0.85 < found.best.accuracy < 0.95
     entropy = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1))
     assert found.best.held == pytest.approx(entropy, abs=0.12)
@@ -301,7 +301,7 @@ def test_what_does_not_fit_is_refused() -> None:
         clone(recorded, THREE, DQN().policy)
     team = PolicySpec("actor_critic_team", {})
     with pytest.raises(
-        PolicyError, match=r"a network for each agent of a team.* Give share_weights=true to the oracle"
+        PolicyError, match=r"a network for each agent of a team.* Give share_weights=true to the algorithm"
     ):
         clone(recorded, THREE, lambda env, seats: team)
     with pytest.raises(ConfigError, match="1 episode is there, and 1 would be held out"):

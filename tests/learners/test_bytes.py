@@ -25,7 +25,7 @@ def seeing(high: int) -> EnvSpec:
 
 
 def spec_of(kind: str, env: EnvSpec, **options: Any) -> PolicySpec:
-    spec: PolicySpec = build_part("oracle", {"kind": kind, **options}, ALGORITHMS).policy(env, (0,))
+    spec: PolicySpec = build_part("algorithm", {"kind": kind, **options}, ALGORITHMS).policy(env, (0,))
     return spec
 
 
@@ -48,7 +48,7 @@ def test_teams_scale_bytes_with_memory_and_without(kind: str, core: str) -> None
 
 
 def test_nfsp_would_scale_them_in_one_of_its_networks_only() -> None:
-    nfsp = build_part("oracle", "nfsp", ALGORITHMS)
+    nfsp = build_part("algorithm", "nfsp", ALGORITHMS)
     with pytest.raises(ScenarioError, match=r"player 0 sees Box.* Put the wrapper scale_observation around it"):
         nfsp.check(seeing(255))
     nfsp.check(seeing(1))
@@ -67,7 +67,7 @@ def test_passes_that_are_compiled_take_no_bytes(kind: str, compiled: str) -> Non
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])
 def test_what_it_plays_depends_on_bytes_over_255(kind: str) -> None:
     env = seeing(255)
-    algorithm = build_part("oracle", kind, ALGORITHMS)
+    algorithm = build_part("algorithm", kind, ALGORITHMS)
     learner = algorithm.learner(LearnerContext(env=env, seats=(0,), seed=3, total=None))
     weights = dict(learner.weights())
     bytes_ = np.array([[0, 51, 102, 255], [255, 0, 7, 9]], np.uint8)

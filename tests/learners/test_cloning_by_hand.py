@@ -87,9 +87,9 @@ def test_the_floor_is_the_surprise_of_those_who_acted() -> None:
     assert made.floor == pytest.approx(-recorded.trajectories[0].logp[rows].mean(), rel=1e-6)
 
 
-def still(oracle: Any, recorded: Recorded, **options: Any) -> _Training:
+def still(algorithm: Any, recorded: Recorded, **options: Any) -> _Training:
     """Training at a rate that moves nothing."""
-    model = model_of(oracle.policy(THREE, (0,)), seed=1)
+    model = model_of(algorithm.policy(THREE, (0,)), seed=1)
     return _Training(model, Cloning(learning_rate=1e-15, **options), demonstrations(recorded, THREE)[0])
 
 
@@ -181,15 +181,15 @@ class Bytes(OnPolicy):
 
 
 @pytest.mark.parametrize(("shape", "most"), [((2,), 255), ((1, 3, 2), 255), ((1, 3, 2), 1)])
-@pytest.mark.parametrize("oracle", [PPO(hidden=(4,)), A2C(hidden=(4,)), Bytes()])
-def test_bytes_are_seen_as_the_policy_sees_them_when_it_acts(oracle: Any, shape: tuple[int, ...], most: int) -> None:
+@pytest.mark.parametrize("algorithm", [PPO(hidden=(4,)), A2C(hidden=(4,)), Bytes()])
+def test_bytes_are_seen_as_the_policy_sees_them_when_it_acts(algorithm: Any, shape: tuple[int, ...], most: int) -> None:
     """Vectors, images, and zeros and ones, that go into perceptrons: the written out, the family's and one's own."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, most + 1, (40, *shape)).astype(np.uint8)
     seen = Box(0, most, shape, np.uint8)
     recorded = made_up(x, rng.integers(0, 3, 40).astype(np.int32))
     recorded = Recorded(replace(recorded.origin, observation=seen), recorded.trajectories)
-    made = clone(recorded, game(seen, Discrete(3)), oracle.policy, Cloning(epochs=1))
+    made = clone(recorded, game(seen, Discrete(3)), algorithm.policy, Cloning(epochs=1))
     policy = build_policy(made.spec, made.weights)
     assert isinstance(policy, CategoricalPolicy)
     probs = policy.probabilities(x, np.ones((40, 3), np.bool_), mode="explore")[0]

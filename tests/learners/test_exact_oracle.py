@@ -40,12 +40,12 @@ class Plans:
 def test_value_and_policy_are_pyspiels_best_response():
     tree = compile_tree("leduc_poker")
     plans = Plans(tree)
-    oracle = ExactBestResponse()
-    assert isinstance(oracle, ComputedOracle)
-    oracle.check(tree.spec)
+    algorithm = ExactBestResponse()
+    assert isinstance(algorithm, ComputedOracle)
+    algorithm.check(tree.spec)
     for seat in (0, 1):
         other = 1 - seat
-        answer = oracle.respond(tree, (seat,), Mixture.product({other: ([ref(3)], [1.0])}), plans)
+        answer = algorithm.respond(tree, (seat,), Mixture.product({other: ([ref(3)], [1.0])}), plans)
         game = pyspiel.load_game("leduc_poker")
         enumeration = tree.enumeration
         probs = {

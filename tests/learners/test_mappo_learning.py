@@ -55,7 +55,7 @@ def test_a_team_answers_a_population_of_teams(options, tmp_path):
             options={"teams": "prefix", "state": True, "zero_sum": True, "symmetry": [[0, 1]]},
             wrappers=["agent_ids"],
         ),
-        oracle={"kind": "mappo", **SMALL, "batch": 100, "batch_unit": "episodes", **options},
+        algorithm={"kind": "mappo", **SMALL, "batch": 100, "batch_unit": "episodes", **options},
         generations=2,
         response={"episodes": 3000},
         evaluation=ludus.Evaluation(episodes=400),

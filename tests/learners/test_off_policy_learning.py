@@ -15,7 +15,7 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("preset", "decisions", "oracle", "least"),
+    ("preset", "decisions", "algorithm", "least"),
     [
         ("pendulum", 4000, {"kind": "ddpg"}, -400.0),
         ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
@@ -23,10 +23,10 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
     ],
     ids=["ddpg", "td3", "sac-discrete"],
 )
-def test_it_learns(preset: str, decisions: int, oracle: dict[str, object], least: float, tmp_path: Path) -> None:
+def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole."""
     scenario = load_scenario(
-        preset, [f"oracle={ {**SMALL, **oracle} }", f"response.decisions={decisions}", "evaluation.episodes=20"]
+        preset, [f"algorithm={ {**SMALL, **algorithm} }", f"response.decisions={decisions}", "evaluation.episodes=20"]
     )
     result = run(scenario, run_dir=tmp_path, report=False)
     random, learned = result.payoffs.mean[0]

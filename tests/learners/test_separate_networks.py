@@ -187,18 +187,18 @@ ONE, TWO = {"teams": "one"}, {"teams": {"a": ["a_0", "a_1"], "b": ["b_0", "b_1"]
 
 
 @pytest.mark.parametrize(
-    ("oracle", "env", "options"),
+    ("algorithm", "env", "options"),
     [
         ("ppo", "made_up_teams:HiddenBit", ONE),
         ("dqn", "made_up_teams:Coins", TWO),
         ("vdn", "made_up_teams:HiddenBit", ONE),
     ],
 )
-def test_bounds_of_0_and_1_are_no_ids(oracle, env, options, tmp_path):
+def test_bounds_of_0_and_1_are_no_ids(algorithm, env, options, tmp_path):
     """Two agents observe a coin, one-hot."""
     scenario = ludus.PSRO(
         env={"id": env, "num_envs": 8, "options": options},
-        oracle={"kind": oracle, "share_weights": False},
+        algorithm={"kind": algorithm, "share_weights": False},
         meta_solver="last",
         generations=1,
         response={"episodes": 10},

@@ -42,8 +42,10 @@ def spec(network: Any = SKIP, *, shape: tuple[int, ...] = (4,), **options: Any) 
 def test_as_data() -> None:
     for given in ("mlp", "own_networks:Skip", SKIP):
         assert parse_body(given) == given
-        oracle = build_part("oracle", {"kind": "ppo", "network": given}, {"ppo": "ludus.learners.ppo.options:PPO"})
-        assert build_part("oracle", dump_part(oracle, {}), {}) == oracle
+        algorithm = build_part(
+            "algorithm", {"kind": "ppo", "network": given}, {"ppo": "ludus.learners.ppo.options:PPO"}
+        )
+        assert build_part("algorithm", dump_part(algorithm, {}), {}) == algorithm
     assert parse_body({"kind": "own_networks:Skip"}) == "own_networks:Skip"
     assert parse_body({"kind": "impala"}) == "impala"
     assert body_config(SKIP) == {"kind": "own_networks:Skip", "options": {"width": 3}}

@@ -33,7 +33,7 @@ ORACLES: list[dict[str, Any]] = [
 def test_of_what_learners_train(options: dict[str, Any]) -> None:
     env = make_env("openspiel/kuhn_poker", num_envs=2).spec
     assert env.enumeration is not None
-    algorithm = build_part("oracle", options, ALGORITHMS)
+    algorithm = build_part("algorithm", options, ALGORITHMS)
     assert isinstance(algorithm, Algorithm)
     spec = algorithm.policy(env, (0,))
     weights = algorithm.learner(LearnerContext(env=env, seats=(0,), seed=0)).weights()

@@ -134,8 +134,8 @@ def test_newcomers_have_weight_where_the_last_mean_begins() -> None:
 
 
 class _ExactResponses:
-    """Stands for the oracle, on Kuhn poker: each round of a task, the rule sees exactly what each entry earns against the best response to
-    the present mixture (McAleer et al. 2022, Algorithm 2), and the last of these responses is added."""
+    """Stands for the algorithm, on Kuhn poker: each round of a task, the rule sees exactly what each entry earns against the best response
+    to the present mixture (McAleer et al. 2022, Algorithm 2), and the last of these responses is added."""
 
     def __init__(self, rounds: int) -> None:
         self.tree, self.rounds = compile_tree(pyspiel.load_game("kuhn_poker")), rounds

@@ -136,7 +136,7 @@ def view_of_zeros(*names: tuple[str, ...]) -> View:
 
 
 class _ExactResponses:
-    """Stands for the oracle, on a matrix game: in each round of a generation each level answers the mixture that it meets, and the rule
+    """Stands for the algorithm, on a matrix game: in each round of a generation each level answers the mixture that it meets, and the rule
     sees what each entry earns against that; the last answers are added."""
 
     def __init__(self, game: np.ndarray, rounds: int) -> None:

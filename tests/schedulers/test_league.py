@@ -129,6 +129,6 @@ def test_only_what_matchmaking_needs_is_evaluated() -> None:
 
 
 def test_a_meta_solver_needs_the_main_agents_cells_only():
-    keys = {"env": "openspiel/kuhn_poker", "oracle": "ppo", "meta_solver": "nash"}
+    keys = {"env": "openspiel/kuhn_poker", "algorithm": "ppo", "meta_solver": "nash"}
     assert not LeagueScenario(**keys).complete
     assert LeagueScenario(**keys, cells="all").complete

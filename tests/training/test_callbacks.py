@@ -24,14 +24,14 @@ from ludus.training.callbacks import HOOKS, Callback, dump_callback, parse_callb
 
 PPO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}
-oracle: {kind: ppo, batch: 24, hidden: [8]}
+algorithm: {kind: ppo, batch: 24, hidden: [8]}
 response: {episodes: 72}
 evaluation: {payoffs: simulate, episodes: 20, exploitability: off}
 runtime: {shards: 3}
 generations: 1
 checkpoints: {iterations: 2}
 """
-EXACT = "{env: openspiel/kuhn_poker, oracle: exact, generations: 1}"
+EXACT = "{env: openspiel/kuhn_poker, algorithm: exact, generations: 1}"
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_a_file_in_the_present_directory(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    line = ["train", "kuhn", "generations=1", "oracle=exact", "callbacks=my_counter:Counter", "--run-dir", "run"]
+    line = ["train", "kuhn", "generations=1", "algorithm=exact", "callbacks=my_counter:Counter", "--run-dir", "run"]
     assert main(line) == 0
     sys.modules.pop("my_counter")
     assert capsys.readouterr().out.splitlines()[:2] == ["done 0", "done 1"]
@@ -165,8 +165,8 @@ def test_a_run_that_is_stopped_is_told_its_end(tmp_path: Path, told: list[tuple[
 
 
 def test_iterations_without_an_update_are_not_told(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
-    oracle = "{kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 100, batch: 16, hidden: [8]}"
-    changes = [f"oracle={oracle}", "response={decisions: 150}"]
+    algorithm = "{kind: dqn, rollout: 30, rollout_unit: decisions, min_size: 100, batch: 16, hidden: [8]}"
+    changes = [f"algorithm={algorithm}", "response={decisions: 150}"]
     run(ppo(*changes), run_dir=tmp_path / "run", report=False)
     updates = [call for call in told if call[0] == "update"]
     assert updates

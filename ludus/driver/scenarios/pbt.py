@@ -24,7 +24,7 @@ ExploreRules = Annotated[
 
 
 class Between(Config):
-    """Where an option of the oracle may lie. log: on a logarithmic scale."""
+    """Where an option of the algorithm may lie. log: on a logarithmic scale."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class PBT(OwnPast):
     """Population based training (Jaderberg et al. 2017, 2019): learners that play each other's newest weights, with options of their own;
     between generations the worst copy the best, options slightly changed.
 
-    learners: of each population. ranges: option of the oracle -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
+    learners: of each population. ranges: option of the algorithm -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
     rules: how often, how many and how much, by default as in the paper ({kind: truncation, fraction: 0.25} say).
     """
 
@@ -51,12 +51,14 @@ class PBT(OwnPast):
         from ludus.schedulers.pbt import PBTScheduler as Scheduler  # a scenario can be read without loading it
         from ludus.schedulers.pbt import Range
 
-        known = type(self.oracle).model_fields if hasattr(type(self.oracle), "model_fields") else None
+        known = type(self.algorithm).model_fields if hasattr(type(self.algorithm), "model_fields") else None
         for name in self.ranges:
             if known is not None and name not in known:
-                raise ConfigError(f"ranges: the oracle has no option {name!r}; it has {', '.join(known)}.")
+                raise ConfigError(f"ranges: the algorithm has no option {name!r}; it has {', '.join(known)}.")
             for end in (self.ranges[name].low, self.ranges[name].high):
-                with_options(self.oracle, {name: end})  # refuses what the oracle would refuse in the middle of the run
+                with_options(
+                    self.algorithm, {name: end}
+                )  # refuses what the algorithm would refuse in the middle of the run
         return Scheduler(
             population=population,
             chunks=self.generations,

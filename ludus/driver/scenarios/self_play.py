@@ -35,7 +35,7 @@ class OwnPast(Scenario):
     @property
     def modes(self) -> Modes:
         """In which newest weights are met: those that their learner plays in."""
-        return self.oracle.collect().modes if isinstance(self.oracle, Algorithm) else ()
+        return self.algorithm.collect().modes if isinstance(self.algorithm, Algorithm) else ()
 
     @property
     def complete(self) -> bool:
@@ -64,11 +64,11 @@ class SelfPlay(OwnPast):
             SelfPlayScheduler as Scheduler,  # a scenario can be read without loading it
         )
 
-        cut = isinstance(self.oracle, Algorithm) and self.oracle.collect().unit == "decisions"
+        cut = isinstance(self.algorithm, Algorithm) and self.algorithm.collect().unit == "decisions"
         if self.every_seat and 0 < self.latest < 1 and cut:
             raise ConfigError(
-                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the oracle "
-                "collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
+                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the "
+                "algorithm collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
             )
         return Scheduler(
             population=population,

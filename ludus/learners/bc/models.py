@@ -53,12 +53,12 @@ def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> Cl
     if spec.kind == "actor_critic_team":
         raise PolicyError(
             f"policies of kind {spec.kind!r}, with a network for each agent of a team, cannot be cloned into. Give share_weights=true to "
-            "the oracle, here and in the runs that start from the clone."
+            "the algorithm, here and in the runs that start from the clone."
         )
     if spec.kind not in _MODELS:
         raise PolicyError(
-            f"policies of kind {spec.kind!r} cannot be cloned into; {', '.join(sorted(_MODELS))} can. Name a scenario whose oracle trains "
-            "one of these, such as ppo."
+            f"policies of kind {spec.kind!r} cannot be cloned into; {', '.join(sorted(_MODELS))} can. Name a scenario whose algorithm "
+            "trains one of these, such as ppo."
         )
     return _MODELS[spec.kind](spec, seed, start)
 

@@ -184,7 +184,7 @@ function line(row, rank, columns, most) {
 function facts() {
   const { info, summary } = data;
   const entries = [
-    ["Scenario", info.scenario], ["Environment", info.env], ["Oracle", info.algorithm], ["Players", String(info.population.length)],
+    ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
     ["Seed", String(info.seed)], ["Ludus", info.version], ["State", data.state], ["Stopped by", summary ? summary.stopped_by : "–"],
   ];
   byId("fact-list").replaceChildren(...entries.map(([term, text]) => {
