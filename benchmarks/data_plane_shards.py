@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, EXPONENT, INSERT, SIZES, TOTAL, Columns
 from ludus.replay.base import TableSpec
-from ludus.replay.sharded import RemoteItems, ShardedTable, spawn_shards
+from ludus.replay.sharded import RemoteItemColumns, ShardedTable, spawn_shards
 from ludus.runtime.ray_runtime import RayRuntime
 
 SHARDS = (1, 2, 4)
@@ -56,8 +56,8 @@ def main() -> int:
     rng = np.random.default_rng(args.seed)
     for size, length in SIZES.items():
         block = items(rng, length)
-        far = RemoteItems(runtime.put(block), INSERT)
-        large = RemoteItems(runtime.put(items(rng, length, FILL // length)), FILL // length)
+        far = RemoteItemColumns(runtime.put(block), INSERT)
+        large = RemoteItemColumns(runtime.put(items(rng, length, FILL // length)), FILL // length)
         rounds = args.rounds if length < 10_000 else max(5, args.rounds // 10)
         for kind in KINDS:
             found: dict[str, list[float]] = {}

@@ -29,7 +29,7 @@ from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.inference.server import Shared
+from ludus.rollout.inference.server import SharedInference
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.ray_runtime import RayRuntime
 
@@ -68,7 +68,7 @@ class Players:
             num_envs=self._envs,
             shards=workers,
             hosts=workers,
-            inference=Shared() if kind == "server" else None,
+            inference=SharedInference() if kind == "server" else None,
         )
 
     def play(self, width: int, made: Policy, rounds: int) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus.rollout.base import Recent
+from ludus.rollout.base import RecentCache
 from ludus.runtime.base import Ref
 
 WORKERS, MEGABYTES, NODES = 16, 10, ("head", "leaf")
@@ -33,7 +33,7 @@ class Holder:
 
     def __init__(self, spec: Callable[[Ref], Any]) -> None:
         self._fetch = spec
-        self._kept: Recent[np.ndarray[Any, Any]] = Recent(64 << 20)
+        self._kept: RecentCache[np.ndarray[Any, Any]] = RecentCache(64 << 20)
 
     def load(self, inside: Sequence[Ref]) -> int:
         """By reference."""

@@ -30,7 +30,7 @@ from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver
 from ludus.training.remote import Trainers
-from ludus.training.training import Parts
+from ludus.training.training import TrainingParts
 
 
 def first_shard(scenario: Scenario) -> VectorEnv:
@@ -160,7 +160,7 @@ def build_driver(
         work=TaskRunner(
             scenario,
             manager,
-            Parts(
+            TrainingParts(
                 rollouts,
                 episodes,
                 PolicyServer(),

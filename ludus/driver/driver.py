@@ -31,7 +31,7 @@ from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
 from ludus.training.stopping import Progress, Stopper
-from ludus.training.training import Parts
+from ludus.training.training import TrainingParts
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the driver remembers of a run besides populations and payoffs; part of every checkpoint.
@@ -159,7 +159,7 @@ class Driver:
         return self.work.manager
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> TrainingParts:
         """What plays and learns."""
         return self.work.parts
 

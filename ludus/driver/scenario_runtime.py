@@ -12,7 +12,7 @@ from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
 
 if TYPE_CHECKING:
-    from ludus.rollout.inference.server import Shared
+    from ludus.rollout.inference.server import SharedInference
 
 
 class Inference(Config):
@@ -100,14 +100,16 @@ class RuntimeChoice(Config):
         return {**self.resources, "num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property
-    def shared(self) -> Shared | None:
+    def shared(self) -> SharedInference | None:
         """Servers that evaluate policies, if any."""
-        from ludus.rollout.inference.server import Shared  # a scenario can be read without loading what it runs on
+        from ludus.rollout.inference.server import (
+            SharedInference,  # a scenario can be read without loading what it runs on
+        )
 
         choice = self.inference
         if choice.kind == "local":
             return None
-        return Shared(
+        return SharedInference(
             servers=choice.servers,
             max_wait=choice.max_wait,
             max_batch=choice.max_batch,

@@ -35,7 +35,7 @@ from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.opponents import live_refs
 from ludus.training.tasks import plays_others, train
-from ludus.training.training import Parts, Training
+from ludus.training.training import Training, TrainingParts
 
 _AHEAD = 4  # matches that are given out at a time
 
@@ -51,7 +51,7 @@ class TaskRunner:
 
     scenario: Scenario
     manager: AgentManager
-    parts: Parts
+    parts: TrainingParts
     exact: ExactEvaluator | None
     matches: MatchPlayer
     task_slots: int = 1

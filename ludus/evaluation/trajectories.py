@@ -19,7 +19,7 @@ from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.evaluation.recording import open_run
 from ludus.policies.base import Policy
-from ludus.replay.parquet import Origin, TrajectoryFile, check_pyarrow
+from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import manage
 from ludus.rollout.opponent_sampling import mixture_refs
@@ -105,7 +105,7 @@ def record_trajectories(
         chosen = _check_players(env.spec, players)
         plan = [part for player in chosen for part in _parts(strategies, player, episodes=episodes, seed=seed)]
         agent = env.spec.agents_of(chosen[0])[0]
-        origin = Origin(
+        origin = TrajectoryOrigin(
             env=env.spec.id,
             players=env.spec.num_players,
             seats=chosen,

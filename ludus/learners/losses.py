@@ -108,7 +108,7 @@ class CategoricalDistribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Multi:
+class MultiCategoricalDistribution:
     """Independent softmaxes side by side; log-probabilities and entropies add up."""
 
     choices: tuple[int, ...]
@@ -211,7 +211,7 @@ def distribution_of(config: Mapping[str, Any]) -> Distribution:
     """What the `action` part of a policy's spec plays. Raises PolicyError for one that is wrong."""
     head, kind = head_of(config), config["kind"]
     if isinstance(head, MultiCategorical):
-        return Multi(head.choices)
+        return MultiCategoricalDistribution(head.choices)
     if kind == "categorical":
         return CategoricalDistribution()
     return GaussianDistribution(Bounds.of(config)) if kind == "gaussian" else SquashedDistribution(Bounds.of(config))

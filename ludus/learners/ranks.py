@@ -40,7 +40,7 @@ class Ranks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleRank:
     """The only rank."""
 
     rank: int = 0
@@ -53,7 +53,7 @@ class Alone:
         """It is the sum."""
 
 
-ALONE = Alone()
+ALONE = SingleRank()
 
 
 def share_of(count: int, *, rank: int, size: int) -> slice:

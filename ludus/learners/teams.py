@@ -123,22 +123,22 @@ def left_over(view: Joint) -> NDArray[np.bool_]:
     return out
 
 
-class Rewards(NamedTuple):
+class TeamRewards(NamedTuple):
     """reward float64[T] of a team, and how its pieces end for it, tail int8[B]."""
 
     reward: NDArray[np.float64]
     tail: NDArray[np.int8]
 
     @staticmethod
-    def of(view: Joint) -> Rewards:
+    def of(view: Joint) -> TeamRewards:
         """CUT where someone is left over, who goes on; else TERMINATED."""
         tail = np.where(left_over(view).any(axis=1), Tail.CUT, Tail.TERMINATED).astype(np.int8)
-        return Rewards(view.reward.sum(axis=1, dtype=np.float64), tail)
+        return TeamRewards(view.reward.sum(axis=1, dtype=np.float64), tail)
 
 
 def team_steps(view: Joint, *, gamma: float, steps: int) -> JointSteps:
     """n-step targets of the team's rewards. (Sutton and Barto 2018, equation 7.1.)"""
-    rewards = Rewards.of(view)
+    rewards = TeamRewards.of(view)
     sums = n_step(view.start, rewards.reward, rewards.tail, gamma, steps)
     return JointSteps(*sums, n_step(view.start, np.ones(len(view.t)), rewards.tail, gamma, steps)[0])
 
@@ -195,7 +195,7 @@ class RewardStatistics:
 
     def add(self, view: Joint) -> None:
         """Count a rollout's joint steps."""
-        reward = Rewards.of(view).reward
+        reward = TeamRewards.of(view).reward
         if self._kind == "scale":
             nothing, ends = np.zeros(len(view.t)), np.zeros(len(view.tail))
             reward = lambda_returns(view.start, reward, nothing, ends, self._gamma, 1.0)

@@ -367,9 +367,6 @@ def scaled_normals(noise: NDArray[np.float32], size: int) -> NDArray[np.float32]
     return out
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Recurrent action-value networks, played epsilon-greedily.
-
 CORES = ("lstm", "gru")
 
 

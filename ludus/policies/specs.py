@@ -213,8 +213,7 @@ def covered(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Specs of the policies in `ludus.policies.actors`. Kept apart from them, so that a scenario can be read without
-# loading torch.
+# Actors of continuous actions (`ludus.policies.actors`).
 
 ActorKind = Literal["deterministic", "squashed_gaussian"]
 
@@ -237,8 +236,7 @@ def actor_spec(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Specs of action-value policies that are torch modules. Kept apart from them, so that a scenario can be read
-# without loading torch.
+# Action values by torch modules (`ludus.policies.q_module`).
 
 Distribution = Literal["none", "c51", "quantile", "implicit"]
 QCore = Literal["gru", "lstm"]

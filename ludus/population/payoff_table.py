@@ -74,7 +74,7 @@ def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner
 # written.
 
 
-class PayoffCells:
+class CellArrays:
     """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …]; c: capacities."""
 
     def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
@@ -126,9 +126,9 @@ class PayoffCells:
         at: tuple[Any, ...] = (slice(None), *profile)
         return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
 
-    def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> PayoffCells:
+    def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> CellArrays:
         """A copy with the exact cells alone."""
-        out = PayoffCells(self.players, 1, weight)
+        out = CellArrays(self.players, 1, weight)
         out.reserve(sizes)
         region = box((0,) * self.players, sizes)
         out.load_exact(np.where(self.exact[region[1:]], self.mean[region], np.nan))
@@ -208,7 +208,7 @@ class PayoffTable:
         self._log: list[Match] = []
         self._ids: dict[str, int] = {}
         self._matches: Counter[tuple[int, ...]] = Counter()
-        self._cells = PayoffCells(len(self.population), capacity)
+        self._cells = CellArrays(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
         self._total = self._rules.total  # that exact payoffs of a zero-sum game sum to, once it is known
 
@@ -318,7 +318,7 @@ class PayoffTable:
                 _apply(cells, match, decay if kind == "decayed" else 1.0)
         return self._payoffs(cells)
 
-    def _payoffs(self, cells: PayoffCells) -> Payoffs:
+    def _payoffs(self, cells: CellArrays) -> Payoffs:
         mean, count, m2, exact = cells.share(self.sizes)
         return Payoffs(mean, count, m2, exact, self.utility_range, self.population, self.zero_sum)
 
@@ -346,7 +346,7 @@ class PayoffTable:
         """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
         self._matches.clear()
-        self._cells, self._whole = PayoffCells(self.num_players, 1), tuple(int(n) for n in state["whole"])
+        self._cells, self._whole = CellArrays(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
         self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
@@ -431,7 +431,7 @@ class PayoffTable:
         return float(values.reshape(self.num_players, -1)[:, 0].sum())
 
 
-def _apply(cells: PayoffCells, match: Match, decay: float) -> None:
+def _apply(cells: CellArrays, match: Match, decay: float) -> None:
     if match.exact:
         cells.set_exact_cell(match.profile, match.mean)
     elif not cells.exact[match.profile]:

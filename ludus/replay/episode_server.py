@@ -14,7 +14,7 @@ from ludus.core.errors import DataError, Deadlock, TableClosed, nearest
 from ludus.core.types import State
 from ludus.replay.base import ItemColumns, Sample, Sizes, Table, TableSpec
 from ludus.replay.kinds import build_table
-from ludus.replay.sharded import RemoteItems, ShardedTable
+from ludus.replay.sharded import RemoteItemColumns, ShardedTable
 from ludus.replay.table import BoundedTable
 from ludus.replay.waiting import WaitingTable
 from ludus.runtime.base import Peer
@@ -78,7 +78,9 @@ class EpisodeServer:
                 raise DataError(f"task {task!r} has no table {name!r}{nearest(name, tables)}")
             return tables[name]
 
-    def insert(self, task: str, table: str, items: ItemColumns | RemoteItems, *, timeout: float | None = None) -> float:
+    def insert(
+        self, task: str, table: str, items: ItemColumns | RemoteItemColumns, *, timeout: float | None = None
+    ) -> float:
         """Wait until all rows may be inserted; see `WaitingTable.insert`."""
         return self.table(task, table).insert(items, timeout=timeout)
 
@@ -88,7 +90,7 @@ class EpisodeServer:
         """Wait until `count` items (0: all) may be sampled; see `WaitingTable.sample`."""
         return self.table(task, table).sample(count, rng, timeout=timeout)
 
-    def try_insert(self, task: str, table: str, items: ItemColumns | RemoteItems) -> bool:
+    def try_insert(self, task: str, table: str, items: ItemColumns | RemoteItemColumns) -> bool:
         """Insert now or not at all; see `Table.try_insert`."""
         return self.table(task, table).try_insert(items)
 

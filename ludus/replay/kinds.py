@@ -14,7 +14,7 @@ from ludus.core.parts import load
 from ludus.core.types import Array
 from ludus.replay.base import ItemColumns, Sample, Table, TableSpec
 from ludus.replay.selectors import RESERVOIR, SELECTORS, ItemBook, Ordered, Selector, reservoir
-from ludus.replay.slots import Circle, Indices, SlotPool
+from ludus.replay.slots import Indices, RingSlots, SlotPool
 from ludus.replay.table import (
     BoundedTable,
     QueueRules,
@@ -250,7 +250,7 @@ class Replay(BoundedTable):
         self._begin(self._new_slots())
 
     def _forget(self) -> None:
-        self._begin(Circle(1))
+        self._begin(RingSlots(1))
 
     # ------------------------------------------------------------------ helpers
 
@@ -258,10 +258,10 @@ class Replay(BoundedTable):
     def _circular(self) -> bool:
         return self.choice.remover == "fifo" and not self.choice.times
 
-    def _new_slots(self) -> Circle | SlotPool:
-        return Circle(self.spec.capacity) if self._circular else SlotPool(self.spec.capacity)
+    def _new_slots(self) -> RingSlots | SlotPool:
+        return RingSlots(self.spec.capacity) if self._circular else SlotPool(self.spec.capacity)
 
-    def _begin(self, slots: Circle | SlotPool) -> None:
+    def _begin(self, slots: RingSlots | SlotPool) -> None:
         """An empty table over these slots: no columns yet, a new book, and selectors that read it."""
         choice, capacity = self.choice, slots.capacity
         kinds = [load("sampler", choice.sampler, SELECTORS)]
@@ -311,9 +311,6 @@ class Replay(BoundedTable):
             if selector.by == what:
                 selector.changed(slots)
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Kinds by name.
 
 TABLES: Mapping[str, str] = {
     "prioritised": "ludus.replay.kinds:Replay",

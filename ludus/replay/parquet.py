@@ -165,7 +165,7 @@ _KEY = b"ludus"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Origin:
+class TrajectoryOrigin:
     """Where trajectories come from. env: id. players: of the game. seats: players whose decisions they are. observation, action: the
     spaces of those. policies: whose. notes: what else is worth knowing; JSON."""
 
@@ -182,7 +182,7 @@ class Origin:
 class Recorded:
     """What a file holds. trajectories: one of each policy, in the order in which they first appear; segments in the file's order."""
 
-    origin: Origin
+    origin: TrajectoryOrigin
     trajectories: tuple[Trajectories, ...]
 
 
@@ -191,7 +191,7 @@ def check_pyarrow() -> None:
     _pyarrow("pyarrow.parquet")
 
 
-def write_trajectories(path: Path, trajectories: Sequence[Trajectories], origin: Origin) -> None:
+def write_trajectories(path: Path, trajectories: Sequence[Trajectories], origin: TrajectoryOrigin) -> None:
     """One file of them, in the place of one of that name. Raises as `TrajectoryFile` does."""
     with TrajectoryFile(path, origin) as file:
         for piece in trajectories:
@@ -205,7 +205,7 @@ class TrajectoryFile:
     DataError for other columns or if there was no piece, OSError if the file cannot be written.
     """
 
-    def __init__(self, path: Path, origin: Origin) -> None:
+    def __init__(self, path: Path, origin: TrajectoryOrigin) -> None:
         self._pa, self._parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
         self.path, self._origin = path, origin
         self._layout: dict[str, Column] = {}
@@ -344,7 +344,7 @@ def _by_policy(columns: dict[str, Array], start: NDArray[np.int64], names: list[
 # ---------------------------------------------------------------------------------------------- header
 
 
-def _header(origin: Origin, layout: Mapping[str, Column]) -> dict[str, Any]:
+def _header(origin: TrajectoryOrigin, layout: Mapping[str, Column]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "env": origin.env,
@@ -358,14 +358,14 @@ def _header(origin: Origin, layout: Mapping[str, Column]) -> dict[str, Any]:
     }
 
 
-def _parsed(header: dict[str, Any]) -> tuple[Origin, dict[str, Column]]:
+def _parsed(header: dict[str, Any]) -> tuple[TrajectoryOrigin, dict[str, Column]]:
     if header.get("format") != FORMAT:
         raise ValueError(f"its format is {header.get('format')!r}; this version reads {FORMAT}")
     layout = {
         name: Column(np.dtype(dtype).str, tuple(map(int, shape)), bool(listed))
         for name, (dtype, shape, listed) in header["columns"].items()
     }
-    origin = Origin(
+    origin = TrajectoryOrigin(
         env=str(header["env"]),
         players=int(header["players"]),
         seats=tuple(map(int, header["seats"])),

@@ -11,14 +11,14 @@ from ludus.core.errors import DataError, nearest
 from ludus.core.types import Weights
 
 
-class Durable(Protocol):
+class WeightsWriter(Protocol):
     """Writes weights where they outlive this process. When it raises, nothing is announced."""
 
     def __call__(self, policy: str, version: int, weights: Weights) -> None: ...
 
 
 def in_memory(policy: str, version: int, weights: Weights) -> None:
-    """A `Durable` that keeps nothing: for runs without a directory, and policies that a checkpoint holds anyway."""
+    """A `WeightsWriter` that keeps nothing: for runs without a directory, and policies that a checkpoint holds anyway."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class _Versions:
 class PolicyServer:
     """Keeps the newest `keep` versions of every policy, by policy id; a frozen policy keeps its last one and takes no more."""
 
-    def __init__(self, durable: Durable = in_memory, *, keep: int = 2) -> None:
+    def __init__(self, durable: WeightsWriter = in_memory, *, keep: int = 2) -> None:
         if keep < 1:
             raise DataError(f"keep is {keep}; a policy server keeps 1 version of each policy or more.")
         self._durable = durable

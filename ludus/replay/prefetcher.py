@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.replay.base import Sample
-from ludus.replay.waiting import WaitingTable, Waits
+from ludus.replay.waiting import WaitCounts, WaitingTable
 
 # --------------------------------------------------------------------------------------------------------------------
 # Samples as tensors on a device.
@@ -108,7 +108,7 @@ class Prefetcher(Generic[Request, Batch]):
         if depth < 0:
             raise DataError(f"depth is {depth}; a prefetcher has 0 batches ready or more.")
         self._sample, self._prepare, self._depth, self._wake = sample, prepare, depth, wake
-        self._waits = {"batch": Waits(), "room": Waits()}
+        self._waits = {"batch": WaitCounts(), "room": WaitCounts()}
         self._counts = {"batches": 0, "discarded": 0}
         self._closed = False
         self._line: _Line[Request, Batch] | None = None
@@ -127,8 +127,8 @@ class Prefetcher(Generic[Request, Batch]):
             self._line.add(call)
 
     def statistics(self) -> Mapping[str, Any]:
-        """batches taken, discarded; and as in `Waits`: batch_waits, batch_wait_seconds, batch_wait_longest of the learner for batches, and
-        room_… of the thread for the learner."""
+        """batches taken, discarded; and as in `WaitCounts`: batch_waits, batch_wait_seconds, batch_wait_longest of the learner for
+        batches, and room_… of the thread for the learner."""
         counts: dict[str, Any] = dict(self._counts)
         for side, waits in self._waits.items():
             counts[f"{side}_waits"] = waits.calls
@@ -201,7 +201,7 @@ class _Line(Generic[Request, Batch]):
     """One loop's thread: what it is to do, in order, and the batches that are ready."""
 
     def __init__(
-        self, sample: DrawBatch[Request], prepare: Callable[[Sample], Batch], waits: Mapping[str, Waits]
+        self, sample: DrawBatch[Request], prepare: Callable[[Sample], Batch], waits: Mapping[str, WaitCounts]
     ) -> None:
         self._sample, self._prepare, self._waits = sample, prepare, waits
         self._changed = threading.Condition()

@@ -37,7 +37,7 @@ def _exact(ratio: float) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class TableFill:
     """What a table has seen: items inserted (without those that were dropped unread as too old) and sampled since it was made, and held
     now."""
 
@@ -91,23 +91,23 @@ class RateLimiter:
         """samples_per_insert, exactly: differences of large counts must not be rounded."""
         return _exact(self.samples_per_insert)
 
-    def difference(self, fill: Fill) -> Fraction:
+    def difference(self, fill: TableFill) -> Fraction:
         """D of the module's formulas."""
         return self.ratio * fill.inserted - fill.sampled
 
-    def allows_insert(self, count: int, fill: Fill) -> bool:
+    def allows_insert(self, count: int, fill: TableFill) -> bool:
         """May `count` items be inserted now?"""
         if self.max_diff == _INFINITY or fill.size + count <= self.min_size:
             return True
         return self.difference(fill) + self.ratio * count <= self.max_diff
 
-    def allows_sample(self, count: int, fill: Fill) -> bool:
+    def allows_sample(self, count: int, fill: TableFill) -> bool:
         """May `count` items be sampled now?"""
         if self.min_diff == -_INFINITY or fill.size < self.min_size:
             return fill.size >= self.min_size
         return self.difference(fill) - count >= self.min_diff
 
-    def never_inserts(self, count: int, fill: Fill) -> bool:
+    def never_inserts(self, count: int, fill: TableFill) -> bool:
         """Whether an insert of `count` can never be allowed, whatever the samplers do from now on."""
         if self.max_diff == _INFINITY:
             return False
@@ -115,14 +115,14 @@ class RateLimiter:
         lowered = (self.difference(fill), self.min_diff)  # samples lower D, but no further than min_diff
         return fill.size + count > self.min_size and all(low + step > self.max_diff for low in lowered)
 
-    def never_samples(self, count: int, fill: Fill) -> bool:
+    def never_samples(self, count: int, fill: TableFill) -> bool:
         """Whether a sample of `count` can never be allowed, whatever is inserted from now on."""
         if self.min_diff == -_INFINITY:
             return False
         filled = self.difference(fill) + self.ratio * max(0, self.min_size - fill.size)
         return all(high - count < self.min_diff for high in (filled, self.max_diff))
 
-    def describe(self, fill: Fill) -> str:
+    def describe(self, fill: TableFill) -> str:
         """The state of the limiter in words, for messages about a wait that was too long."""
         return (
             f"it holds {fill.size} items (min_size {self.min_size}) and samples_per_insert × inserted − sampled is "

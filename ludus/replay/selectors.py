@@ -24,8 +24,8 @@ from ludus.core.errors import DataError
 from ludus.core.parts import load
 from ludus.replay.base import ItemColumns, TableSpec
 from ludus.replay.slots import (
-    Circle,
     Indices,
+    RingSlots,
     SlotPool,
     draw_weighted,
     num_leaves,
@@ -44,7 +44,7 @@ SELECTORS: Mapping[str, str] = {
     "min_heap": "ludus.replay.selectors:MinHeap",
     "most_used": "ludus.replay.selectors:MostUsed",
     "prioritised": "ludus.replay.selectors:Prioritised",
-    "uniform": "ludus.replay.selectors:Uniform",
+    "uniform": "ludus.replay.selectors:UniformSelector",
 }
 """Built as `Class(book, exponent)`. `TableSpec.sampler` and `remover` may also be `module:Class`."""
 
@@ -60,7 +60,7 @@ class ItemBook:
     """What a table knows about its items, by slot: priority float64[capacity] and times int64[capacity] that an item was sampled;
     kept only where a selector goes by it (empty otherwise). Selectors read it."""
 
-    slots: Circle | SlotPool
+    slots: RingSlots | SlotPool
     priority: NDArray[np.float64]
     times: NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class Selector(Protocol):
         ...
 
 
-class Uniform:
+class UniformSelector:
     """Every item alike."""
 
     by: ClassVar[Literal["", "priority", "times"]] = ""
@@ -248,7 +248,7 @@ def reservoir(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectorChoice:
     """Who samples, who makes room, and how often an item is sampled before it leaves (0: for ever)."""
 
     sampler: str
@@ -256,10 +256,10 @@ class Choice:
     times: int
 
     @staticmethod
-    def of(spec: TableSpec) -> Choice:
+    def of(spec: TableSpec) -> SelectorChoice:
         """What a spec says, or else its kind. Raises DataError where that does not go together, UnknownName for an unknown kind."""
         preset = PRESETS.get(spec.kind, PRESETS["ring"])
-        choice = Choice(
+        choice = SelectorChoice(
             spec.sampler or preset.sampler,
             spec.remover or preset.remover,
             preset.times if spec.max_times_sampled is None else spec.max_times_sampled,
@@ -325,10 +325,10 @@ class Choice:
             )
 
 
-PRESETS: Mapping[str, Choice] = {
-    "prioritised": Choice("prioritised", "fifo", 0),
-    "reservoir": Choice("uniform", RESERVOIR, 0),
-    "ring": Choice("uniform", "fifo", 0),
-    "stack": Choice("lifo", "fifo", 1),
+PRESETS: Mapping[str, SelectorChoice] = {
+    "prioritised": SelectorChoice("prioritised", "fifo", 0),
+    "reservoir": SelectorChoice("uniform", RESERVOIR, 0),
+    "ring": SelectorChoice("uniform", "fifo", 0),
+    "stack": SelectorChoice("lifo", "fifo", 1),
 }
 """What the kinds of replay tables stand for where a spec says nothing else."""

@@ -22,7 +22,7 @@ from ludus.core.parts import load
 from ludus.core.types import Array, State
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.kinds import TABLES, Queue, Replay, build_table
-from ludus.replay.selectors import RESERVOIR, SELECTORS, Fifo, Ordered, Prioritised, Uniform
+from ludus.replay.selectors import RESERVOIR, SELECTORS, Fifo, Ordered, Prioritised, UniformSelector
 from ludus.replay.table import BoundedTable, QueueRules, ReplayRules, Schema, check_schema, num_rows, rows_of, schema_of
 from ludus.runtime.base import Peer, Ref, Reply, Runtime
 
@@ -95,7 +95,7 @@ NUMBER = "\0item"
 """A column of our own: the items' numbers in the order of insertion over all shards."""
 
 
-class Report(NamedTuple):
+class TableReport(NamedTuple):
     """How a table is after a call. size: items. mass: of their chances. top: the largest priority so far."""
 
     size: int
@@ -126,7 +126,7 @@ class TableShard:
     def ready(self, key: Key | None = None) -> None:
         """Answered while it lives."""
 
-    def open(self, key: Key, spec: TableSpec) -> Report:
+    def open(self, key: Key, spec: TableSpec) -> TableReport:
         """Make its piece of a table. Raises DataError if there is one of that name."""
         if key in self._tables:
             raise DataError(
@@ -135,19 +135,19 @@ class TableShard:
         self._tables[key] = _make(spec)
         return self._report(key)
 
-    def reset(self, key: Key) -> Report:
+    def reset(self, key: Key) -> TableReport:
         """Make it anew, without items."""
         self._tables[key] = _make(self._table(key).spec)
         return self._report(key)
 
-    def insert(self, key: Key, items: ItemColumns, block: Block) -> Report:
+    def insert(self, key: Key, items: ItemColumns, block: Block) -> TableReport:
         """Store rows that the owner has checked: all of `items`."""
         self._store(key, items, block)
         return self._report(key)
 
     def insert_remote(
         self, key: Key, items: ItemColumns, block: Block, schema: Schema | None
-    ) -> tuple[int, Schema, Report]:
+    ) -> tuple[int, Schema, TableReport]:
         """Check an insert that came from elsewhere as a whole, and store the block's rows of it: (how many were not too old, their schema).
         Raises DataError, and changes nothing, if they do not fit."""
         table = self._table(key)
@@ -163,7 +163,7 @@ class TableShard:
         dropped = table.statistics()["dropped"] - before
         return block.last - block.first - dropped, schema_of(items), self._report(key)
 
-    def draw(self, key: Key, count: int, seed: int) -> tuple[Sample, Report]:
+    def draw(self, key: Key, count: int, seed: int) -> tuple[Sample, TableReport]:
         """`count` items, as the table's sampler gives them; 0: everything. They are there."""
         sample = self._table(key).try_sample(count, np.random.Generator(np.random.PCG64(seed)))
         assert sample is not None
@@ -174,12 +174,12 @@ class TableShard:
         table = self._table(key)
         return table.ahead(min(count, len(table)), NUMBER)
 
-    def update_priorities(self, key: Key, index: NDArray[np.int64], priority: NDArray[np.float64]) -> Report:
+    def update_priorities(self, key: Key, index: NDArray[np.int64], priority: NDArray[np.float64]) -> TableReport:
         """See `Table`."""
         self._table(key).update_priorities(index, priority)
         return self._report(key)
 
-    def announce(self, key: Key, version: int) -> tuple[int, Report]:
+    def announce(self, key: Key, version: int) -> tuple[int, TableReport]:
         """See `Table`; and how many items were dropped."""
         table = self._table(key)
         before = table.statistics()["dropped"]
@@ -196,7 +196,7 @@ class TableShard:
         table.load_state_dict(state)
         self._staged[key] = table
 
-    def commit(self, key: Key) -> Report:
+    def commit(self, key: Key) -> TableReport:
         """Replace the table by the staged one."""
         self._tables[key] = self._staged.pop(key)
         return self._report(key)
@@ -229,9 +229,9 @@ class TableShard:
         accepted = table.try_insert({**items, NUMBER: numbers}, rng)
         assert accepted, "the owner sends what there is room for"
 
-    def _report(self, key: Key) -> Report:
+    def _report(self, key: Key) -> TableReport:
         table: Any = self._tables[key]
-        return Report(len(table), getattr(table, "mass", 0.0), getattr(table, "top", 0.0))
+        return TableReport(len(table), getattr(table, "mass", 0.0), getattr(table, "top", 0.0))
 
 
 def spawn_shards(runtime: Runtime, number: int, *, resources: Mapping[str, float] | None = None) -> list[Peer]:
@@ -299,7 +299,7 @@ class ShardClient:
                     self.learn(shard, report)
         self._uncertain = False
 
-    def learn(self, shard: int, report: Report) -> None:
+    def learn(self, shard: int, report: TableReport) -> None:
         """How a shard is."""
         self.sizes[shard], self.mass[shard] = report.size, report.mass
         self.top = max(self.top, report.top)
@@ -377,7 +377,7 @@ _CHANGES = ("announce", "commit", "draw", "insert_remote", "reset")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RemoteItems:
+class RemoteItemColumns:
     """Items that lie elsewhere. ref: a reference to `rows` rows of columns, which shards fetch themselves."""
 
     ref: Ref
@@ -416,9 +416,9 @@ class ShardedTable(BoundedTable):
 
     # ------------------------------------------------------------------ the Table protocol, where it differs
 
-    def try_insert(self, items: ItemColumns | RemoteItems, rng: np.random.Generator | None = None) -> bool:
-        """See `Table`. What is `RemoteItems` goes from where it is to the shards."""
-        if not isinstance(items, RemoteItems):
+    def try_insert(self, items: ItemColumns | RemoteItemColumns, rng: np.random.Generator | None = None) -> bool:
+        """See `Table`. What is `RemoteItemColumns` goes from where it is to the shards."""
+        if not isinstance(items, RemoteItemColumns):
             return super().try_insert(items, rng)
         self._require_open()
         if items.rows < 0:
@@ -535,7 +535,7 @@ class ShardedTable(BoundedTable):
             why = f"its capacity of {self.spec.capacity} is less than one item for each"
         elif choice is not None and choice.remover not in ("fifo", RESERVOIR):
             why = f"the remover {choice.remover!r} chooses among all items, and a shard that makes room knows only its own"
-        elif not (self._sampler in (Uniform, Prioritised) or issubclass(self._sampler, Ordered)):
+        elif not (self._sampler in (UniformSelector, Prioritised) or issubclass(self._sampler, Ordered)):
             why = f"{self.spec.sampler!r} is a sampler of your own, and only that knows which share each shard has of a batch"
         elif choice is not None and choice.times and self._sampler is Prioritised:
             why = "prioritised draws of different items depend on each other, and shards draw on their own"
@@ -567,7 +567,7 @@ class ShardedTable(BoundedTable):
         self._counts.evicted += held - int(self._shards.sizes[shard])
         self._given[shard] += count
 
-    def _store_remote(self, items: RemoteItems, rng: np.random.Generator | None) -> None:
+    def _store_remote(self, items: RemoteItemColumns, rng: np.random.Generator | None) -> None:
         self._shards.settle()
         blocks = self._blocks(items.rows, rng)
         answers = self._shards.ask("insert_remote", [(j, items.ref, block, self._schema) for j, block in blocks])

@@ -153,7 +153,7 @@ def swap_out(order: NDArray[np.int64], place: NDArray[np.int64], size: int, slot
 Indices: TypeAlias = NDArray[np.int64]
 
 
-class Circle:
+class RingSlots:
     """Only the oldest ever leave, to make room: number k lies in slot k mod capacity, and nothing needs to be written down."""
 
     def __init__(self, capacity: int) -> None:

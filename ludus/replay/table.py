@@ -15,8 +15,8 @@ from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.parts import load
 from ludus.core.types import Array, State
 from ludus.replay.base import ItemColumns, Sample, TableSpec
-from ludus.replay.rate_limiter import Fill, RateLimiter, check_queue, check_replay
-from ludus.replay.selectors import SELECTORS, Choice
+from ludus.replay.rate_limiter import RateLimiter, TableFill, check_queue, check_replay
+from ludus.replay.selectors import SELECTORS, SelectorChoice
 
 # --------------------------------------------------------------------------------------------------------------------
 # Columns: name -> array with one row per item. Checks and row operations that tables share.
@@ -267,8 +267,8 @@ class BoundedTable(ABC):
     def _yields(self, count: int) -> bool:
         return self.rules.yields(count, self._fill())
 
-    def _fill(self) -> Fill:
-        return Fill(self._counts.inserted - self._counts.outdated, self._counts.sampled, self._size())
+    def _fill(self) -> TableFill:
+        return TableFill(self._counts.inserted - self._counts.outdated, self._counts.sampled, self._size())
 
     def _require_open(self) -> None:
         if self._closed:
@@ -304,11 +304,11 @@ class AdmissionRules(Protocol):
 
     limiter: RateLimiter
 
-    def admits(self, count: int, fill: Fill) -> bool:
+    def admits(self, count: int, fill: TableFill) -> bool:
         """May `count` items come in now? Raises Deadlock if they never may."""
         ...
 
-    def yields(self, count: int, fill: Fill) -> bool:
+    def yields(self, count: int, fill: TableFill) -> bool:
         """May `count` items (0: everything) be drawn now? Raises Deadlock if they never may."""
         ...
 
@@ -338,7 +338,7 @@ class QueueRules:
         self._spec = spec
         self.limiter = RateLimiter.of(spec.limiter)
 
-    def admits(self, count: int, fill: Fill) -> bool:
+    def admits(self, count: int, fill: TableFill) -> bool:
         """See `AdmissionRules`."""
         if count > self._spec.capacity:
             raise Deadlock(
@@ -347,7 +347,7 @@ class QueueRules:
             )
         return fill.size + count <= self._spec.capacity
 
-    def yields(self, count: int, fill: Fill) -> bool:
+    def yields(self, count: int, fill: TableFill) -> bool:
         """See `AdmissionRules`."""
         if count > self._spec.capacity:
             raise Deadlock(
@@ -372,12 +372,12 @@ class ReplayRules:
 
     def __init__(self, spec: TableSpec) -> None:
         """Raises DataError, UnknownName or Deadlock for what does not go together."""
-        self.choice = Choice.of(spec)
+        self.choice = SelectorChoice.of(spec)
         self.limiter = RateLimiter.of(spec.limiter)
         self.different = bool(self.choice.times) or not load("sampler", self.choice.sampler, SELECTORS).repeats
         self._spec = spec
 
-    def admits(self, count: int, fill: Fill) -> bool:
+    def admits(self, count: int, fill: TableFill) -> bool:
         """See `AdmissionRules`."""
         name, kind, capacity = self._spec.name, self._spec.kind, self._spec.capacity
         if count > capacity:
@@ -392,7 +392,7 @@ class ReplayRules:
             )
         return self.limiter.allows_insert(count, fill)
 
-    def yields(self, count: int, fill: Fill) -> bool:
+    def yields(self, count: int, fill: TableFill) -> bool:
         """See `AdmissionRules`."""
         name, kind, capacity = self._spec.name, self._spec.kind, self._spec.capacity
         needed = count if self.different else 1

@@ -13,7 +13,7 @@ import numpy as np
 from ludus.core.errors import DataError, TableClosed
 from ludus.core.types import State
 from ludus.replay.base import ItemColumns, Sample, Table
-from ludus.replay.sharded import RemoteItems, ShardedTable
+from ludus.replay.sharded import RemoteItemColumns, ShardedTable
 
 Answer = TypeVar("Answer")
 
@@ -21,7 +21,7 @@ _HEARTBEAT = 5.0  # seconds after which who waits asks whether a table's shards 
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitCounts:
     """Of one side. calls: those that had to wait. seconds: summed over all finished and failed calls. longest: seconds of one call."""
 
     calls: int = 0
@@ -47,9 +47,9 @@ class WaitingTable:
         self._rng = rng
         self._changed = threading.Condition()
         self._name = table.spec.name
-        self._waits = {"insert": Waits(), "sample": Waits()}
+        self._waits = {"insert": WaitCounts(), "sample": WaitCounts()}
 
-    def insert(self, items: ItemColumns | RemoteItems, *, timeout: float | None = None) -> float:
+    def insert(self, items: ItemColumns | RemoteItemColumns, *, timeout: float | None = None) -> float:
         """Insert all rows as soon as that is allowed; the seconds that it waited.
 
         Raises TimeoutError after `timeout` seconds (nothing was inserted), TableClosed when the table closes meanwhile, DataError.
@@ -74,7 +74,7 @@ class WaitingTable:
         with self._changed:
             self._changed.notify_all()
 
-    def try_insert(self, items: ItemColumns | RemoteItems) -> bool:
+    def try_insert(self, items: ItemColumns | RemoteItemColumns) -> bool:
         """Like `Table.try_insert`."""
         with self._changed:
             done = self._try_insert(items)
@@ -104,7 +104,7 @@ class WaitingTable:
             return len(self._table)
 
     def statistics(self) -> Mapping[str, Any]:
-        """The table's, and for `insert` and `sample` those of `Waits`: insert_waits, insert_wait_seconds, insert_wait_longest, …"""
+        """The table's, and for `insert` and `sample` those of `WaitCounts`: insert_waits, insert_wait_seconds, insert_wait_longest, …"""
         with self._changed:
             counts = dict(self._table.statistics())
             for side, waits in self._waits.items():
@@ -130,8 +130,8 @@ class WaitingTable:
             self._table.close()
             self._changed.notify_all()
 
-    def _try_insert(self, items: ItemColumns | RemoteItems) -> bool:
-        if isinstance(items, RemoteItems) and not isinstance(self._table, ShardedTable):
+    def _try_insert(self, items: ItemColumns | RemoteItemColumns) -> bool:
+        if isinstance(items, RemoteItemColumns) and not isinstance(self._table, ShardedTable):
             raise DataError(
                 f"table {self._name!r} is in one place, where references are not fetched; give it the columns."
             )

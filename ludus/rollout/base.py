@@ -48,7 +48,7 @@ class RolloutRequest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Episodes:
+class EpisodeResults:
     """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner (its
     first one, where it plays several; -1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's
     own seats), index int64[n]."""
@@ -72,7 +72,7 @@ class Rollout:
     """
 
     trajectories: Trajectories | None
-    episodes: Episodes
+    episodes: EpisodeResults
     counters: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     next_episode: int = 0
@@ -120,13 +120,10 @@ class PolicyBank(Protocol):
         ...
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A bounded memory of what was used last.
-
 T = TypeVar("T")
 
 
-class Recent(Generic[T]):
+class RecentCache(Generic[T]):
     """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest."""
 
     def __init__(self, limit: int) -> None:

@@ -14,7 +14,7 @@ from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import PolicyBank, Recent, Rollout, RolloutRequest
+from ludus.rollout.base import PolicyBank, RecentCache, Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.shards import Shard
@@ -53,7 +53,7 @@ class RolloutHost:
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
-        self._policies: Recent[Policy] = Recent(spec.kept)
+        self._policies: RecentCache[Policy] = RecentCache(spec.kept)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._told: list[Rollout] | Exception = []

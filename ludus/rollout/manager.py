@@ -17,9 +17,9 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
-from ludus.rollout.base import Recent, Rollout, RolloutRequest
+from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
-from ludus.rollout.inference.server import Servers, Serving, Shared
+from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
 from ludus.runtime.base import Handle, Ref, Runtime
 
@@ -30,7 +30,7 @@ _STARTING = 300.0  # seconds that making a host may take before its deadline cou
 _PULSE = 20.0  # seconds that a host's process may take to say how it is
 
 
-class Owed(NamedTuple):
+class OwedAnswer(NamedTuple):
     """An answer that a host owes."""
 
     host: int
@@ -45,7 +45,7 @@ class _Made(NamedTuple):
     until: float
 
 
-class Watch:
+class HostWatch:
     """A host that owes an answer is stuck when `deadline` seconds pass in which it gives none and makes no step (it is looked at that
     often, so it is noticed within twice that time)."""
 
@@ -80,7 +80,7 @@ class Watch:
         """An answer was taken, or is not wanted any more."""
         self._owed[host] -= 1
 
-    def wait(self, owed: Sequence[Owed], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
+    def wait(self, owed: Sequence[OwedAnswer], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
         """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
         which makes what they owe done. Raises PartDied if one of them has no restart left."""
         end = None if timeout is None else monotonic() + timeout
@@ -191,7 +191,7 @@ class RolloutManager:
         leave: bool = False,
         ready: VectorEnv | None = None,
         profile: Timings | None = None,
-        inference: Shared | None = None,
+        inference: SharedInference | None = None,
         kind: type[RolloutHost] = RolloutHost,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
@@ -203,7 +203,7 @@ class RolloutManager:
         self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
-        self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
+        self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT)
         self._out = 0  # requests that were started and not taken
         self._leave = leave
         self._lives = 0  # restarts of hosts that were counted
@@ -226,7 +226,7 @@ class RolloutManager:
         ]
         self._servers = Servers(runtime, inference, self._hosts, deadline=deadline) if inference else None
         excused = self._servers.unstick if self._servers else None
-        self._watch = Watch(runtime, self._hosts, deadline=deadline, excused=excused)
+        self._watch = HostWatch(runtime, self._hosts, deadline=deadline, excused=excused)
 
     def run(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]) -> Rollout:
         """Play a request with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError for a request
@@ -313,7 +313,9 @@ class RolloutManager:
         that died is done."""
         partials = [single.partials[0] for single in pending]
         with self.profile.part("rollout"):
-            done = self._watch.wait([Owed(p.host, p.answer) for p in partials], at_least=at_least, timeout=timeout)
+            done = self._watch.wait(
+                [OwedAnswer(p.host, p.answer) for p in partials], at_least=at_least, timeout=timeout
+            )
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
@@ -336,7 +338,7 @@ class RolloutManager:
     def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
         """What a host brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[partial.host]
-        self._watch.wait([Owed(partial.host, partial.answer)])
+        self._watch.wait([OwedAnswer(partial.host, partial.answer)])
         self._watch.answered(partial.host)
         try:
             rollouts: list[Rollout] = self._runtime.get(partial.answer)

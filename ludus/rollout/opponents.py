@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
-from ludus.rollout.base import Episodes
+from ludus.rollout.base import EpisodeResults
 from ludus.rollout.opponent_rules import RULES, Evidence, PerGroup, Rule
 
 
-class Moving:
+class MovingOpponents:
     """`mixture()` is what the next request draws from. Factors with the same entries are moved as one, by what all of them have seen."""
 
     def __init__(self, opponents: Opponents) -> None:
@@ -59,7 +59,7 @@ class Moving:
             )
         )
 
-    def learn(self, episodes: Episodes) -> None:
+    def learn(self, episodes: EpisodeResults) -> None:
         """Move the probabilities by what happened in these episodes."""
         if not self._rules:
             return
@@ -128,7 +128,9 @@ class Moving:
         return tuple(factors)
 
 
-def evidence_of(episodes: Episodes, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int) -> Evidence:
+def evidence_of(
+    episodes: EpisodeResults, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int
+) -> Evidence:
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ScenarioError
 from ludus.replay.trajectories import join
-from ludus.rollout.base import Episodes, Rollout, RolloutRequest
+from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
     )
 
 
-def _episodes(episodes: Sequence[Episodes]) -> Episodes:
+def _episodes(episodes: Sequence[EpisodeResults]) -> EpisodeResults:
     if len(episodes) == 1:
         return episodes[0]
-    joined = Episodes(*(np.concatenate([getattr(e, f.name) for e in episodes]) for f in fields(Episodes)))
+    joined = EpisodeResults(*(np.concatenate([getattr(e, f.name) for e in episodes]) for f in fields(EpisodeResults)))
     order = np.argsort(joined.index, kind="stable")
-    return replace(joined, **{f.name: getattr(joined, f.name)[order] for f in fields(Episodes)})
+    return replace(joined, **{f.name: getattr(joined, f.name)[order] for f in fields(EpisodeResults)})

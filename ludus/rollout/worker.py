@@ -22,13 +22,10 @@ from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Time
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.rollout import writer
-from ludus.rollout.base import Episodes, PolicyBank, Rollout, RolloutRequest
+from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
 from ludus.rollout.writer import Clocks, EnvironmentStates, TrajectoryWriter
-
-# --------------------------------------------------------------------------------------------------------------------
-# The uniforms that policies draw their actions with.
 
 _BLOCK = 1 << 12
 
@@ -65,9 +62,6 @@ class Uniforms:
         self._generator.random(dtype=np.float32, out=self._block[len(left) :])
         self._at = 0
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# The finished episodes of a request.
 
 _EPISODE, _INDEX, _QUOTA, _CLOCK, _SEAT, _ENTRY = range(6)
 _RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  # places in the table of `_finish`
@@ -108,11 +102,11 @@ class EpisodeLog:
         """Environment steps of all finished episodes."""
         return int(self._columns[1][: self.count].sum())
 
-    def result(self) -> Episodes:
+    def result(self) -> EpisodeResults:
         """The episodes so far, sorted by index."""
         order = np.argsort(self._columns[-1][: self.count], kind="stable")
         returns, length, terminated, seat, entry, index = (column.take(order, axis=0) for column in self._columns)
-        return Episodes(returns, length, terminated, seat, entry, index)
+        return EpisodeResults(returns, length, terminated, seat, entry, index)
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * len(self._columns[0]))

@@ -32,7 +32,7 @@ HEAD = 6
 _TERMINATED, _TRUNCATED, _CUT = 0, 1, 2
 
 
-class Written(NamedTuple):
+class WriterArrays(NamedTuple):
     """What a table of addresses is made of. picked, opened: int64[slots], scratch that `settle` and `append` answer in."""
 
     slots: NDArray[np.int64]
@@ -183,10 +183,6 @@ class Clocks:
     def tick(self, slots: NDArray[np.int32], agents: int) -> int:
         """The environments of these slots have a decision due in this step. For how many of them it is the first to be seen."""
         return int(tick(slots, agents, self.clock, self.step))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Columns that grow by doubling and are kept between requests.
 
 
 class GrowingColumns:
@@ -417,7 +413,7 @@ class TrajectoryWriter:
         self._reward = self._rows.column("reward", dtype=np.float32)
         self._head = self._segments.column("head", shape=(HEAD,), dtype=np.int64)
         self._tables = [
-            Written(
+            WriterArrays(
                 slots,
                 self._reward,
                 self._place,

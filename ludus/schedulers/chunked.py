@@ -23,8 +23,8 @@ from ludus.population.base import View
 from ludus.schedulers.queue import TaskQueue, alone
 from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import Places, everyone
-from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import MetaSolver, Solution
+from ludus.solvers.match_selection import PolicyProfile
 
 Start = PolicyRef | str | None
 

@@ -13,9 +13,9 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
 from ludus.schedulers.sampling import Sampling
-from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
 from ludus.solvers.fixed import Last
+from ludus.solvers.match_selection import PolicyProfile
 
 
 class FixedOpponentsScheduler(Chunked):

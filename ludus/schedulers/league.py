@@ -22,9 +22,10 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked, refuse_changes
 from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates, without_monotonic_suffix
+from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.fixed import Last
+from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked, refuse_changes
 from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import spread
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
+from ludus.schedulers.win_rates import Member, WinRates
 from ludus.solvers.fixed import Last
+from ludus.solvers.match_selection import PolicyProfile
 
 # --------------------------------------------------------------------------------------------------------------------
 # Exploit and explore: pure functions of population based training (Jaderberg et al. 2017, sections 3 and 4; 2019,

@@ -18,9 +18,8 @@ from ludus.core import seeding
 from ludus.core.types import State
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.subgame import Places, restricted
-from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import MetaSolver
-from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, filled, mirrored
+from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfile, filled, mirrored
 
 
 @runtime_checkable

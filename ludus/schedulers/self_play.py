@@ -21,9 +21,10 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import Chunked
 from ludus.schedulers.queue import alone
 from ludus.schedulers.sampling import Sampling
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
+from ludus.schedulers.win_rates import Member, WinRates
 from ludus.solvers.base import MetaSolver
 from ludus.solvers.fixed import Last, Uniform
+from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.population.payoffs import Payoffs
+from ludus.solvers.match_selection import PolicyProfile
 
 Array = NDArray[np.float64]
-PolicyProfile = tuple[int, ...]
 
 
 class Member(NamedTuple):

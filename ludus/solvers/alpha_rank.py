@@ -130,7 +130,7 @@ def _substitute(factors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moves:
+class Mutations:
     """Every mutation: source, target int64[E] states, gain float64[E]: by how much the mutant's payoff is above the resident's.
 
     Each state has equally many, and each is tried equally often, so the common factor of the rates is left out.
@@ -146,7 +146,7 @@ class Moves:
         return stationary(self.source, self.target, rate, self.states)
 
 
-def multi_population(mean: NDArray[np.float64]) -> Moves:
+def multi_population(mean: NDArray[np.float64]) -> Mutations:
     """A population per player; states are the profiles of mean float64[P, n_0, …] in C order (ibid., section 2.4.1)."""
     sizes = mean.shape[1:]
     index = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
@@ -159,14 +159,14 @@ def multi_population(mean: NDArray[np.float64]) -> Moves:
         source.append(state[resident].ravel())
         target.append(state[mutant].ravel())
         gain.append((payoff[mutant] - payoff[resident]).ravel())
-    return Moves(np.concatenate(source), np.concatenate(target), np.concatenate(gain), index.size)
+    return Mutations(np.concatenate(source), np.concatenate(target), np.concatenate(gain), index.size)
 
 
-def single_population(payoff: NDArray[np.float64]) -> Moves:
+def single_population(payoff: NDArray[np.float64]) -> Mutations:
     """One population of a symmetric game, payoff float64[n, n] of the row player; states are strategies. A mutant's payoff is what it
     earns against the resident, and the resident's what that earns against the mutant."""
     resident, mutant = np.nonzero(~np.eye(len(payoff), dtype=np.bool_))
-    return Moves(resident, mutant, payoff[mutant, resident] - payoff[resident, mutant], len(payoff))
+    return Mutations(resident, mutant, payoff[mutant, resident] - payoff[resident, mutant], len(payoff))
 
 
 def fixation(strength: NDArray[np.float64], population_size: int) -> NDArray[np.float64]:
@@ -273,7 +273,7 @@ class AlphaRank:
             )
         return fits and self.answer == "marginals" and self.model != "multi_population"
 
-    def _ranked(self, moves: Moves, scale: float) -> NDArray[np.float64]:
+    def _ranked(self, moves: Mutations, scale: float) -> NDArray[np.float64]:
         """The stationary distribution over the states of `moves`."""
         tie = TIE * scale
         if self.alpha == "infinite":
@@ -291,10 +291,10 @@ class AlphaRank:
             )
         return found
 
-    def _finite(self, moves: Moves, alpha: float) -> NDArray[np.float64] | None:
+    def _finite(self, moves: Mutations, alpha: float) -> NDArray[np.float64] | None:
         return moves.stationary(fixation(alpha * moves.gain, self.population_size))
 
-    def _swept(self, moves: Moves, alpha: float, scale: float) -> NDArray[np.float64]:
+    def _swept(self, moves: Mutations, alpha: float, scale: float) -> NDArray[np.float64]:
         """The answer at the first alpha at which it has settled. Below alpha = 1 / range, where all strategies look alike, none has."""
         last, factor = self._finite(moves, alpha), 10.0
         while last is None:  # the start was too strong

@@ -14,7 +14,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.games import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
-from ludus.solvers.simplex_program import Matrix, Program, minimise
+from ludus.solvers.simplex_program import Matrix, SimplexProgram, minimise
 
 Selection = Literal["max_gini", "max_welfare", "min_epsilon"]
 
@@ -76,9 +76,9 @@ class CoarseCorrelated:
             welfare = (mean / scale).mean(axis=0).ravel()
             welfare = welfare - welfare.min()
             rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
-        found = minimise(Program(rows, limits), tolerance=0.1 * self.tolerance)
+        found = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
         if found.error > self.tolerance:  # where the limits leave no room rounding may stop it; a little room helps
-            found = minimise(Program(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+            found = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
         if found.error > 10.0 * self.tolerance:
             raise SolverError(
                 f"{self.kind}: stopped {found.error:.1e} of the payoffs' range from an equilibrium, after {found.iterations} iterations, "

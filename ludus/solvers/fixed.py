@@ -12,9 +12,6 @@ from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import Solution
 
-# --------------------------------------------------------------------------------------------------------------------
-# Equal weight on every policy: fictitious self-play's mixture, when policies are best responses in turn.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
@@ -29,10 +26,6 @@ class Uniform:
         return Solution(marginals, games.nash_conv(payoffs, marginals))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# All weight on each population's newest policy: self-play.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Last:
     """Probability 1 for the last policy of each population. Reads no payoffs, so holes do not matter; the gap is NaN if there are any."""
@@ -44,10 +37,6 @@ class Last:
         games.require_populated(payoffs, "last")
         marginals = tuple(np.eye(1, size, size - 1)[0] for size in payoffs.sizes)
         return Solution(marginals, games.nash_conv(payoffs, marginals))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Equal weight on each population's newest policies.
 
 
 @dataclass(frozen=True, kw_only=True)

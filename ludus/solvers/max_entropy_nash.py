@@ -36,7 +36,7 @@ ROUNDING = 1e-16  # gains below this part of the barrier function cannot be seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MostEven:
+class MaxEntropyPoint:
     """x float64[n]: the distribution. excess: the largest entry of A x - h, negative if all limits are kept."""
 
     x: Vector
@@ -46,7 +46,7 @@ class MostEven:
 
 def most_even(
     rows: NDArray[np.float64], limits: Vector, base: Vector, *, room: float, accuracy: float = 1e-12
-) -> MostEven:
+) -> MaxEntropyPoint:
     """rows float64[k, n] of entries near 1, limits float64[k], base float64[n] > 0 (ones: Shannon's entropy).
 
     room: some x keeps every limit with about this much to spare. accuracy: of the entropy, in nats.
@@ -62,7 +62,7 @@ def most_even(
         multipliers, taken = _centre(rows, limits + extra, log_base, (multipliers, weight, enough))
         steps += taken
     x = _softmax(log_base - multipliers @ rows)[0]
-    return MostEven(x, float((rows @ x - limits).max()), steps)
+    return MaxEntropyPoint(x, float((rows @ x - limits).max()), steps)
 
 
 def _softmax(logits: Vector) -> tuple[Vector, float]:

@@ -17,6 +17,18 @@ from ludus.solvers import games
 from ludus.solvers.base import Solution
 from ludus.solvers.games import distribution
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixSolution:
+    """row float64[m], column float64[n]: distributions. gap: max Ay - min x'A, in units of A; `converged`: it is small enough."""
+
+    row: Vector
+    column: Vector
+    gap: float
+    iterations: int
+    converged: bool
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # The matrix game as a linear program for HiGHS: exact vertices, no warm start.
 
@@ -64,17 +76,6 @@ Vector = NDArray[np.float64]
 STEP = 0.99  # fraction of the way to the boundary
 CENTRED = 0.8  # the iteration stops at this part of the gap, so that centring, which may raise it a little, has room
 START_SLACK = 0.1  # how far w and v start outside the payoffs, as a fraction of the first gap
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MatrixSolution:
-    """row float64[m], column float64[n]: distributions. gap: max Ay - min x'A, in units of A; `converged`: it is small enough."""
-
-    row: Vector
-    column: Vector
-    gap: float
-    iterations: int
-    converged: bool
 
 
 def solve_interior_point(

@@ -16,7 +16,7 @@ from ludus.solvers.base import Solution
 from ludus.solvers.correlated import LEAST, least_epsilon
 from ludus.solvers.games import joint_gains, symmetric_joint
 from ludus.solvers.nash import solve_interior_point
-from ludus.solvers.simplex_program import Program, minimise
+from ludus.solvers.simplex_program import SimplexProgram, minimise
 
 INDIFFERENT = 1e-9  # a player whose payoffs differ by less than this part of the range has nothing to bargain about
 
@@ -75,10 +75,10 @@ class NashBargaining:
         """float64[profiles], from each bargainer's surplus float64[p, profiles] in units of the payoffs' range."""
         start = self._agreement(surplus)
         # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
-        product = Program(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
+        product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
         agreed = minimise(product, tolerance=0.1 * self.tolerance, start=start)
         earned = surplus @ agreed.x
-        found = minimise(Program(-surplus, -earned), tolerance=0.1 * self.tolerance)
+        found = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
         error = max(agreed.error, found.error)
         if error > 10.0 * self.tolerance:
             raise SolverError(

@@ -36,7 +36,7 @@ NEAR, PATIENCE = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class SimplexProgram:
     """rows [k, n] and limits float64[k]: A x <= h. even: whether f is the squared norm, or nothing. target: of w l."""
 
     rows: Matrix
@@ -83,7 +83,7 @@ class _Residuals:
     total: float
 
 
-def minimise(program: Program, *, tolerance: float = 1e-9, start: Vector | None = None) -> Optimum:
+def minimise(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector | None = None) -> Optimum:
     """The optimum to `tolerance` in every equation, or the best point met: `error` says which. Rows are best scaled to entries near 1.
 
     start: a distribution > 0, uniform if None. With a target it must leave room in every row, so that w l begins at its target.
@@ -112,12 +112,12 @@ def minimise(program: Program, *, tolerance: float = 1e-9, start: Vector | None 
     return best
 
 
-def _residuals(program: Program, p: _Point) -> _Residuals:
+def _residuals(program: SimplexProgram, p: _Point) -> _Residuals:
     dual = program.gradient(p.x) + program.rows.T @ p.l - p.z + p.v
     return _Residuals(dual, program.rows @ p.x + p.w - program.limits, float(p.x.sum()) - 1.0)
 
 
-def _error(program: Program, p: _Point, left: _Residuals) -> float:
+def _error(program: SimplexProgram, p: _Point, left: _Residuals) -> float:
     """The equation for x counts by how far it moves x, complementarity as the whole duality gap."""
     rows = np.abs(left.rows).max(initial=0.0)
     products = np.abs(p.w * p.l - program.target).sum()
@@ -125,7 +125,7 @@ def _error(program: Program, p: _Point, left: _Residuals) -> float:
     return float(max(rows, abs(left.total), dual, p.x @ p.z, products if program.target else p.w @ p.l))
 
 
-def _step(program: Program, p: _Point, left: _Residuals) -> _Point | None:
+def _step(program: SimplexProgram, p: _Point, left: _Residuals) -> _Point | None:
     """One predictor-corrector step; None if the system could not be factored."""
     system = _factored(program, p)
     if system is None:
@@ -155,7 +155,7 @@ def _direction(system: Solve, p: _Point, left: _Residuals, products: tuple[Vecto
     return _Point(dx, (products[0] - p.z * dx) / p.x, (products[1] - p.w * dl) / p.l, dl, dv)
 
 
-def _factored(program: Program, p: _Point) -> Solve | None:
+def _factored(program: SimplexProgram, p: _Point) -> Solve | None:
     """(r1, r2) -> (dx, dl) with H dx + A'dl = r1 and A dx - (w / l) dl = r2, where H = f'' + z / x."""
     rows, h, ratio = program.rows, program.curvature(p.x) + p.z / p.x, p.w / p.l
     if len(ratio) <= len(h):

@@ -23,7 +23,7 @@ from ludus.core.types import (
     Trained,
     TrainingTask,
 )
-from ludus.rollout.base import Episodes
+from ludus.rollout.base import EpisodeResults
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.training.callbacks import HOOKS, Callback, UpdateRecord, dump_callback, parse_callbacks
 
@@ -136,8 +136,8 @@ def _training(generation: int, population: int, players: int, rng: np.random.Gen
     yield "on_task", (trained,), {}
 
 
-def _episodes(n: int, first: int, seat: int, players: int, rng: np.random.Generator) -> Episodes:
-    return Episodes(
+def _episodes(n: int, first: int, seat: int, players: int, rng: np.random.Generator) -> EpisodeResults:
+    return EpisodeResults(
         returns=rng.choice([-1.0, 0.0, 1.0], size=(n, players)),
         length=rng.integers(1, 9, size=n, dtype=np.int32),
         terminated=rng.random(n) < 0.9,

@@ -17,7 +17,7 @@ from ludus.core.types import Metrics, TaskResult, TrainingTask
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
 
 if TYPE_CHECKING:
-    from ludus.rollout.base import Episodes
+    from ludus.rollout.base import EpisodeResults
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Callback:
         """The run begins, or goes on with so many generations done. The place to open files and to begin counts: one object may serve
         several runs, one after the other."""
 
-    def on_episodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         """Training episodes have ended, n >= 1 of them in one batch of arrays: before they are learned from."""
 
     def on_update(self, update: UpdateRecord) -> None:
@@ -80,7 +80,7 @@ class CallbackObserver(Silent):
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._tell("on_run_start", info, generation=generation)
 
-    def episodes_done(self, task: TrainingTask, episodes: Episodes) -> None:
+    def episodes_done(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         """Those of an iteration; nobody is told where none has ended."""
         if self._callbacks and len(episodes.index):
             self._tell("on_episodes", task, episodes)

@@ -31,7 +31,7 @@ from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.manager import RemotePolicy
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
-from ludus.training.trainer import Learned, Trainer, TrainerSpec
+from ludus.training.trainer import LearnResult, Trainer, TrainerSpec
 
 __all__ = ["ProcessGroup", "RankMeeting"]
 
@@ -220,7 +220,7 @@ class TrainerHost:
         self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
         return self._trainer.spec
 
-    def learn(self, version: int, *parts: Sequence[Trajectories]) -> Learned:
+    def learn(self, version: int, *parts: Sequence[Trajectories]) -> LearnResult:
         """See `Trainer.learn`. parts: what hosts have left; everything is one batch."""
         collected = [trajectories for part in parts for trajectories in part]
         return self._own.learn([join(collected)] if collected else [], version=version)
@@ -262,10 +262,10 @@ class RemoteTrainer:
         self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
         self._policy: tuple[int, RemotePolicy] | None = None
 
-    def learn(self, collected: Sequence[Ref], *, version: int) -> Learned:
+    def learn(self, collected: Sequence[Ref], *, version: int) -> LearnResult:
         """See `Trainer.learn`. collected: references to what hosts have left."""
         with self._profile.part("learning"):
-            learned: Learned = self._all("learn", version, *collected)[0]
+            learned: LearnResult = self._all("learn", version, *collected)[0]
         return learned
 
     def policy(self, version: int) -> RemotePolicy:

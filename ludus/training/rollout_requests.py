@@ -18,7 +18,7 @@ from ludus.population.matches import won
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
-from ludus.rollout.opponents import Moving, live_refs, start_of
+from ludus.rollout.opponents import MovingOpponents, live_refs, start_of
 from ludus.training.collecting import Policies
 from ludus.training.stopping import Progress
 
@@ -87,7 +87,7 @@ class TrainingCounts:
         return counts
 
 
-class Newest(Protocol):
+class NewestWeights(Protocol):
     """A learner in progress."""
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
@@ -110,15 +110,15 @@ class RequestMaker:
     ) -> None:
         """policy: gives a frozen one. seed: of the task. apart: whether hosts have requests of their own. Raises UnknownName or ConfigError
         for opponents that are moved by a rule that there is not."""
-        self.opponents = Moving(task.opponents)
+        self.opponents = MovingOpponents(task.opponents)
         self._task, self._collect, self._rollouts, self._seed, self._apart = task, collect, rollouts, seed, apart
         refs = mixture_refs(start_of(task.opponents))
         self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
         self._live = live_refs(task.opponents)
-        self._learners: WeakValueDictionary[tuple[int, str], Newest] = WeakValueDictionary()
+        self._learners: WeakValueDictionary[tuple[int, str], NewestWeights] = WeakValueDictionary()
         self._seats: dict[int, tuple[int, ...]] = {}  # by host: its environment e plays seats[e mod len]
 
-    def meet(self, learners: Mapping[tuple[int, str], Newest]) -> None:
+    def meet(self, learners: Mapping[tuple[int, str], NewestWeights]) -> None:
         """The trainings in progress together, by (population, policy), which the caller keeps: whose newest weights live opponents are."""
         self._learners = WeakValueDictionary(learners)  # a task meets itself, too
 

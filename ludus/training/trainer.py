@@ -34,7 +34,7 @@ class TrainerSpec:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class LearnResult:
     """What came of one iteration. metrics: of the last update, empty if there was none. failure: why learning cannot go on."""
 
     samples: int = 0
@@ -69,7 +69,7 @@ class Trainer:
             self._policy = version, build_policy(self.spec, self.weights)
         return self._policy[1]
 
-    def learn(self, collected: Sequence[Trajectories], *, version: int) -> Learned:
+    def learn(self, collected: Sequence[Trajectories], *, version: int) -> LearnResult:
         """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
         try:
             for trajectories in collected:
@@ -79,7 +79,7 @@ class Trainer:
         except TrainingError as error:
             with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
                 self._keep(self._learner.weights())
-            return Learned(failure=str(error))
+            return LearnResult(failure=str(error))
         return learned
 
     def _insert(self, trajectories: Trajectories) -> None:
@@ -90,7 +90,7 @@ class Trainer:
                     "while nothing else could make room; collect less at a time, or raise its max_diff or capacity."
                 )
 
-    def _updates(self, version: int) -> Learned:
+    def _updates(self, version: int) -> LearnResult:
         samples = updates = 0
         metrics: Metrics = {}
         with closing(self._prefetcher.batches(self._learner.batches())) as batches:
@@ -102,7 +102,7 @@ class Trainer:
                     self._prefetcher.between(update)
                 samples += len(batch.index)
                 updates += 1
-        return Learned(samples, updates, metrics)
+        return LearnResult(samples, updates, metrics)
 
     def _keep(self, weights: Weights) -> None:
         for name, array in weights.items():

@@ -54,7 +54,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TrainingParts:
     """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count."""
 
     rollouts: RolloutManager
@@ -84,7 +84,7 @@ class Training:
         task: TrainingTask,
         *,
         algorithm: Algorithm,
-        parts: Parts,
+        parts: TrainingParts,
         stop: Stopper,
         start: Weights | None,
         task_slot: int = 0,

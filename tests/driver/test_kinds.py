@@ -18,7 +18,7 @@ from ludus.driver.runner import resume, run
 from ludus.driver.scenario import SCENARIOS
 from ludus.driver.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
-from ludus.training.trainer import Learned, Trainer
+from ludus.training.trainer import LearnResult, Trainer
 from ludus.training.training import Training
 
 COMMON = """
@@ -248,9 +248,9 @@ def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.
     """Also where the run goes on from a checkpoint that was taken after it (in step, the others still train)."""
     learn = Trainer.learn
 
-    def fails(self: Trainer, *args: Any, version: int, **more: Any) -> Learned:
+    def fails(self: Trainer, *args: Any, version: int, **more: Any) -> LearnResult:
         if self._task == "chunk-0-1" and version == 2:
-            return Learned(failure="it burst")
+            return LearnResult(failure="it burst")
         return learn(self, *args, version=version, **more)
 
     monkeypatch.setattr(Trainer, "learn", fails)

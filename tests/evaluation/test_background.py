@@ -15,7 +15,7 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.background import BackgroundEvaluator, Score
-from ludus.rollout.base import Episodes, Rollout, RolloutRequest
+from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
 from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
@@ -150,8 +150,8 @@ class FakeRollouts:
         self.closed += 1
 
 
-def episodes_of(mean: float) -> Episodes:
-    return Episodes(
+def episodes_of(mean: float) -> EpisodeResults:
+    return EpisodeResults(
         returns=np.array([[mean - 1.0, 0.0], [mean + 1.0, 0.0]]),
         length=np.ones(2, np.int32),
         terminated=np.ones(2, bool),

@@ -20,13 +20,13 @@ from ludus.learners.bc.clone import Clone, Cloning, agreement, clone, surprise
 from ludus.learners.bc.demonstrations import demonstrations, split
 from ludus.learners.bc.models import model_of
 from ludus.learners.dqn.options import DQN
-from ludus.learners.losses import CategoricalDistribution, Multi, distribution_of
+from ludus.learners.losses import CategoricalDistribution, MultiCategoricalDistribution, distribution_of
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.ppo.options import PPO
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.replay.parquet import Origin, Recorded, read_trajectories, select
+from ludus.replay.parquet import Recorded, TrajectoryOrigin, read_trajectories, select
 from ludus.replay.trajectories import Trajectories
 
 # ------------------------------------------------------------------------------------------ losses, by hand
@@ -44,7 +44,7 @@ def test_cross_entropy_and_its_gradient_by_hand() -> None:
 
 def test_vectors_of_choices_add_up() -> None:
     out = torch.tensor([[1.0, 3.0, 1.0, 1.0, 2.0]], dtype=torch.float64).log()
-    loss = surprise(Multi((2, 3)), out, torch.tensor([[1, 2]]), None)
+    loss = surprise(MultiCategoricalDistribution((2, 3)), out, torch.tensor([[1, 2]]), None)
     assert loss.item() == pytest.approx(-math.log(3 / 4 * 2 / 4), rel=1e-14)
 
 
@@ -101,7 +101,7 @@ def made_up(
         version_hi=np.zeros(episodes, np.int32),
         policy="expert",
     )
-    return Recorded(Origin("tests/made_up", 1, (0,), Box(-1, 1, (2,)), space), (whole,))
+    return Recorded(TrajectoryOrigin("tests/made_up", 1, (0,), Box(-1, 1, (2,)), space), (whole,))
 
 
 THREE = game(Box(-1, 1, (2,), np.float32), Discrete(3))

@@ -15,7 +15,7 @@ from ludus.envs.options import Environment
 from ludus.learners.bc.clone import clone
 from ludus.learners.bc.demonstrations import check_environment
 from ludus.learners.ppo.options import PPO
-from ludus.replay.parquet import Origin, Recorded
+from ludus.replay.parquet import Recorded, TrajectoryOrigin
 
 SEEN = Box(-1, 1, (2,), np.float32)
 
@@ -56,12 +56,12 @@ def test_observations_of_another_type_are_refused() -> None:
 # ------------------------------------------------------------------------------------------ environments
 
 
-def recorded_in(**settings: Any) -> Origin:
+def recorded_in(**settings: Any) -> TrajectoryOrigin:
     environment = Environment(id="tests/made_up", **settings).model_dump(mode="json")
     return replace(sides(2).origin, notes={"seed": 3, "environment": environment})
 
 
-def check(origin: Origin, **settings: Any) -> None:
+def check(origin: TrajectoryOrigin, **settings: Any) -> None:
     check_environment(origin, Environment(**{"id": "tests/made_up", **settings}).model_dump(mode="json"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box
 from team_games import batch_of, learner_of, team_env, team_rollout
 
-from ludus.learners.maddpg.learner import OneHotActions, Points
+from ludus.learners.maddpg.learner import BoxActions, OneHotActions
 from ludus.learners.maddpg.options import MADDPG
 from ludus.learners.teams import views
 
@@ -42,7 +42,7 @@ def test_slopes_of_choices_are_divided_by_the_temperature():
 def test_actions_in_a_box_are_stored_within_one():
     """Of a box from -1 to 3, the middle is 1: -1 is -1, 1 is 0, 2 is ½, and 3 is 1."""
     env = team_env(action=POINTS)
-    stored = Points(MADDPG().policy(env, (0,))).stored(np.array([[[[-1.0], [3.0]], [[1.0], [2.0]]]], np.float32))
+    stored = BoxActions(MADDPG().policy(env, (0,))).stored(np.array([[[[-1.0], [3.0]], [[1.0], [2.0]]]], np.float32))
     assert stored.tolist() == [[[-1.0, 1.0], [0.0, 0.5]]]
     learner = learner_of(MADDPG(**SMALL), env)
     rows = team_rollout(env, learner, pieces=10, rng=np.random.default_rng(0))
@@ -52,7 +52,7 @@ def test_actions_in_a_box_are_stored_within_one():
 
 def test_slopes_of_points_pass_through_tanh():
     """Of actions 0.5 and -0.8, which are tanh of what the network answers: 1 - 0.25 and 1 - 0.64 of the slope."""
-    points = Points(MADDPG().policy(team_env(action=POINTS), (0,)))
+    points = BoxActions(MADDPG().policy(team_env(action=POINTS), (0,)))
     answer = points.answer(np.arctanh(np.array([[0.5, -0.8]])), None, None)
     np.testing.assert_allclose(answer.action, [[0.5, -0.8]])
     np.testing.assert_allclose(points.backward(answer, np.array([[2.0, -10.0]])), [[1.5, -3.6]])

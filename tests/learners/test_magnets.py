@@ -8,7 +8,7 @@ import pytest
 from test_mmd import played
 
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.losses import Data, log_policy
+from ludus.learners.mmd.losses import MMDTransitions, log_policy
 from ludus.learners.mmd.options import MMD, RNaD
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -75,7 +75,7 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
         (general, [-3, -2, -30, -20, -3, -30]),
         (three, [-3, -2, -30, -20, -3, -30]),
     ):
-        data = Data(config, LearnerContext(env, (0, 1), 0))
+        data = MMDTransitions(config, LearnerContext(env, (0, 1), 0))
         columns = data.columns(rows, value=np.zeros(6), after=np.zeros(4), magnet=magnet, progress=0.0)
         np.testing.assert_allclose(columns["target"], targets, atol=1e-5)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ludus.core.types import Tail
 from ludus.learners.dqn import losses
-from ludus.learners.dqn.losses import Candidates, CategoricalReturn, Mean, Quantiles
+from ludus.learners.dqn.losses import Candidates, CategoricalReturn, MeanReturn, QuantileReturn
 from ludus.learners.returns import follow, n_step
 
 
@@ -129,8 +129,8 @@ def test_munchausen_target_is_the_soft_value():
     q, mask = t([0.0, np.log(2.0)]), torch.tensor([[True, True]])
     policy, penalty = losses.soft_policy(q, mask, 1.0)
     after = Candidates(q[..., None], policy, penalty)
-    assert Mean(1.0).target(t(1.0), t(0.5), after).item() == pytest.approx(1.0 + 0.5 * np.log(3.0))
-    assert values(Quantiles(1.0).target(t(1.0), t(0.5), after)) == [[pytest.approx(1.0 + 0.5 * np.log(3.0))]]
+    assert MeanReturn(1.0).target(t(1.0), t(0.5), after).item() == pytest.approx(1.0 + 0.5 * np.log(3.0))
+    assert values(QuantileReturn(1.0).target(t(1.0), t(0.5), after)) == [[pytest.approx(1.0 + 0.5 * np.log(3.0))]]
 
 
 def test_c51_target_of_two_candidates_with_penalties():
@@ -170,14 +170,14 @@ def test_priority_of_a_sequence():
 @pytest.mark.parametrize(
     ("kind", "target", "levels"),
     [
-        (Mean(1.0), t([0.3], [4.0]), None),
+        (MeanReturn(1.0), t([0.3], [4.0]), None),
         (CategoricalReturn(t(-1.0, 0.0, 1.0)), t([0.2, 0.3, 0.5], [1.0, 0.0, 0.0]), None),
-        (Quantiles(1.0), t([0.3, 0.9], [4.0, -2.0]), None),
-        (Quantiles(0.5), t([0.3, 0.9], [4.0, -2.0]), t([0.2, 0.5, 0.9], [0.1, 0.6, 0.7])),
+        (QuantileReturn(1.0), t([0.3, 0.9], [4.0, -2.0]), None),
+        (QuantileReturn(0.5), t([0.3, 0.9], [4.0, -2.0]), t([0.2, 0.5, 0.9], [0.1, 0.6, 0.7])),
     ],
     ids=["mean", "c51", "quantile", "implicit"],
 )
 def test_gradients_of_the_losses(kind, target, levels):
-    width = 1 if isinstance(kind, Mean) else 3
+    width = 1 if isinstance(kind, MeanReturn) else 3
     out = torch.from_numpy(np.random.default_rng(3).standard_normal((2, width))).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: kind.compare(x, target, None if levels is None else levels)[0], (out,))

@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.types import Tail
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.losses import rescale, unscale
-from ludus.learners.r2d2.learner import Slots, bootstraps, windows
+from ludus.learners.r2d2.learner import SequenceSlots, bootstraps, windows
 from ludus.learners.r2d2.options import R2D2
 from ludus.policies.q_module import QRecurrent, make_recurrent
 from ludus.policies.registry import build_policy
@@ -57,7 +57,7 @@ def test_windows_begin_every_period_and_cover_every_row():
 def test_every_row_is_learned_from_and_no_more_often_than_windows_overlap(length, period, burn_in):
     start = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 50))])
     found = windows(start, length=length, period=period, burn_in=burn_in)
-    slots = Slots.of(found, start, length=length, burn_in=burn_in)
+    slots = SequenceSlots.of(found, start, length=length, burn_in=burn_in)
     times = np.bincount(slots.row[:, burn_in:-1][slots.used[:, burn_in:-1]], minlength=start[-1])
     assert times.min() == 1
     assert times.max() <= -(-length // period)
@@ -76,7 +76,7 @@ def rollout(tensors):
 def test_slots_hold_rows_and_what_follows_them(rollout):
     burn, length = 1, 2
     found = windows(rollout.start, length=length, period=1, burn_in=burn)
-    slots = Slots.of(found, rollout.start, length=length, burn_in=burn)
+    slots = SequenceSlots.of(found, rollout.start, length=length, burn_in=burn)
     seen = slots.observations(rollout.observation, rollout.bootstrap_observation, found, first=0, fill=-7.0)
     for m in range(len(found.first)):
         s = found.segment[m]
@@ -98,7 +98,7 @@ def test_bootstraps_end_with_the_sequence(rollout):
             rollout, start=np.array([0, 4]), reward=np.array([1, 2, 4, 8], np.float32), tail=np.array([tail], np.int8)
         )
         found = windows(rows.start, length=3, period=2, burn_in=0)
-        slots = Slots.of(found, rows.start, length=3, burn_in=0)
+        slots = SequenceSlots.of(found, rows.start, length=3, burn_in=0)
         reward, discount, place = bootstraps(found, slots, rows, gamma=0.5, steps=2)
         assert reward.tolist() == [[2.0, 4.0, 4.0], [8.0, 8.0, 0.0]]
         assert discount.tolist() == [[0.25, 0.25, 0.5], [last / 2, last, 0.0]]

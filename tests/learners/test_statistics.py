@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.types import PolicySpec, Tail
-from ludus.learners.on_policy.batch import Pieces, padded, rows_in, unpadded, walk
+from ludus.learners.on_policy.batch import SegmentPieces, padded, rows_in, unpadded, walk
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import synthetic_rollout
@@ -101,7 +101,7 @@ segments = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 @given(segments, st.integers(1, 5))
 def test_pieces_are_all_rows_in_order(lengths, longest):
     start = np.append(0, np.cumsum(lengths))
-    pieces = Pieces.of(start, longest)
+    pieces = SegmentPieces.of(start, longest)
     sizes = np.diff(pieces.start)
     assert pieces.start[0] == 0
     assert sizes.max() <= longest
@@ -122,7 +122,7 @@ def test_pieces_are_all_rows_in_order(lengths, longest):
 def test_a_walk_hands_the_memory_on(lengths, longest):
     """A memory that counts rows, and values that are the count so far."""
     start = np.append(0, np.cumsum(lengths))
-    pieces = Pieces.of(start, longest)
+    pieces = SegmentPieces.of(start, longest)
 
     def look(rows, memory, starts):
         count = (

@@ -20,8 +20,8 @@ from ludus.core.errors import ConfigError, DataError
 from ludus.replay import parquet
 from ludus.replay.parquet import (
     FORMAT,
-    Origin,
     TrajectoryFile,
+    TrajectoryOrigin,
     read_trajectories,
     space_from_json,
     space_to_json,
@@ -31,7 +31,7 @@ from ludus.replay.trajectories import Trajectories, join
 
 pq: Any = pytest.importorskip("pyarrow.parquet")
 
-ORIGIN = Origin(
+ORIGIN = TrajectoryOrigin(
     "tests/any", 2, (0, 1), Box(-np.inf, np.inf, (3,), np.float32), Discrete(4), ("0-1", "1-0"), {"seed": 3}
 )
 
@@ -124,7 +124,7 @@ def test_every_bit_comes_back(tmp_path: Path, seed: int, most: int, **shapes: An
 def test_the_origin_comes_back(tmp_path: Path) -> None:
     write_trajectories(tmp_path / "a.parquet", [trajectories([2])], ORIGIN)
     found = read_trajectories(tmp_path / "a.parquet").origin
-    for f in fields(Origin):
+    for f in fields(TrajectoryOrigin):
         assert getattr(found, f.name) == getattr(ORIGIN, f.name)
 
 

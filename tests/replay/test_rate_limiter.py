@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from ludus.core.errors import DataError, Deadlock, UnknownName
 from ludus.replay.base import TableSpec
 from ludus.replay.kinds import build_table
-from ludus.replay.rate_limiter import Fill, RateLimiter, check_queue, check_replay
+from ludus.replay.rate_limiter import RateLimiter, TableFill, check_queue, check_replay
 
 
 def test_samples_wait_for_min_size_and_inserts_are_free_until_then():
     limiter = RateLimiter(samples_per_insert=4, min_size=10, max_diff=0)
-    assert limiter.allows_insert(10, Fill(0, 0, 0))
-    assert not limiter.allows_insert(11, Fill(0, 0, 0))
-    assert not limiter.allows_sample(1, Fill(9, 0, 9))
-    assert limiter.allows_sample(1, Fill(10, 0, 10))
+    assert limiter.allows_insert(10, TableFill(0, 0, 0))
+    assert not limiter.allows_insert(11, TableFill(0, 0, 0))
+    assert not limiter.allows_sample(1, TableFill(9, 0, 9))
+    assert limiter.allows_sample(1, TableFill(10, 0, 10))
 
 
 def test_difference_bounds_by_hand():
     # r = 2, 50 inserted, 90 sampled: D = 2 · 50 − 90 = 10.
-    limiter, fill = RateLimiter(samples_per_insert=2, min_size=1, min_diff=-6, max_diff=20), Fill(50, 90, 30)
+    limiter, fill = RateLimiter(samples_per_insert=2, min_size=1, min_diff=-6, max_diff=20), TableFill(50, 90, 30)
     assert limiter.difference(fill) == 10
     assert limiter.allows_insert(5, fill)  # 10 + 2 · 5 = 20
     assert not limiter.allows_insert(6, fill)  # 22
@@ -33,21 +33,21 @@ def test_difference_bounds_by_hand():
 
 def test_ratio_is_not_rounded():
     limiter = RateLimiter(samples_per_insert=0.1, min_diff=0, max_diff=10)
-    assert limiter.difference(Fill(3 * 10**9, 3 * 10**8, 5)) == 0
+    assert limiter.difference(TableFill(3 * 10**9, 3 * 10**8, 5)) == 0
 
 
 def test_without_bounds_only_min_size_counts():
     limiter = RateLimiter(samples_per_insert=8, min_size=3)
-    assert limiter.allows_insert(10**6, Fill(10**9, 0, 10**6))
-    assert limiter.allows_sample(10**6, Fill(3, 10**9, 3))
+    assert limiter.allows_insert(10**6, TableFill(10**9, 0, 10**6))
+    assert limiter.allows_sample(10**6, TableFill(3, 10**9, 3))
 
 
 def test_never():
     limiter = RateLimiter(samples_per_insert=1, min_size=1, min_diff=0, max_diff=10)
-    assert limiter.never_inserts(11, Fill(4, 4, 4))
-    assert not limiter.never_inserts(10, Fill(4, 0, 4))
-    assert limiter.never_samples(11, Fill(4, 0, 4))
-    assert not limiter.never_samples(10, Fill(4, 0, 4))
+    assert limiter.never_inserts(11, TableFill(4, 4, 4))
+    assert not limiter.never_inserts(10, TableFill(4, 0, 4))
+    assert limiter.never_samples(11, TableFill(4, 0, 4))
+    assert not limiter.never_samples(10, TableFill(4, 0, 4))
 
 
 def test_options():
@@ -72,22 +72,24 @@ def test_reverbs_numbers():
     blocked where inserted · 2 − sampled would pass 100 · 2 + 20, samples where it would fall below 100 · 2 − 20."""
     limiter = RateLimiter.of({"samples_per_insert": 2, "min_size": 100, "error_buffer": 20})
     assert limiter == RateLimiter(samples_per_insert=2, min_size=100, min_diff=180, max_diff=220)
-    assert limiter.allows_insert(1, Fill(99, 0, 99))  # to 200; below min_size that is not even looked at
-    assert not limiter.allows_sample(1, Fill(99, 0, 99))
-    assert limiter.allows_sample(20, Fill(100, 0, 100))  # to 180
-    assert not limiter.allows_sample(21, Fill(100, 0, 100))
-    assert limiter.allows_insert(10, Fill(100, 0, 100))  # to 220
-    assert not limiter.allows_insert(11, Fill(100, 0, 100))
-    assert limiter.allows_insert(10, Fill(1000, 1800, 90))  # back below min_size (90 held): free, though D would be 220
-    assert limiter.allows_insert(10, Fill(1000, 1000, 90))  # and though D would be 1020
-    assert not limiter.allows_sample(1, Fill(1000, 1000, 90))
+    assert limiter.allows_insert(1, TableFill(99, 0, 99))  # to 200; below min_size that is not even looked at
+    assert not limiter.allows_sample(1, TableFill(99, 0, 99))
+    assert limiter.allows_sample(20, TableFill(100, 0, 100))  # to 180
+    assert not limiter.allows_sample(21, TableFill(100, 0, 100))
+    assert limiter.allows_insert(10, TableFill(100, 0, 100))  # to 220
+    assert not limiter.allows_insert(11, TableFill(100, 0, 100))
+    assert limiter.allows_insert(
+        10, TableFill(1000, 1800, 90)
+    )  # back below min_size (90 held): free, though D would be 220
+    assert limiter.allows_insert(10, TableFill(1000, 1000, 90))  # and though D would be 1020
+    assert not limiter.allows_sample(1, TableFill(1000, 1000, 90))
     # MinSize(10) and Queue(10), as Reverb builds them
-    assert RateLimiter(min_size=10).allows_insert(10**6, Fill(10**6, 0, 50))
+    assert RateLimiter(min_size=10).allows_insert(10**6, TableFill(10**6, 0, 50))
     queue = RateLimiter(samples_per_insert=1, min_size=1, min_diff=0, max_diff=10)
-    assert queue.allows_insert(10, Fill(5, 5, 0))
-    assert not queue.allows_insert(1, Fill(15, 5, 10))
-    assert queue.allows_sample(10, Fill(15, 5, 10))
-    assert not queue.allows_sample(11, Fill(15, 5, 10))
+    assert queue.allows_insert(10, TableFill(5, 5, 0))
+    assert not queue.allows_insert(1, TableFill(15, 5, 10))
+    assert queue.allows_sample(10, TableFill(15, 5, 10))
+    assert not queue.allows_sample(11, TableFill(15, 5, 10))
     for options in ({"error_buffer": 0}, {"error_buffer": 5, "max_diff": 3}, {"error_buffer": math.nan}):
         with pytest.raises(DataError, match="error_buffer must be above 0 and stands for min_diff and max_diff"):
             RateLimiter.of(options)
@@ -163,9 +165,9 @@ def halts(allows_insert, allows_sample, insert, batch, take, steps=400) -> bool:
     """Play random-free: insert whenever that is allowed, else sample; the order does not matter for whether it halts."""
     inserted = sampled = size = 0
     for _ in range(steps):
-        if allows_insert(Fill(inserted, sampled, size)):
+        if allows_insert(TableFill(inserted, sampled, size)):
             inserted, size = inserted + insert, size + insert
-        elif allows_sample(Fill(inserted, sampled, size)):
+        elif allows_sample(TableFill(inserted, sampled, size)):
             sampled, size = sampled + batch, size - (batch if take else 0)
         else:
             return True
@@ -232,7 +234,7 @@ def test_what_passes_for_varying_sizes_never_halts(data, ratio, min_size, low, w
         return
     inserted = sampled = 0
     for _ in range(30):
-        fill = Fill(inserted, sampled, inserted)
+        fill = TableFill(inserted, sampled, inserted)
         up, down = data.draw(st.integers(1, insert)), data.draw(st.integers(1, batch))
         can_insert, can_sample = limiter.allows_insert(up, fill), limiter.allows_sample(down, fill)
         assert can_insert or can_sample

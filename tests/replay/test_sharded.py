@@ -14,7 +14,7 @@ from ludus.replay import waiting
 from ludus.replay.base import Sizes, TableSpec
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.kinds import build_table
-from ludus.replay.sharded import RemoteItems, ShardedTable, TableShard, capacities, pieces, spawn_shards
+from ludus.replay.sharded import RemoteItemColumns, ShardedTable, TableShard, capacities, pieces, spawn_shards
 from ludus.runtime.inprocess import InProcess
 from ludus.storage import checkpoint
 
@@ -377,26 +377,28 @@ def test_references_are_fetched_by_the_shards():
     server.create("t", [TableSpec("q", capacity=6, max_lag=1)])
     server.announce("t", 5)
     items = rows(0, 4, version_lo=np.array([3, 4, 5, 3]))
-    assert server.try_insert("t", "q", RemoteItems(runtime.put(items), 4))
+    assert server.try_insert("t", "q", RemoteItemColumns(runtime.put(items), 4))
     counts = server.statistics("t")["q"]
     assert (counts["inserted"], counts["dropped"], counts["size"]) == (2, 2, 2)
-    assert not server.try_insert("t", "q", RemoteItems(runtime.put(items), 5))  # were none too old, they would not fit
+    assert not server.try_insert(
+        "t", "q", RemoteItemColumns(runtime.put(items), 5)
+    )  # were none too old, they would not fit
     with pytest.raises(DataError, match="announced with 3 items and has 4"):
-        server.try_insert("t", "q", RemoteItems(runtime.put(items), 3))
+        server.try_insert("t", "q", RemoteItemColumns(runtime.put(items), 3))
     with pytest.raises(DataError, match=r"missing \['version_lo'\]"):
-        server.try_insert("t", "q", RemoteItems(runtime.put(rows(0, 1)), 1))
+        server.try_insert("t", "q", RemoteItemColumns(runtime.put(rows(0, 1)), 1))
     with pytest.raises(DataError, match=r"missing \['version_lo'\]"):
         server.try_insert("t", "q", rows(0, 1))
     broken = runtime.call(runtime.spawn(TableShard, 9), "state", ("no", "table"))
     with pytest.raises(DataError, match="shard 9 holds no table"):
-        server.try_insert("t", "q", RemoteItems(broken, 1))
-    assert server.try_insert("t", "q", RemoteItems(None, 0))
-    server.insert("t", "q", RemoteItems(runtime.put(rows(4, 2, version_lo=np.array([5, 5]))), 2))
+        server.try_insert("t", "q", RemoteItemColumns(broken, 1))
+    assert server.try_insert("t", "q", RemoteItemColumns(None, 0))
+    server.insert("t", "q", RemoteItemColumns(runtime.put(rows(4, 2, version_lo=np.array([5, 5]))), 2))
     assert server.try_sample("t", "q", 0).columns["x"].tolist() == [1, 2, 4, 5]
     local = EpisodeServer(0)
     local.create("t", [TableSpec("q")])
     with pytest.raises(DataError, match="in one place, where references are not fetched"):
-        local.try_insert("t", "q", RemoteItems(runtime.put(items), 4))
+        local.try_insert("t", "q", RemoteItemColumns(runtime.put(items), 4))
 
 
 # ---------------------------------------------------------------------------------------------- shards that die
@@ -509,13 +511,13 @@ def test_who_was_to_make_items_may_die_and_the_table_lives_on():
     shard = Fragile(TableShard(0))
     table = ShardedTable(TableSpec("q", capacity=4), [shard], ("t", "q"))
     with pytest.raises(PartDied, match="the worker"):
-        table.try_insert(RemoteItems(None, 1))
+        table.try_insert(RemoteItemColumns(None, 1))
     assert table.try_insert(rows(0, 1))
     assert table.try_sample(0, rng()).columns["x"].tolist() == [0]
     shard.dead = "the shard"
     for _ in range(2):
         with pytest.raises(PartDied, match="the shard"):
-            table.try_insert(RemoteItems(None, 1))
+            table.try_insert(RemoteItemColumns(None, 1))
 
 
 # ---------------------------------------------------------------------------------------------- pace

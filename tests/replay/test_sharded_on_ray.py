@@ -13,7 +13,7 @@ from ludus.core.errors import DataError, PartDied
 from ludus.replay import waiting
 from ludus.replay.base import TableSpec
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.sharded import RemoteItems, ShardedTable, TableShard
+from ludus.replay.sharded import RemoteItemColumns, ShardedTable, TableShard
 from ludus.testing.table import check_table
 
 pytestmark = pytest.mark.slow
@@ -92,12 +92,12 @@ def test_columns_and_references(runtime, shards):
     server.create("refs", [TableSpec("r", "ring", capacity=40), TableSpec("q", capacity=40)])
     producer = runtime.spawn(Producer, 1000)
     for k in range(5):
-        assert server.try_insert("refs", "q", RemoteItems(runtime.call(producer, "make", 4 * k, 4), 4))
+        assert server.try_insert("refs", "q", RemoteItemColumns(runtime.call(producer, "make", 4 * k, 4), 4))
         assert server.try_insert("refs", "r", {"x": np.arange(4 * k, 4 * k + 4)})
     with pytest.raises(DataError, match="no items today"):
-        server.try_insert("refs", "q", RemoteItems(runtime.call(producer, "fail"), 4))
+        server.try_insert("refs", "q", RemoteItemColumns(runtime.call(producer, "fail"), 4))
     with pytest.raises(PartDied, match="an argument came from a part that died"):
-        server.try_insert("refs", "q", RemoteItems(runtime.call(runtime.spawn(Producer, 1), "die"), 4))
+        server.try_insert("refs", "q", RemoteItemColumns(runtime.call(runtime.spawn(Producer, 1), "die"), 4))
     sample = server.try_sample("refs", "q", 9)
     assert sample.columns["x"].tolist() == list(range(9))
     assert sample.columns["big"][:, 7].tolist() == [0, 0, 0, 0, 4, 4, 4, 4, 8]

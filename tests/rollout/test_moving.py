@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef
-from ludus.rollout.base import Episodes
-from ludus.rollout.opponents import Moving, evidence_of, live_refs
+from ludus.rollout.base import EpisodeResults
+from ludus.rollout.opponents import MovingOpponents, evidence_of, live_refs
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
 LIVE = PolicyRef(0, "me", None)
 
 
-def episodes(returns: list[list[float]], *, seat: list[int], entry: list[list[int]]) -> Episodes:
+def episodes(returns: list[list[float]], *, seat: list[int], entry: list[list[int]]) -> EpisodeResults:
     n = len(returns)
-    return Episodes(
+    return EpisodeResults(
         np.array(returns, float).reshape(n, -1),
         np.ones(n, np.int32),
         np.ones(n, bool),
@@ -50,7 +50,7 @@ def test_a_joint_entry_is_worth_the_mean_of_its_seats_without_the_learner() -> N
 
 def test_live_refs_become_versions_and_the_rest_stays() -> None:
     mixture = Mixture((Factor((1,), ((LIVE,), (A,)), (0.8, 0.2)),))
-    moving = Moving(mixture)
+    moving = MovingOpponents(mixture)
     assert live_refs(mixture) == (LIVE,)
     now = moving.mixture(lambda ref: ref._replace(version=7))
     assert now == Mixture((Factor((1,), ((PolicyRef(0, "me", 7),), (A,)), (0.8, 0.2)),))
@@ -61,7 +61,7 @@ def test_live_refs_become_versions_and_the_rest_stays() -> None:
 def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_one() -> None:
     entries = ((LIVE,), (A,), (B,), (C,))
     start = Mixture(tuple(Factor((seat,), entries, (0.4, 0.2, 0.2, 0.2)) for seat in (0, 1)))
-    moving = Moving(Adaptive(start, "regret_matching_plus", {"explore": 0.0}))
+    moving = MovingOpponents(Adaptive(start, "regret_matching_plus", {"explore": 0.0}))
     # The learner in seat 0 meets a (whose own return is 2), in seat 1 b (1) and c (0); what seat 0 has seen counts in seat 1 too.
     moving.learn(
         episodes(
@@ -81,7 +81,7 @@ def test_a_rule_moves_all_but_live_entries_and_factors_with_the_same_entries_as_
 
 
 def test_one_entry_stays_what_it_is() -> None:
-    moving = Moving(Adaptive(Mixture.product({1: ([A], [1.0])}), "hedge"))
+    moving = MovingOpponents(Adaptive(Mixture.product({1: ([A], [1.0])}), "hedge"))
     moving.learn(episodes([[1.0, -1.0]], seat=[0], entry=[[0]]))
     assert moving.mixture(nobody).factors[0].probs == (1.0,)
     assert moving.average is not None
@@ -93,15 +93,15 @@ def test_it_goes_on_from_a_state(rule: str) -> None:
     rng = np.random.default_rng(3)
     opponents = Adaptive(Mixture.product({1: ([A, B, C], [0.5, 0.25, 0.25])}), rule)
 
-    def some() -> Episodes:
+    def some() -> EpisodeResults:
         won = rng.normal(size=20)
         return episodes(
             np.stack([won, -won], axis=1).tolist(), seat=[0] * 20, entry=rng.integers(3, size=(20, 1)).tolist()
         )
 
-    one = Moving(opponents)
+    one = MovingOpponents(opponents)
     one.learn(some())
-    other = Moving(opponents)
+    other = MovingOpponents(opponents)
     other.load_state_dict(one.state_dict())
     for _ in range(3):
         seen = some()

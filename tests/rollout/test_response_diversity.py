@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Mixture, PolicyRef
 from ludus.rollout.opponent_rules import Evidence, PerGroup, Rule, hull_difference, nearest_in_hull
-from ludus.rollout.opponents import Moving
+from ludus.rollout.opponents import MovingOpponents
 
 RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
 
@@ -113,7 +113,7 @@ def test_each_group_has_a_table_of_its_own() -> None:
     refs = [(PolicyRef(0, "a"), PolicyRef(0, "b")), (PolicyRef(1, "c"), PolicyRef(1, "d"))]
     mixture = Mixture.product({seat: (refs[which], (0.5, 0.5)) for seat, which in enumerate((0, 0, 1))})
     tables = [[[0.0, 0.0]], [[5.0, 5.0]]]
-    moving = Moving(Adaptive(mixture, RULE, {"tables": tables}))
+    moving = MovingOpponents(Adaptive(mixture, RULE, {"tables": tables}))
     assert [rule.rows.tolist() for rule in moving._rules] == tables
     assert moving._groups == [[0, 1], [2]]
 

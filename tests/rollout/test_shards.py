@@ -16,7 +16,7 @@ from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout.base import Recent, Rollout, RolloutRequest
+from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import Shard, check_shares, shards_of, whole
 from ludus.runtime.inprocess import InProcess
@@ -227,7 +227,7 @@ def test_trajectories_are_joined() -> None:
 
 
 def test_recent_forgets_what_was_not_used_for_longest() -> None:
-    recent: Recent[str] = Recent(10)
+    recent: RecentCache[str] = RecentCache(10)
     for key in "abc":
         recent.keep(key, key.upper(), 4)
     assert recent.find("a") == "A"

@@ -22,7 +22,7 @@ from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.inference.server import Servers, Shared
+from ludus.rollout.inference.server import Servers, SharedInference
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 
@@ -44,7 +44,7 @@ def request(version: int, unit: str, amount: int, **rest) -> RolloutRequest:
     return RolloutRequest(PolicyRef(0, "me", version), (0,), mixture, unit, amount, seed=4, extras=("value",), **rest)  # type: ignore[arg-type]
 
 
-def manager(runtime, *, hosts: int, inference: Shared | None, **options) -> RolloutManager:
+def manager(runtime, *, hosts: int, inference: SharedInference | None, **options) -> RolloutManager:
     spec = MAKE(num_envs=1).spec
     return RolloutManager(runtime, MAKE, spec=spec, num_envs=8, shards=4, hosts=hosts, inference=inference, **options)
 
@@ -72,14 +72,14 @@ def played(made: RolloutManager) -> list[Rollout]:
 @pytest.mark.parametrize("servers", [None, 1, 3])
 def test_the_same_rollouts_within_a_process(servers: int | None) -> None:
     expected = played(manager(InProcess(), hosts=2, inference=None))
-    got = played(manager(InProcess(), hosts=3, inference=Shared(servers=servers, max_wait=0.0)))
+    got = played(manager(InProcess(), hosts=3, inference=SharedInference(servers=servers, max_wait=0.0)))
     for one, other in zip(got, expected, strict=True):
         assert_same(one, other)
         assert one.counters == other.counters
 
 
 def test_task_slots_are_apart() -> None:
-    made = manager(InProcess(), hosts=2, inference=Shared(max_wait=0.0))
+    made = manager(InProcess(), hosts=2, inference=SharedInference(max_wait=0.0))
     first = made.start(request(1, "decisions", 80), policies(1), task_slot=0)
     other = made.start(request(2, "decisions", 80), policies(2), task_slot=1)
     assert_same(
@@ -121,7 +121,7 @@ class Dies(InProcess):
 
 def test_a_server_that_dies_is_replaced() -> None:
     runtime = Dies(after=[30, 5])
-    made = manager(runtime, hosts=2, inference=Shared(max_wait=0.0, servers=1, restarts=3))
+    made = manager(runtime, hosts=2, inference=SharedInference(max_wait=0.0, servers=1, restarts=3))
     expected = manager(InProcess(), hosts=1, inference=None)
     got = made.run(request(1, "episodes", 12), policies(1))
     assert_same(got, expected.run(request(1, "episodes", 12), policies(1)))
@@ -146,7 +146,7 @@ def test_a_server_that_dies_is_replaced() -> None:
 @pytest.mark.parametrize(("name", "value"), [("servers", 0), ("max_wait", -0.1), ("max_batch", 0)])
 def test_settings_that_make_no_sense(name: str, value: float) -> None:
     with pytest.raises(ScenarioError, match=f"{name}={value}; expected"):
-        Shared(**{name: value})
+        SharedInference(**{name: value})
 
 
 class Nodes(InProcess):
@@ -174,7 +174,7 @@ class Nodes(InProcess):
 def test_a_server_is_beside_those_that_it_serves(servers: int | None, placed: list, of: list[int]) -> None:
     runtime = Nodes()
     hosts = [runtime.spawn(lambda spec: spec, where) for where in "ababa"]
-    made = Servers(runtime, Shared(servers=servers), hosts)
+    made = Servers(runtime, SharedInference(servers=servers), hosts)
     assert [made.serving(host).server for host in range(5)] == of
     assert runtime.placed == placed
 
@@ -203,7 +203,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=8.0)
+        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
         assert_same(made.run(asked, given), expected)
         (tmp_path / "marker").touch()
         got = made.run(asked, given)
@@ -228,7 +228,7 @@ def test_servers_and_workers_of_ray_are_killed() -> None:
 
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=Shared(restarts=5), restarts=5)
+        made = manager(runtime, hosts=2, inference=SharedInference(restarts=5), restarts=5)
         expected = manager(InProcess(), hosts=1, inference=None)
         assert_same(
             made.run(request(1, "episodes", 12), policies(1)), expected.run(request(1, "episodes", 12), policies(1))

@@ -14,7 +14,7 @@ from ludus.learners.exact.oracle import ExactBestResponse
 from ludus.learners.ppo.options import PPO
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.rollout.opponents import Moving
+from ludus.rollout.opponents import MovingOpponents
 from ludus.schedulers.diversity import (
     RULE,
     BehaviouralDiversity,
@@ -77,7 +77,7 @@ def test_opponents_that_take_payoffs_away_from_the_hull() -> None:
     assert np.allclose(row.opponents.start.factors[0].probs, [0.5, 0.5, 0.0], atol=1e-4)
     assert column.opponents.options["tables"] == [(-TABLE.T).tolist(), None]
     assert unpack_task(pack_task(row)) == row
-    assert Moving(row.opponents).average is None  # it can be played
+    assert MovingOpponents(row.opponents).average is None  # it can be played
 
 
 def test_players_of_one_population_have_one_table() -> None:

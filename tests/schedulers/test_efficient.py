@@ -24,7 +24,7 @@ from ludus.core.types import (
 )
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import Evidence, Hedge
-from ludus.rollout.opponents import Moving
+from ludus.rollout.opponents import MovingOpponents
 from ludus.schedulers.anytime import AnytimePSROScheduler
 from ludus.schedulers.diversity import BehaviouralDiversity, ResponseDiversity
 from ludus.schedulers.efficient import EfficientPSROScheduler
@@ -105,7 +105,7 @@ def test_the_rule_moves_live_policies_too() -> None:
     scheduler = EfficientPSROScheduler(**{**OPTIONS, "population": (0, 0)}, levels=2)
     now = view(("0-0",), population=(0, 0))
     _, _, high = scheduler.next_tasks(now, free=3)
-    moving = Moving(high.opponents)
+    moving = MovingOpponents(high.opponents)
     assert moving._movable([0, 1]).tolist() == [0, 1]
     assert np.allclose([f.probs for f in moving.mixture(lambda ref: ref._replace(version=3)).factors], 0.5)
 

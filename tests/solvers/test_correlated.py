@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.solvers import correlated
 from ludus.solvers.correlated import CoarseCorrelated, Correlated
 from ludus.solvers.games import coarse_rows, correlated_rows, deviation_gains, joint_gains, symmetric_joint
-from ludus.solvers.simplex_program import Program, minimise
+from ludus.solvers.simplex_program import SimplexProgram, minimise
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
@@ -261,14 +261,14 @@ def test_symmetric_joint_by_hand():
 
 def test_program_by_hand():
     """The point of the triangle nearest to its middle with x_0 <= 1/6: (1/6, 5/12, 5/12). Multiplier: n (5/12 - 1/6) = 3/4."""
-    found = minimise(Program(np.array([[1.0, 0, 0]]), np.array([1 / 6])))
+    found = minimise(SimplexProgram(np.array([[1.0, 0, 0]]), np.array([1 / 6])))
     np.testing.assert_allclose(found.x, [1 / 6, 5 / 12, 5 / 12], atol=1e-9)
     np.testing.assert_allclose(found.multipliers, [0.75], atol=1e-6)
     assert found.error <= 1e-9
 
 
 def test_program_says_that_it_has_no_solution():
-    assert minimise(Program(np.array([[1.0, 1.0]]), np.array([0.5]))).error > 1e-3
+    assert minimise(SimplexProgram(np.array([[1.0, 1.0]]), np.array([0.5]))).error > 1e-3
 
 
 # ---------------------------------------------------------------------------------------------- contract, refusals
@@ -288,7 +288,7 @@ def test_a_hole_is_named():
 
 
 def test_a_program_that_stops_early_is_told(monkeypatch):
-    far = dataclasses.replace(minimise(Program(np.zeros((0, 4)), np.zeros(0))), error=0.1)
+    far = dataclasses.replace(minimise(SimplexProgram(np.zeros((0, 4)), np.zeros(0))), error=0.1)
     monkeypatch.setattr(correlated, "minimise", lambda *a, **k: far)
     with pytest.raises(SolverError, match=r"cce: stopped 1.0e-01 of the payoffs' range from an equilibrium"):
         CoarseCorrelated().solve(CHICKEN, rng=RNG)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.core.types import TaskResult, Trained, TrainingTask
-from ludus.rollout.base import Episodes
+from ludus.rollout.base import EpisodeResults
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.training.callbacks import Callback, UpdateRecord
 
@@ -24,7 +24,7 @@ class Teller(Callback):
     def on_run_start(self, info: RunInfo, *, generation: int) -> None:
         TOLD.append(("start", info.name, generation))
 
-    def on_episodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         names = ("returns", "length", "terminated", "seat", "entry", "index")
         sums = [hashlib.sha256(np.ascontiguousarray(getattr(episodes, name)).tobytes()).hexdigest() for name in names]
         TOLD.append(("episodes", task.id, len(episodes.index), *sums))
@@ -59,7 +59,7 @@ class Fails(Callback):
     def on_run_start(self, info: RunInfo, *, generation: int) -> None:
         self._called("on_run_start")
 
-    def on_episodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         self._called("on_episodes")
 
     def on_update(self, update: UpdateRecord) -> None:
@@ -98,23 +98,23 @@ class OwnKind(Callback):
 
 
 class Misspelt(Callback):
-    def on_epsiodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_epsiodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         """Would never be called."""
 
 
 class OtherArguments(Callback):
-    def on_episodes(self, episodes: Episodes) -> None:  # type: ignore[override]
+    def on_episodes(self, episodes: EpisodeResults) -> None:  # type: ignore[override]
         """Would raise when the first episodes are there."""
 
 
 class NoCallback:
-    def on_episodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         """It has a hook, but not the others."""
 
 
 @dataclass
 class Changes(Callback):
-    def on_episodes(self, task: TrainingTask, episodes: Episodes) -> None:
+    def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         episodes.returns[:] = 0.0
 
 

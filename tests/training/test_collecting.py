@@ -10,11 +10,11 @@ import pytest
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout.async_limits import AsyncLimits
-from ludus.rollout.base import Episodes, Rollout, RolloutRequest
+from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
 from ludus.training.collecting import AsyncCollector
 
-NO_EPISODES = Episodes(
+NO_EPISODES = EpisodeResults(
     returns=np.zeros((0, 1)),
     length=np.zeros(0, np.int32),
     terminated=np.zeros(0, bool),

@@ -21,7 +21,7 @@ from ludus.replay.policy_server import PolicyServer
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.tasks import train
-from ludus.training.training import Parts, Training
+from ludus.training.training import Training, TrainingParts
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
 DECISIONS = TabularQ(batch=20, batch_unit="decisions")
@@ -36,7 +36,7 @@ class Run:
         self.rollouts = SpyRollouts(InProcess(), make, spec=vector.spec, num_envs=6, ready=vector)
         spec = PolicySpec("random", {"actions": discrete(vector.spec, (0, 1), algorithm="test")[1]})
         uniform = build_policy(spec, {})
-        self.parts = Parts(self.rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+        self.parts = TrainingParts(self.rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
         self.algorithm, self.stop = algorithm, parse_stopper(stop)
         self.states: list[Mapping[str, State]] = []
         self.kept: dict[str, State] = {}

@@ -22,7 +22,7 @@ from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
-from ludus.training.training import Parts, Training
+from ludus.training.training import Training, TrainingParts
 
 UNIFORM = PolicyRef(0, "uniform")
 
@@ -58,7 +58,7 @@ def training_of(
     vector = make_env(env, num_envs=num_envs, tree=tree)
     rollouts = SpyRollouts(InProcess(), no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
-    parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture, together=together)
     return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), rollouts
@@ -203,7 +203,7 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
     spec = make(num_envs=1).spec
     rollouts = SpyRollouts(InProcess(), make, spec=spec, num_envs=6, shards=3, hosts=3)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(spec, (0, 1), algorithm="test")[1]}), {})
-    parts = Parts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
     task = TrainingTask("task", 1, 0, (0, 1), "0-1", Mixture.product({p: ([UNIFORM], [1.0]) for p in (0, 1)}))
     training = Training(
         task,

@@ -22,9 +22,6 @@ from ludus.learners.on_policy.models import ModuleParameters
 from ludus.learners.optimizer import Adam
 from ludus.replay.parquet import Recorded
 
-# --------------------------------------------------------------------------------------------------------------------
-# Settings of behaviour cloning.
-
 
 class Cloning(Config):
     """epochs: passes over the decisions, at most. batch: decisions of a step; with a memory, of whole episodes that have about as many.

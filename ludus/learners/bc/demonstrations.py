@@ -21,7 +21,7 @@ from ludus.envs.spaces import Choices
 from ludus.learners.bc.models import CloneModel
 from ludus.learners.spaces import one_space
 from ludus.learners.states import StateTable
-from ludus.replay.parquet import Origin, Recorded, select
+from ludus.replay.parquet import Recorded, TrajectoryOrigin, select
 from ludus.replay.trajectories import Trajectories
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ _UNSEEN_OPTIONS = frozenset(
 """What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see, what is said of a game, speed."""
 
 
-def check_environment(origin: Origin, settings: Mapping[str, Any]) -> None:
+def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> None:
     """Raises ConfigError where an agent may see or do something else than when the file was recorded, as far as the file says how that
     was. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not matter."""
     found = origin.notes.get("environment")
@@ -59,7 +59,9 @@ def _decisive(value: Any) -> Any:
     return value
 
 
-def check_decisions(pieces: Sequence[Trajectories], origin: Origin, env: EnvSpec, seats: tuple[int, ...]) -> None:
+def check_decisions(
+    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, seats: tuple[int, ...]
+) -> None:
     """Raises DataError for decisions that do not fit the environment's spaces. Limits of observations say little, and do not count."""
     observation, action = one_space(env, seats, algorithm="behaviour cloning")
     if not _alike(origin.action, action):

@@ -1,4 +1,4 @@
-"""DQN's learners: from trajectories to n-step transitions. How they learn from them is in `compiled` and `module`."""
+"""DQN's learners: what all that learn action values share, and its two back ends, compiled for perceptrons and by autograd."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.dqn.losses import (
     Candidates,
     CategoricalReturn,
-    Mean,
-    Quantiles,
+    MeanReturn,
+    QuantileReturn,
     ReturnKind,
     double_values,
     midpoints,
@@ -94,7 +94,7 @@ class FlatParameters(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class QLossResult:
     """Means over items of the weighted loss, of Q and of |error|, and the last float64[items] by themselves. finite: of the targets."""
 
     loss: float
@@ -140,7 +140,7 @@ class QLearner(ABC):
         """See `Learner`."""
 
     @abstractmethod
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         """Fills the online network's gradient, of all ranks' items together."""
 
     @abstractmethod
@@ -196,7 +196,7 @@ class QLearner(ABC):
             raise self._error("the gradient" if not math.isfinite(norm) else "the weights")
         return norm
 
-    def _joint(self, mine: Found, rows: int) -> Found:
+    def _joint(self, mine: QLossResult, rows: int) -> QLossResult:
         """What all ranks found; gradients are summed in place."""
         sums, errors = self._online_parameters.sums, np.zeros(rows)
         sums[:] = mine.loss, mine.value, mine.error
@@ -205,7 +205,7 @@ class QLearner(ABC):
             errors[self._ranks.share(rows)] = mine.errors
             self._ranks.sum(errors)
         loss, value, error = map(float, sums)
-        return Found(loss, value, error, errors, mine.finite)
+        return QLossResult(loss, value, error, errors, mine.finite)
 
     def _follow_target(self) -> None:
         if self._settings.polyak is not None:
@@ -319,7 +319,7 @@ class CompiledLearner(DQNLearner):
         self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
         self._passes = Passes(self._online, self._x)  # its buffers are kept from one batch to the next of as many rows
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         action = np.ascontiguousarray(mine["action"], np.int32)
@@ -331,7 +331,7 @@ class CompiledLearner(DQNLearner):
             seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
         )
         finite = bool(np.isfinite(target).all())
-        found = Found(loss, value, float(errors.sum()) / max(1, rows), errors, finite)
+        found = QLossResult(loss, value, float(errors.sum()) / max(1, rows), errors, finite)
         seen.passes.backward()
         return self._joint(found, rows) if self._ranks.size > 1 else found
 
@@ -410,7 +410,7 @@ class ModuleLearner(DQNLearner):
         super().__init__(config, context, spec, online=online, target=target)
         self._kind = kind_of(config, self._online)
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
         self._online_parameters.joint.fill(0.0)
         target = self._targets(mine)
@@ -422,7 +422,7 @@ class ModuleLearner(DQNLearner):
             loss.backward()  # type: ignore[no-untyped-call]
         value = float(self._online.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
         each: NDArray[np.float64] = errors.numpy().astype(np.float64)
-        found = Found(
+        found = QLossResult(
             float(loss.detach()), value, float(each.sum()) / max(1, rows), each, bool(target.isfinite().all())
         )
         return self._joint(found, rows) if self._ranks.size > 1 else found
@@ -502,9 +502,9 @@ def _pick(of: Tensor | None, which: int) -> Tensor | None:
 def kind_of(config: DQN, module: QModule | QTeam) -> ReturnKind:
     """How the answers of this module are learned."""
     if config.distribution == "none":
-        return Mean(config.huber_delta)
+        return MeanReturn(config.huber_delta)
     if config.distribution == "c51":
         support = module.head.support
         assert isinstance(support, Tensor)
         return CategoricalReturn(support)
-    return Quantiles(config.huber_delta)
+    return QuantileReturn(config.huber_delta)

@@ -1,4 +1,5 @@
-"""Targets and losses of action-value learning as pure torch functions of rows; each answers one number or distribution per row.
+"""Targets and losses of action-value learning as pure functions of rows, compiled or in torch; the latter answer one number or
+distribution per row.
 
 Shapes: q float[n, A] action values, mask bool[n, A] of legal actions (at least one in every row), K atoms or quantiles, everything else
 float[n]. Nothing here holds back gradients: the caller says where they stop.
@@ -208,7 +209,7 @@ class ReturnKind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MeanReturn:
     """K = 1: Huber's loss of the difference."""
 
     delta: float
@@ -242,7 +243,7 @@ class CategoricalReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles:
+class QuantileReturn:
     """Quantiles at given levels, or the middles of equal shares: quantile regression."""
 
     delta: float

@@ -1,4 +1,4 @@
-"""DQN's settings, and those of its best known variants."""
+"""The settings that learners of action values share, DQN's, and those of its best known variants."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, body_config, q_module_spec, q_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
-
-# --------------------------------------------------------------------------------------------------------------------
-# What learning action values from replay has in common: settings of DQN and R2D2.
 
 
 class QLearning(Config):

@@ -80,7 +80,7 @@ class ActionRows(NamedTuple):
     through: Array
 
 
-class Acting(Protocol):
+class ActionKind(Protocol):
     """One kind of actions. width: d, the actor's outputs and what the critic sees of one agent. random: whether an answer needs Gumbel
     deviates float32[r, d]."""
 
@@ -104,7 +104,7 @@ class Acting(Protocol):
         ...
 
 
-class Points:
+class BoxActions:
     """Actions in a box."""
 
     random = False
@@ -114,20 +114,20 @@ class Points:
         self.width = self._box.size
 
     def stored(self, action: Array) -> Array:
-        """See `Acting`: float32[T, n, d] in [-1, 1]."""
+        """See `ActionKind`: float32[T, n, d] in [-1, 1]."""
         return self._box.to_unit(action.reshape(-1, *self._box.shape)).reshape(*action.shape[:2], self.width)
 
     def seen(self, stored: Array) -> Array:
-        """See `Acting`."""
+        """See `ActionKind`."""
         return stored
 
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
-        """See `Acting`: tanh."""
+        """See `ActionKind`: tanh."""
         action = np.tanh(out)
         return ActionRows(action, action)
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
-        """See `Acting`."""
+        """See `ActionKind`."""
         out: Array = slope * (1.0 - answer.through * answer.through)
         return out
 
@@ -141,21 +141,21 @@ class OneHotActions:
         self.width, self._temperature = integer(spec, "actions"), temperature
 
     def stored(self, action: Array) -> Array:
-        """See `Acting`: int32[T, n]."""
+        """See `ActionKind`: int32[T, n]."""
         return action.astype(np.int32)
 
     def seen(self, stored: Array) -> Array:
-        """See `Acting`: one-hot."""
+        """See `ActionKind`: one-hot."""
         out: Array = (stored[..., None] == np.arange(self.width)).astype(np.float32)
         return out
 
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
-        """See `Acting`: a draw from the softmax."""
+        """See `ActionKind`: a draw from the softmax."""
         assert gumbel is not None
         return ActionRows(*gumbel_softmax(out, gumbel, mask, temperature=self._temperature))
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
-        """See `Acting`."""
+        """See `ActionKind`."""
         return straight_through(answer.through, slope, temperature=self._temperature)
 
 
@@ -172,7 +172,7 @@ class MADDPGLearner(OffPolicyLearner):
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
         boxed = spec.kind == "deterministic"
         layout = actor_layout(spec) if boxed else layouts(spec)["policy"]
-        self.acting: Acting = Points(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
+        self.acting: ActionKind = BoxActions(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
         rng = seeding.generator(context.seed, self.name, "actor")
         if start is not None:
             parameters = build_policy(spec, start).weights()

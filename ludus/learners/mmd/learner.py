@@ -16,9 +16,9 @@ from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.mmd.losses import (
-    Data,
     Floats,
     MMDLosses,
+    MMDTransitions,
     explained,
     log_policy,
     log_uniform,
@@ -149,7 +149,7 @@ class MMDLearner:
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = int(spec.config["inputs"]), int(spec.config["actions"])
         self._steps = MMDStepper(config, self._network, actions=self._actions)
-        self._data = Data(config, context)
+        self._data = MMDTransitions(config, context)
         self._seed = context.seed
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected

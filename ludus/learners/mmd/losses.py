@@ -192,7 +192,7 @@ def _losses(  # type: ignore[no-untyped-def]
 # From trajectories to the rows that magnetic mirror descent learns from.
 
 
-class Data:
+class MMDTransitions:
     """Scales rewards, transforms them where they are regularised (`transforms`), and estimates advantages."""
 
     def __init__(self, config: MMD, context: LearnerContext) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import TrainingError
 from ludus.core.types import Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
-from ludus.learners.mmd.losses import Data, Floats, explained, log_policy, log_uniform, not_finite
+from ludus.learners.mmd.losses import Floats, MMDTransitions, explained, log_policy, log_uniform, not_finite
 from ludus.learners.schedule import Budget
 from ludus.policies.categorical import epsilon_mix
 from ludus.policies.registry import build_policy
@@ -49,7 +49,7 @@ class TabularMMDLearner:
             self._logp = self._start(start)
         self._magnet = self._logp.copy() if config.magnet != "uniform" else log_uniform(self._mask)
         self._value = np.zeros(len(self._mask))
-        self._data = Data(config, context)
+        self._data = MMDTransitions(config, context)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._updates = self._waiting = self._blind = 0

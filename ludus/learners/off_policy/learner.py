@@ -154,7 +154,7 @@ def fresh(layout: Layout, names: tuple[str, ...], rng: np.random.Generator, *, g
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
+class CriticStepResult:
     """What a step of the critics found: mean loss and Q of the batch, and the gradient's norm."""
 
     loss: float
@@ -238,7 +238,9 @@ class OffPolicyLearner:
         self.updates += 1
         return {"rows": float(rows), **metrics, "learning_rate": self.rate(self._config.learning_rate)}
 
-    def fit(self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int) -> Fitted:
+    def fit(
+        self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int
+    ) -> CriticStepResult:
         """One step of all critics towards float64[n] targets; action int32[n]: their output that is meant."""
         critics = self.critics
         critics.sums[:] = 0.0
@@ -249,7 +251,7 @@ class OffPolicyLearner:
         loss, value = (float(total) / len(critics.outputs) for total in critics.sums[:2])
         if not math.isfinite(loss):
             raise TrainingError("the critics' loss became NaN or infinite")
-        return Fitted(loss, value, self.step(critics, "the critics"))
+        return CriticStepResult(loss, value, self.step(critics, "the critics"))
 
     def step(self, ensemble: Ensemble, what: str) -> float:
         """One optimizer step; see `Ensemble.step`."""

@@ -69,7 +69,7 @@ Floats32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class SegmentPieces:
     """Q pieces of at most so many rows, in order: piece q owns rows start[q] … start[q + 1] - 1 of segment[q], of which it is the
     place[q]-th."""
 
@@ -78,12 +78,12 @@ class Pieces:
     place: NDArray[np.int64]
 
     @staticmethod
-    def of(start: NDArray[np.int64], length: int) -> Pieces:
+    def of(start: NDArray[np.int64], length: int) -> SegmentPieces:
         rows = np.diff(start)
         counts = -(-rows // length)
         segment = np.repeat(np.arange(len(rows)), counts)
         place = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Pieces(np.append(start[segment] + place * length, start[-1]), segment, place)
+        return SegmentPieces(np.append(start[segment] + place * length, start[-1]), segment, place)
 
 
 def rows_in(start: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -97,7 +97,7 @@ Look = Callable[[NDArray[np.int64], Floats32, NDArray[np.int64]], tuple[Array, F
 """(rows, memory before float32[S, M], where segments start) -> (values of the rows, memory after)."""
 
 
-def walk(pieces: Pieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.float64], Floats32, Floats32]:
+def walk(pieces: SegmentPieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.float64], Floats32, Floats32]:
     """Values float64[N] of all rows, memory float32[Q, M] before each piece, and float32[S, M] after each segment: a step for the first
     pieces of all segments, one for the second ones, and so on."""
     values = np.zeros(int(pieces.start[-1]))
@@ -112,7 +112,7 @@ def walk(pieces: Pieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.floa
     return values, before, state
 
 
-def padded(columns: ItemColumns, pieces: Pieces, length: int) -> dict[str, Array]:
+def padded(columns: ItemColumns, pieces: SegmentPieces, length: int) -> dict[str, Array]:
     """Columns of rows as items [Q, length, …]; what lies behind a piece's end is zero."""
     rows = np.diff(pieces.start)
     alive = np.arange(length) < rows[:, None]

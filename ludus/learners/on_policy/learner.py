@@ -17,7 +17,7 @@ from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
-from ludus.learners.on_policy.batch import MEMORY, Batch, Pieces, padded, unpadded, walk
+from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
 from ludus.learners.on_policy.models import Floats, Model, ModuleParameters
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.optimizer import Adam
@@ -68,7 +68,7 @@ class Transitions:
         state, bootstrap_state = critic_states(rows, self._seats) if self._model.state else (None, None)
         pieces = before = last = None
         if self._model.memory:
-            pieces = Pieces.of(rows.start, self._model.sequence)
+            pieces = SegmentPieces.of(rows.start, self._model.sequence)
             value, before, last = self._walk(rows, pieces, state)
         else:
             value = self.values(rows.observation, self.x(rows.observation), state=_tensor(state))
@@ -101,7 +101,7 @@ class Transitions:
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
 
     def _walk(
-        self, rows: Trajectories, pieces: Pieces, state: NDArray[np.float32] | None
+        self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
     ) -> tuple[Floats, NDArray[np.float32], NDArray[np.float32]]:
         if rows.memory0 is None:
             raise PolicyError(

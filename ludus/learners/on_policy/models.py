@@ -1,4 +1,4 @@
-"""What the learner trains: modules of anybody's own making, or (`actor_critic.py`) the family's networks, behind one protocol."""
+"""What the learner trains: modules of anybody's own making, or the family's networks, behind one protocol."""
 
 from __future__ import annotations
 

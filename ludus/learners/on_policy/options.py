@@ -241,10 +241,6 @@ class PolicyGradient(Gradient):
         return OnPolicyLearner(self, FamilyModel(self, context, start), context)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# REINFORCE's settings.
-
-
 class Reinforce(PolicyGradient):
     """Monte Carlo policy gradient (Williams 1992); see the README beside this file.
 
@@ -272,10 +268,6 @@ class Reinforce(PolicyGradient):
         return policy_gradient(logp, batch.advantage)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A2C's settings.
-
-
 class A2C(PolicyGradient):
     """Advantage actor-critic: one step of the policy gradient for each short piece of experience (Mnih et al. 2016, in its synchronous
     form); see the README beside this file."""
@@ -295,10 +287,6 @@ class A2C(PolicyGradient):
         from ludus.learners.losses import policy_gradient
 
         return policy_gradient(logp, batch.advantage)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# IMPALA's settings.
 
 
 class IMPALA(PolicyGradient):

@@ -1,4 +1,4 @@
-"""PPO's settings."""
+"""The settings of PPO and MAPPO."""
 
 from __future__ import annotations
 
@@ -84,10 +84,6 @@ class PPO(PolicyGradient):
         plain = plain and not (self.normalise_observations or self.normalise_returns)
         observation, action = one_space(env, seats, algorithm="PPO")
         return plain and byte_scale(env, observation) == 1.0 and isinstance(action, Discrete)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# MAPPO's settings.
 
 
 class MAPPO(PPO):

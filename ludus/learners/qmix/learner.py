@@ -1,4 +1,4 @@
-"""What the learners of value decomposition share: agents' networks and a mixer on one vector, items, and the team's targets."""
+"""The learners of value decomposition: mixers, what both share, and one each for networks without and with memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
+from ludus.learners.dqn.learner import SUMS, FlatModule, QLearner, QLossResult
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
 from ludus.learners.losses import huber
-from ludus.learners.r2d2.learner import Slots, Windows, bootstraps, windows
+from ludus.learners.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
 from ludus.learners.teams import (
     ANEW,
-    Rewards,
     RewardStatistics,
+    TeamRewards,
     bootstrap_masks,
     joint_items,
     left_over,
@@ -62,7 +62,7 @@ def monotonic(values: Tensor, first: Tensor, bias: Tensor, second: Tensor, last:
     return (hidden * second.abs()).sum(dim=1) + last
 
 
-class Sum(nn.Module):
+class SumMixer(nn.Module):
     """Sunehag et al. 2018, equation 2."""
 
     def forward(self, values: Tensor, state: Tensor | None) -> Tensor:
@@ -70,7 +70,7 @@ class Sum(nn.Module):
         return values.sum(dim=1)
 
 
-class Monotonic(nn.Module):
+class MonotonicMixer(nn.Module):
     """`monotonic`, whose weights are made from the state. hidden: units of what makes the weights; 0: linear, as in the paper. The last
     bias has a hidden layer of `width` units, as there."""
 
@@ -110,7 +110,7 @@ class TeamModel(nn.Module):
         self.q, self.mixer = q, mixer
 
 
-class Compared(NamedTuple):
+class TeamTargets(NamedTuple):
     """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist."""
 
     value: Tensor
@@ -150,7 +150,7 @@ class TeamLearner(QLearner):
         """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
 
     @abstractmethod
-    def compared(self, columns: ItemColumns) -> Compared:
+    def compared(self, columns: ItemColumns) -> TeamTargets:
         """What the networks say of items."""
 
     @abstractmethod
@@ -171,18 +171,18 @@ class TeamLearner(QLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
         self._online_parameters.joint.fill(0.0)
-        found = Found(0.0, 0.0, 0.0, np.zeros(0))
+        found = QLossResult(0.0, 0.0, 0.0, np.zeros(0))
         if len(mine["reward"]):
             weights = np.ones(rows) if weight is None else weight
             each = torch.from_numpy(weights[share].astype(np.float32))
             found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
         return self._joint(found, rows) if self._ranks.size > 1 else found
 
-    def _found_in(self, seen: Compared, weight: Tensor, steps: int) -> Found:
+    def _found_in(self, seen: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
         """Adds to the gradient. steps: of all ranks, by which sums are divided."""
         error = (seen.value - seen.target).masked_fill(~seen.there, 0.0)
         loss = (huber(error, delta=self.config.huber_delta) * weight[:, None]).sum() / steps
@@ -191,7 +191,7 @@ class TeamLearner(QLearner):
         priority = mixed_priority(error, seen.there, mix=_MIX).numpy().astype(np.float64)
         value = float(seen.value.detach()[seen.there].sum()) / steps
         finite = bool(seen.target[seen.there].isfinite().all())
-        return Found(float(loss.detach()), value, float(error.abs().sum()) / steps, priority, finite)
+        return QLossResult(float(loss.detach()), value, float(error.abs().sum()) / steps, priority, finite)
 
     @torch.no_grad()
     def targets(self, columns: ItemColumns, value: Tensor) -> Tensor:
@@ -215,10 +215,10 @@ class TeamLearner(QLearner):
 def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
     """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
     if config.mixer == "sum":
-        return Sum()
+        return SumMixer()
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Monotonic(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
+        return MonotonicMixer(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -239,13 +239,13 @@ class StepLearner(TeamLearner):
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
         return columns | {"version_lo": version}
 
-    def compared(self, columns: ItemColumns) -> Compared:
+    def compared(self, columns: ItemColumns) -> TeamTargets:
         """See `TeamLearner.compared`; T is 1."""
         action = torch.from_numpy(columns["action"].astype(np.int64)).flatten()
         chosen = taken(self._values(self._online, columns, "observation", "mask"), action)
         value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
-        return Compared(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
+        return TeamTargets(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
 
     @torch.no_grad()
     def _next_values(self, columns: ItemColumns) -> Tensor:
@@ -321,8 +321,8 @@ class SequenceLearner(TeamLearner):
         """See `TeamLearner.columns`."""
         config = self.config
         found = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
-        slots = Slots.of(found, view.start, length=config.length, burn_in=config.burn_in)
-        rewards = Rewards.of(view)
+        slots = SequenceSlots.of(found, view.start, length=config.length, burn_in=config.burn_in)
+        rewards = TeamRewards.of(view)
         reward, discount, place = bootstraps(found, slots, rewards, gamma=config.gamma, steps=config.n_step)
         ones = rewards._replace(reward=np.ones(len(view.t)))
         span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
@@ -349,7 +349,7 @@ class SequenceLearner(TeamLearner):
         return columns
 
     @torch.no_grad()
-    def _memory(self, view: Joint, found: Windows) -> NDArray[np.float32]:
+    def _memory(self, view: Joint, found: SequenceWindows) -> NDArray[np.float32]:
         """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning, taken
         through the steps in between by the weights of now, which are those that acted unless workers are behind."""
         module = self._agents(self._online)
@@ -374,7 +374,7 @@ class SequenceLearner(TeamLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def compared(self, columns: ItemColumns) -> Compared:
+    def compared(self, columns: ItemColumns) -> TeamTargets:
         """See `TeamLearner.compared`."""
         batch = self._batch(columns)
         q = self._values(self._online, batch)
@@ -388,7 +388,7 @@ class SequenceLearner(TeamLearner):
             best = greedy(online_values[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
             after = taken(target_values[at].flatten(0, 2), best).view_as(batch.action)
             target = self.targets(columns, self._mixed(self._target, after, batch, batch.place))
-        return Compared(value, target, batch.there)
+        return TeamTargets(value, target, batch.there)
 
     def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
         """The team's values float32[m, T] of agents' values [m, T, n] at `place` int64[m, T]."""

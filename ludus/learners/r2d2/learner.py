@@ -14,7 +14,7 @@ from torch import Tensor
 from ludus.core import seeding
 from ludus.core.types import Array, Tail, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, FlatModule, Found, QLearner
+from ludus.learners.dqn.learner import SUMS, FlatModule, QLearner, QLossResult
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
 from ludus.learners.losses import huber
 from ludus.learners.returns import n_step
@@ -35,7 +35,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Windows:
+class SequenceWindows:
     """M sequences of trajectories: the segment each comes from, its first row counted from the segment's start, how many rows it has, and
     how many before it refresh the memory: int64[M] each. closes: bool[M], whether it ends where the segment does."""
 
@@ -51,18 +51,18 @@ class Windows:
         return self.first - self.before
 
 
-def windows(start: Indices, *, length: int, period: int, burn_in: int) -> Windows:
+def windows(start: Indices, *, length: int, period: int, burn_in: int) -> SequenceWindows:
     """Sequences that begin every `period` rows of a segment, until one reaches its end: every row is in one at least."""
     rows = np.diff(start)
     pieces = 1 + np.maximum(0, -(-(rows - length) // period))
     segment = np.repeat(np.arange(len(rows)), pieces)
     first = (np.arange(len(segment)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * period
     count = np.minimum(length, rows[segment] - first)
-    return Windows(segment, first, count, np.minimum(burn_in, first), first + count == rows[segment])
+    return SequenceWindows(segment, first, count, np.minimum(burn_in, first), first + count == rows[segment])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slots:
+class SequenceSlots:
     """Where the rows of M sequences go. row: int64[M, slots], the row of the trajectories in each slot; used: bool[M, slots]; last:
     int64[M], the slot of what follows a sequence."""
 
@@ -72,17 +72,19 @@ class Slots:
     burn_in: int
 
     @staticmethod
-    def of(found: Windows, start: Indices, *, length: int, burn_in: int) -> Slots:
+    def of(found: SequenceWindows, start: Indices, *, length: int, burn_in: int) -> SequenceSlots:
         slot = np.arange(burn_in + length + 1)
         row = (start[found.segment] + found.first - burn_in)[:, None] + slot
         used = (slot >= burn_in - found.before[:, None]) & (slot < burn_in + found.count[:, None])
-        return Slots(row, used, burn_in + found.count, burn_in)
+        return SequenceSlots(row, used, burn_in + found.count, burn_in)
 
     def rows(self, column: Array, fill: float | bool = 0) -> Array:
         """[N, …] -> [M, length, …] of the sequences' own decisions; `fill` where a slot is not used."""
         return self._spread(column, slice(self.burn_in, -1), fill)
 
-    def observations(self, rows: Array, after: Array, found: Windows, *, first: int, fill: float | bool = 0) -> Array:
+    def observations(
+        self, rows: Array, after: Array, found: SequenceWindows, *, first: int, fill: float | bool = 0
+    ) -> Array:
         """[N, …] of rows and [S, …] of bootstrap observations -> [M, slots - first, …], from slot `first` on, with what follows each
         sequence."""
         out = self._spread(rows, slice(first, None), fill)
@@ -98,7 +100,7 @@ class Slots:
         return out
 
 
-class Rewarded(Protocol):
+class RewardedRows(Protocol):
     """Rows with a reward each, in segments that end: `Trajectories`, or the joint steps of a team."""
 
     @property
@@ -113,7 +115,7 @@ class Rewarded(Protocol):
 
 
 def bootstraps(
-    found: Windows, slots: Slots, rows: Rewarded, *, gamma: float, steps: int
+    found: SequenceWindows, slots: SequenceSlots, rows: RewardedRows, *, gamma: float, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16]]:
     """(sum of rewards, discount, place of what is bootstrapped from) of each decision, [M, length]: n-step targets that end with the
     sequence. Places count from the sequence's first decision. (Sutton and Barto 2018, equation 7.1.)"""
@@ -167,7 +169,7 @@ class R2D2Learner(QLearner):
         """Sequences, in scaled rewards; see `sequences`."""
         rows, config = trajectories, self.config
         found = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
-        slots = Slots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
+        slots = SequenceSlots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
         reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)
         nothing = -1 if self._states is not None else 0
         columns: dict[str, Array] = {
@@ -201,7 +203,7 @@ class R2D2Learner(QLearner):
         columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
 
     @torch.no_grad()
-    def _memory(self, rows: Trajectories, found: Windows) -> NDArray[np.float32]:
+    def _memory(self, rows: Trajectories, found: SequenceWindows) -> NDArray[np.float32]:
         """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
         segments, module = rows.num_segments, self._online
@@ -223,14 +225,14 @@ class R2D2Learner(QLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
+    def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         batch = self._batch(columns, rows, weight)
         self._online_parameters.joint.fill(0.0)
         decisions = max(1, int(columns["count"].sum()))
-        mine = self._found_in(batch, decisions) if len(batch.action) else Found(0.0, 0.0, 0.0, np.zeros(0))
+        mine = self._found_in(batch, decisions) if len(batch.action) else QLossResult(0.0, 0.0, 0.0, np.zeros(0))
         return self._joint(mine, rows) if self._ranks.size > 1 else mine
 
-    def _found_in(self, batch: _Batch, decisions: int) -> Found:
+    def _found_in(self, batch: _Batch, decisions: int) -> QLossResult:
         """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
         q = self._values(self._online, batch)
         target = self._targets(batch, q.detach())
@@ -241,7 +243,7 @@ class R2D2Learner(QLearner):
         value = float(((error.detach() + target) * batch.present).sum()) / decisions
         wrong = float((error.detach().abs() * batch.present).sum()) / decisions
         finite = bool(target[batch.present].isfinite().all())
-        return Found(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
+        return QLossResult(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
 
     @torch.no_grad()
     def _targets(self, batch: _Batch, q: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Soft actor-critic's learner, for continuous actions."""
+"""Soft actor-critic's learners, for continuous and for discrete actions."""
 
 from __future__ import annotations
 
@@ -126,10 +126,6 @@ class SACLearner(BoxLearner):
 def least_of(values: Sequence[Array]) -> Array:
     """The smaller of two critics' values, or the only one's."""
     return values[0].copy() if len(values) == 1 else np.minimum(values[0], values[1])
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Soft actor-critic's learner, for discrete actions.
 
 
 class SACDiscreteLearner(OffPolicyLearner):

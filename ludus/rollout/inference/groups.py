@@ -136,7 +136,7 @@ def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
         raise PolicyError(f"policy {ref.policy!r} has no mode {ref.mode!r}; it has {', '.join(modes)}.")
 
 
-class Stacked(Protocol):
+class StackedPolicies(Protocol):
     """What a policy class's `stack(policies)` returns: `Policy.act` where row i is played by policy index[i], int32[n]."""
 
     def act(
@@ -159,8 +159,8 @@ class Group:
         self.noise_width = policies[0].noise_width
         self.memory_shape = policies[0].memory_shape
         self.takes_ids = policies[0].takes_ids
-        self._stack: Callable[[Sequence[Policy]], Stacked] | None = getattr(type(policies[0]), "stack", None)
-        self._stacked: Stacked | None = None
+        self._stack: Callable[[Sequence[Policy]], StackedPolicies] | None = getattr(type(policies[0]), "stack", None)
+        self._stacked: StackedPolicies | None = None
 
     def act(
         self,

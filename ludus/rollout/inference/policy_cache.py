@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Act, Array, PolicyRef
 from ludus.policies.base import Policy
-from ludus.rollout.base import Recent
+from ludus.rollout.base import RecentCache
 from ludus.rollout.inference.groups import Group, group_key, merge, next_memory, require_mode
 from ludus.runtime.base import Ref
 
@@ -26,7 +26,7 @@ class RequestRows(NamedTuple):
     noise: NDArray[np.float32]
 
 
-class Held(NamedTuple):
+class HeldPolicy(NamedTuple):
     """A policy on the server, as its clients know it."""
 
     key: int
@@ -35,7 +35,7 @@ class Held(NamedTuple):
     takes_ids: bool
 
 
-class CacheAnswer(NamedTuple):
+class RemoteAct(NamedTuple):
     """As `Act`, of what can be pickled."""
 
     action: Array
@@ -56,14 +56,14 @@ class PolicyCache:
     def __init__(self, fetch: Callable[[Ref], Any], *, kept: int) -> None:
         self.fetched = 0  # policies that were not at hand
         self._fetch = fetch
-        self._recent: Recent[Policy] = Recent(kept)
+        self._recent: RecentCache[Policy] = RecentCache(kept)
         self._entries: list[_Entry | None] = []  # by key
         self._holders: list[int] = []  # by key
         self._key_of: dict[tuple[Ref, str], int] = {}
         self._held: dict[str, frozenset[int]] = {}  # by client
         self._groups = Groups([])
 
-    def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[Held]:
+    def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[HeldPolicy]:
         """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
         without its mode."""
         found = [self._find(ref, sent) for ref, sent in wanted]
@@ -79,7 +79,7 @@ class PolicyCache:
         if grown:
             self._groups = Groups(self._entries)
         return [
-            Held(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids)
+            HeldPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids)
             for key, e in zip(keys, found, strict=True)
         ]
 
@@ -87,7 +87,7 @@ class PolicyCache:
         """Whether a client holds all of these."""
         return self._held.get(client, frozenset()).issuperset(keys)
 
-    def answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[CacheAnswer]]:
+    def answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[RemoteAct]]:
         """requests: (parts, names of the extras that are wanted). One thread at a time, which may be another than that of `load`."""
         groups = self._groups
         acts = groups.act([rows for parts, _ in requests for rows in parts])
@@ -215,7 +215,5 @@ def _split(act: Act, sizes: Sequence[int]) -> list[Act]:
     return out
 
 
-def _wanted(act: Act, names: Sequence[str]) -> CacheAnswer:
-    return CacheAnswer(
-        act.action, act.logp, act.memory, {name: act.extras[name] for name in names if name in act.extras}
-    )
+def _wanted(act: Act, names: Sequence[str]) -> RemoteAct:
+    return RemoteAct(act.action, act.logp, act.memory, {name: act.extras[name] for name in names if name in act.extras})

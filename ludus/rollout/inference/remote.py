@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
 from ludus.rollout.inference.groups import Bindings, decode, merge
-from ludus.rollout.inference.policy_cache import CacheAnswer, Held, RequestRows
+from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows
 from ludus.runtime.base import Peer, Ref
 
 INLINE = 90_000
@@ -26,7 +26,7 @@ class _Entry(NamedTuple):
 
     ref: PolicyRef
     sent: Ref
-    held: Held
+    held: HeldPolicy
 
 
 class _Piece(NamedTuple):
@@ -188,7 +188,7 @@ class RemoteBank:
         return np.arange(len(piece.slot)) if piece.picked is None else piece.picked
 
     @staticmethod
-    def _take(piece: _Piece, answers: Iterator[CacheAnswer]) -> Act:
+    def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> Act:
         """The answer to a piece, whose memory is kept."""
         found = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (_joined([answer[k] for answer in found]) for k in range(3))

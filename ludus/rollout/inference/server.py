@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ludus.core.errors import PartDied, RunError, ScenarioError
 from ludus.core.types import PolicyRef
-from ludus.rollout.inference.policy_cache import CacheAnswer, Held, PolicyCache, RequestRows
+from ludus.rollout.inference.policy_cache import HeldPolicy, PolicyCache, RemoteAct, RequestRows
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ class ServerSpec:
     kept: int = 256 << 20
 
 
-class Loaded(NamedTuple):
+class LoadedPolicies(NamedTuple):
     """server: which incarnation holds the policies."""
 
     server: str
-    held: list[Held]
+    held: list[HeldPolicy]
 
 
 class InferenceServer:
@@ -181,7 +181,7 @@ class InferenceServer:
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
-        self._batches: Batches[tuple[Sequence[RequestRows], Sequence[str]], list[CacheAnswer]] = Batches(
+        self._batches: Batches[tuple[Sequence[RequestRows], Sequence[str]], list[RemoteAct]] = Batches(
             self._answer, max_wait=spec.max_wait, max_batch=spec.max_batch, callers=spec.callers
         )
 
@@ -195,7 +195,7 @@ class InferenceServer:
         keep: Sequence[int],
         wanted: Sequence[tuple[PolicyRef, Ref]],
         extras: Sequence[str],
-    ) -> Loaded | None:
+    ) -> LoadedPolicies | None:
         """From now on a client holds what it `keep`s of what it held on this incarnation, and the `wanted`; and asks for these extras.
         None, and nothing is done, if it did not hold what it wants to keep. Raises PolicyError for a policy that lacks its mode."""
         with self._loading, self._counted("loading"):
@@ -203,9 +203,9 @@ class InferenceServer:
                 return None
             held = self._cache.load(client, keep, wanted)
             self._extras[client] = tuple(extras)
-            return Loaded(self._name, held)
+            return LoadedPolicies(self._name, held)
 
-    def act(self, client: str, *parts: RequestRows) -> list[CacheAnswer]:
+    def act(self, client: str, *parts: RequestRows) -> list[RemoteAct]:
         """One answer for each part. Raises what a policy raised, and RunError once the server is closed."""
         request = parts, self._extras.get(client, ())
         return self._batches.ask(client, request, size=sum(len(rows.noise) for rows in parts))
@@ -229,7 +229,7 @@ class InferenceServer:
         """Requests that wait, and later ones, fail with RunError."""
         self._batches.close()
 
-    def _answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[CacheAnswer]]:
+    def _answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[RemoteAct]]:
         with self._counted("evaluating"):
             return self._cache.answer(requests)
 
@@ -253,7 +253,7 @@ _MOST = 0.5  # of a deadline: an evaluation that takes longer is stuck
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedInference:
     """Inference by servers. servers: how many (None: one for each node that hosts are on). max_wait: seconds that a request waits for those
     of other hosts at most. max_batch: rows that are evaluated together at most. resources, restarts: of each server.
 
@@ -296,7 +296,7 @@ class Servers:
     by then."""
 
     def __init__(
-        self, runtime: Runtime, choice: Shared, hosts: Sequence[Handle], *, deadline: float | None = None
+        self, runtime: Runtime, choice: SharedInference, hosts: Sequence[Handle], *, deadline: float | None = None
     ) -> None:
         """deadline: of the hosts, in seconds."""
         self._runtime, self._choice, self._hosts, self._deadline = runtime, choice, hosts, deadline
