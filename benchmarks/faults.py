@@ -32,7 +32,7 @@ from rich.table import Table
 from benchmarks.contestants import Repetition
 from benchmarks.faults_cluster import Nodes
 from benchmarks.faults_processes import kill
-from benchmarks.faults_scene import BESIDE, Hung, Scene, flaws
+from benchmarks.faults_scene import BACKGROUND, Hung, Scene, flaws
 from benchmarks.faults_victims import VICTIMS, WORKERS, Victim
 from benchmarks.machine import ROOT
 from benchmarks.results import Outcome, result_path, write
@@ -188,7 +188,7 @@ class Loop:
 def undisturbed(folder: Path, changes: Sequence[str] = ()) -> Path:
     """The run to compare with, in one process."""
     scene = Scene(folder, folder.parent / "t")
-    scene.begin(["runtime.kind=inprocess", BESIDE, *changes])
+    scene.begin(["runtime.kind=inprocess", BACKGROUND, *changes])
     scene.wait_for(lambda: False, since=time.monotonic())
     if not scene.finished:
         raise SystemExit(scene.errors())

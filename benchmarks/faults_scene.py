@@ -31,7 +31,7 @@ _TABLES = {
 }
 """What a run comes to, without clocks: columns that are the same in any two runs of the scenario, and those that are if it is equal to the
 bit."""
-BESIDE = "evaluation.beside={every: 5, episodes: 50, num_envs: 8}"
+BACKGROUND = "evaluation.background={every: 5, episodes: 50, num_envs: 8}"
 """Has an evaluator score versions while they train, which changes nothing else. The undisturbed run has one, too."""
 _SCORES = "SELECT name, step, value FROM metrics WHERE counter = 'versions'"
 _CLEANING = 40.0  # seconds that the janitor may take

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.faults_processes import children_of, program_of
-from benchmarks.faults_scene import BESIDE, Scene
+from benchmarks.faults_scene import BACKGROUND, Scene
 
 Find = Callable[[Scene], list[list[int]]]
 """Ids of processes; those of one group are killed together, and which group is chance. None while there are none."""
@@ -73,7 +73,7 @@ VICTIMS: dict[str, Victim] = {
     "server": Victim(
         part("InferenceServer"), part="InferenceServer", changes=("runtime.inference=server",), equal=False
     ),
-    "evaluator": Victim(part("Evaluator"), part="Evaluator", changes=(BESIDE,)),
+    "evaluator": Victim(part("Evaluator"), part="Evaluator", changes=(BACKGROUND,)),
     "rank": Victim(
         part("TrainerHost"), expected="ends", changes=("runtime.trainers=2", "runtime.tasks=1"), equal=False
     ),

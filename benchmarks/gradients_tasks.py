@@ -20,7 +20,7 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -61,7 +61,7 @@ class Play:
         """The next one; `episodes`: instead so many whole episodes, which training does not go on from."""
         ref = PolicyRef(0, "learner", version)
         fresh = bool(episodes) or self._orders == 0 or self._unit == "episodes"
-        order = RolloutOrder(
+        request = RolloutRequest(
             ref,
             (0,),
             self._opponents,
@@ -71,7 +71,7 @@ class Play:
             carry_on=not fresh,
         )
         self._orders += 1
-        return self._worker.play(order, [(ref, policy), *self._others])
+        return self._worker.play(request, [(ref, policy), *self._others])
 
     def score(self, learner: Learner) -> float:
         """Of the final weights: mean return of 100 episodes, or the exact value of the greedy policy as a share of the best response's."""

@@ -28,7 +28,7 @@ from ludus.policies.base import Policy
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.server import Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.ray_runtime import RayRuntime
@@ -75,9 +75,9 @@ class Players:
         """`rounds` episodes in each environment: seconds, and steps of each worker."""
         ref = PolicyRef(0, label(width))
         mixture = Mixture((Factor((0,), ((ref,),), (1.0,)),))
-        order = RolloutOrder(None, (), mixture, "episodes", rounds * self._envs, seed=0)
+        request = RolloutRequest(None, (), mixture, "episodes", rounds * self._envs, seed=0)
         begun = perf_counter()
-        rollout = self.manager.run(order, [(ref, made)])
+        rollout = self.manager.run(request, [(ref, made)])
         return perf_counter() - begun, rollout.counters["decisions"] / self._envs
 
     def megabytes(self) -> dict[str, float]:

@@ -114,5 +114,5 @@ def scenario(task: LearningTask, seed: int, *, share: float = 1.0) -> dict[str, 
     evaluation: dict[str, Any] = {"episodes": 2, "exploitability": "off"}
     if task.points:
         every = max(1, int(task.points[0] * share) // task.keys["oracle"]["batch"])  # a version for each batch
-        evaluation["beside"] = {"every": every, "episodes": task.episodes}
+        evaluation["background"] = {"every": every, "episodes": task.episodes}
     return {**common, **alone, "evaluation": evaluation, **task.keys}

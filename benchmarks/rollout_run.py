@@ -25,7 +25,7 @@ from ludus.policies import actor_critic, network
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import cnn_spec, mlp_spec
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -47,7 +47,7 @@ def orders(case: str, seed: int) -> Iterator[int]:
     bank.load([(learner, _policy(env.spec.agents[0], rng))], extras=("value",))
     worker = RolloutWorker(env, bank)
     for number in itertools.count():
-        order = RolloutOrder(
+        request = RolloutRequest(
             learner,
             tuple(range(env.spec.num_players)),
             Mixture(()),
@@ -58,7 +58,7 @@ def orders(case: str, seed: int) -> Iterator[int]:
             extras=("value",),
             together=True,
         )
-        yield worker.run(order).counters["decisions"]
+        yield worker.run(request).counters["decisions"]
 
 
 def _policy(agent: AgentSpec, rng: np.random.Generator) -> Policy:

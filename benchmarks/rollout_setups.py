@@ -19,7 +19,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -171,7 +171,7 @@ class Player:
 
     def play(self) -> Rollout:
         """One more order, which goes on with the episodes of the last one."""
-        order = RolloutOrder(
+        request = RolloutRequest(
             learner=self._policies[0][0],
             seats=(0,),
             opponents=self._mixture,
@@ -182,7 +182,7 @@ class Player:
             extras=("value",),
         )
         self._number += 1
-        return self.worker.play(order, self._policies)
+        return self.worker.play(request, self._policies)
 
 
 _CARTPOLE = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"

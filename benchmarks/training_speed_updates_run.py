@@ -22,7 +22,7 @@ from ludus.learners.sac.options import SAC
 from ludus.learners.schedule import Schedule
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.training.trainer import Trainer, TrainerSpec
@@ -71,8 +71,8 @@ def orders(kind: str, seed: int) -> Orders:
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
 
     def played(decisions: int, number: int) -> Trajectories:
-        order = RolloutOrder(learner, (0,), Mixture(()), "decisions", decisions, seed=1000 * seed + number)
-        rows = worker.play(order, [(learner, trainer.policy(1))]).trajectories
+        request = RolloutRequest(learner, (0,), Mixture(()), "decisions", decisions, seed=1000 * seed + number)
+        rows = worker.play(request, [(learner, trainer.policy(1))]).trajectories
         assert rows is not None
         return rows
 

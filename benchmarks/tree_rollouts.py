@@ -66,7 +66,7 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     from ludus.envs.tree.vector import TreeVectorEnv
     from ludus.policies.network import MLPPolicy, initial_weights
     from ludus.policies.specs import mlp_spec
-    from ludus.rollout.base import RolloutOrder
+    from ludus.rollout.base import RolloutRequest
     from ludus.rollout.inference.local import LocalBank
     from ludus.rollout.worker import RolloutWorker
 
@@ -90,8 +90,10 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     amount = environments * (2 if general else 8 if kind.startswith("network") else 40)
 
     def play(number: int) -> int:
-        order = RolloutOrder(learner, (0,) if learner else (), mixture, "episodes", amount, seed=1000 * seed + number)
-        return worker.run(order).counters["decisions"]
+        request = RolloutRequest(
+            learner, (0,) if learner else (), mixture, "episodes", amount, seed=1000 * seed + number
+        )
+        return worker.run(request).counters["decisions"]
 
     return play
 

@@ -150,7 +150,7 @@ class Timestep(NamedTuple):
 
 
 class PolicyRef(NamedTuple):
-    """Names weights: `version` None is live, the newest weights of a learner in progress, resolved when an order is given and kept for
+    """Names weights: `version` None is live, the newest weights of a learner in progress, resolved when a rollout is requested and kept for
     the episodes that it begins. `mode` is a published mode.
 
     A tuple, since a large population looks its members up by the thousand and tuples hash and compare fastest.
@@ -267,7 +267,7 @@ class TrainingTask:
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
     overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
-    together: share of its orders in which it plays all of `seats` at once, against itself, and learns from all of them.
+    together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them.
     """
 
     id: str

@@ -58,10 +58,10 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
     )
 
 
-def _beside(
+def _background(
     scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer
 ) -> BackgroundEvaluator | None:
-    choice = scenario.evaluation.beside
+    choice = scenario.evaluation.background
     if choice is None or isinstance(scenario.oracle, ComputedOracle):
         return None
 
@@ -168,14 +168,14 @@ def build_driver(
                 scenario.seed,
                 trainers=trainers,
                 prefetch=scenario.runtime.prefetch,
-                beside=_beside(scenario, runtime, spec, store, observer),
+                background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,
                 clock=control.clock,
             ),
             _exact(scenario, env, population),
             MatchPlayer(rollouts, policy, seed=scenario.seed),
-            lanes=max(scenario.runtime.lanes, scheduler.together),
-            pace=scenario.runtime.pace,
+            task_slots=max(scenario.runtime.task_slots, scheduler.together),
+            async_limits=scenario.runtime.async_limits,
         ),
         store=store,
         files=files,

@@ -171,7 +171,7 @@ class Driver:
                     return reason
                 begun = time.perf_counter()
                 with self.parts.profile.part("meta-solver"):
-                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.work.lanes)
+                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.work.task_slots)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE

@@ -224,8 +224,8 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
     driver.parts.rollouts.close()
     if driver.parts.trainers is not None:
         driver.parts.trainers.close()
-    if driver.parts.beside is not None:
-        driver.parts.beside.close()
+    if driver.parts.background is not None:
+        driver.parts.background.close()
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

@@ -50,7 +50,7 @@ def name_of(kind: type) -> str:
     return next((name for name, known in SCENARIOS.items() if known == target), target)
 
 
-class BesideTraining(Config):
+class BackgroundEvaluation(Config):
     """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own."""
 
     every: int = Field(10, ge=1)
@@ -98,13 +98,13 @@ class AdaptivePayoffs(Config):
 
 class Evaluation(Config):
     """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. adaptive: play goes where it matters
-    instead; exact payoffs need none. exploitability: likewise exact, or off. beside: scores of learners while they train, or none."""
+    instead; exact payoffs need none. exploitability: likewise exact, or off. background: scores of learners while they train, or none."""
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
     adaptive: AdaptivePayoffs | None = None
     exploitability: Annotated[Literal["auto", "exact", "off"], Switch] = "auto"
-    beside: BesideTraining | None = None
+    background: BackgroundEvaluation | None = None
 
     @model_validator(mode="after")
     def _sampled(self) -> Self:

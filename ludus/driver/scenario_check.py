@@ -284,7 +284,7 @@ def check_warm_up(scenario: Scenario, env: EnvSpec) -> None:
     Raises ScenarioError: what delays it, and what would not."""
     oracle = scenario.oracle
     limit = None if scenario.response is None else scenario.response.limit("decisions")
-    if isinstance(oracle, ComputedOracle) or limit is None or scenario.runtime.pace is not None:
+    if isinstance(oracle, ComputedOracle) or limit is None or scenario.runtime.async_limits is not None:
         return
     learns = getattr(oracle, "best_response", oracle)  # NFSP's imitates what this one plays
     option = next((name for name in WARM_UPS if isinstance(getattr(learns, name, None), int)), None)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
-from ludus.rollout.pacing import AsyncLimits
+from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class RuntimeChoice(Config):
     from images; handing out the products of small networks costs more than it saves.
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
-    Then in_flight: orders that a worker has at most; min_completed: portions of workers that are learned from at least (by default as many
-    as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+    Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
+    many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
     """
 
     kind: str = "inprocess"
@@ -90,7 +90,7 @@ class RuntimeChoice(Config):
         return self.shards or self.workers
 
     @property
-    def lanes(self) -> int:
+    def task_slots(self) -> int:
         """Training tasks in progress at a time."""
         return self.tasks or (1 if self.kind == "inprocess" else 4)
 
@@ -121,7 +121,7 @@ class RuntimeChoice(Config):
         return {"num_cpus": self.trainer_cpus, "num_gpus": self.trainer_gpus}
 
     @property
-    def pace(self) -> AsyncLimits | None:
+    def async_limits(self) -> AsyncLimits | None:
         """Of workers that play apart; None: they play together."""
         if self.mode == "sync":
             return None

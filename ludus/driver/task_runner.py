@@ -32,8 +32,8 @@ from ludus.evaluation.matches import MatchPlayer, MatchProfile
 from ludus.learners.base import ComputedOracle
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
+from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.opponents import live_refs
-from ludus.rollout.pacing import AsyncLimits
 from ludus.training.tasks import plays_others, train
 from ludus.training.training import Parts, Training
 
@@ -42,7 +42,8 @@ _AHEAD = 4  # matches that are given out at a time
 
 @dataclass(slots=True)
 class TaskRunner:
-    """`exact` is None where the game has no tree. lanes: tasks that are in progress at a time. pace: of workers that play apart.
+    """`exact` is None where the game has no tree. task_slots: tasks that are in progress at a time. async_limits: None where
+    collection is synchronous.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
@@ -53,8 +54,8 @@ class TaskRunner:
     parts: Parts
     exact: ExactEvaluator | None
     matches: MatchPlayer
-    lanes: int = 1
-    pace: AsyncLimits | None = None
+    task_slots: int = 1
+    async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
     kept: Mapping[str, State] = field(default_factory=dict)
     _computed: ComputedOracle | None = None  # the oracle, if it needs no training
@@ -91,7 +92,7 @@ class TaskRunner:
 
     def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
         """Groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they meet."""
-        if self.scenario.runtime.lanes > 1 or any(plays_others(task) for task in tasks):
+        if self.scenario.runtime.task_slots > 1 or any(plays_others(task) for task in tasks):
             return [tasks] if tasks else []
         return [[task] for task in tasks]
 
@@ -109,7 +110,7 @@ class TaskRunner:
 
     # ------------------------------------------------------------------------------------------ training
 
-    def _training(self, task: TrainingTask, lane: int) -> Training:
+    def _training(self, task: TrainingTask, task_slot: int) -> Training:
         start = None
         if isinstance(task.start, PolicyRef):
             start = self.manager.weights_of(task.start)[1]
@@ -127,8 +128,8 @@ class TaskRunner:
             parts=self.parts,
             stop=self.scenario.response,
             start=start,
-            lane=lane,
-            pace=self.pace,
+            task_slot=task_slot,
+            async_limits=self.async_limits,
             goes_on=None if task.continues is None else self.kept[task.continues]["learner"],
         )
 
@@ -180,7 +181,7 @@ class TaskRunner:
             )
             for index, portions in Counter(task.profiles).items()
         ]
-        ahead = 1 if self.lanes == 1 else _AHEAD
+        ahead = 1 if self.task_slots == 1 else _AHEAD
         for done, match in enumerate(self.matches.play(profiles, self.scenario.evaluation.portion, ahead=ahead)):
             yield match
             proceed((done + 1) / len(profiles), {})

@@ -17,9 +17,9 @@ from ludus.core import seeding
 from ludus.core.errors import PartDied
 from ludus.core.types import Mixture, PolicyRef, TrainingTask
 from ludus.policies.base import Policy
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import RolloutHost
-from ludus.rollout.manager import Pending, RemoteRollouts, RolloutManager
+from ludus.rollout.manager import Pending, RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
 _MOST = 2  # versions that wait or are played
@@ -76,7 +76,7 @@ class BackgroundEvaluator:
         self.skipped = 0
 
     def offer(
-        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
+        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
     ) -> None:
         """A new version of a task's policy is out. policies: that one and its opponents. One that was scored before a resume is not
         played again."""
@@ -95,15 +95,15 @@ class BackgroundEvaluator:
         playing = {learner: newest, **dict(others)}
         if explorer in mixture_refs(task.opponents):  # it is among its own opponents
             playing[explorer] = newest
-        order = RolloutOrder(
+        request = RolloutRequest(
             learner=learner,
             seats=task.seats,
             opponents=task.opponents,
             unit="episodes",
             amount=self._episodes,
-            seed=seeding.key(self._seed, "beside", task.id),
+            seed=seeding.key(self._seed, "background", task.id),
         )
-        pending = self._rollouts.start(order, list(playing.items()))
+        pending = self._rollouts.start(request, list(playing.items()))
         self._asked.append(_Asked(task.id, version, pending))
         self.take()
 

@@ -13,7 +13,7 @@ from ludus.core import seeding
 from ludus.core.types import Factor, Match, Mixture, PolicyRef, Solution
 from ludus.policies.base import Policy
 from ludus.population.matches import moments
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import Pending, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
@@ -97,7 +97,7 @@ class MatchPlayer:
             yield self._match(*waiting.popleft())
 
     def _start(self, players: Mixture, episodes: int, block: int | str) -> Pending:
-        order = RolloutOrder(
+        request = RolloutRequest(
             learner=None,
             seats=(),
             opponents=players,
@@ -105,7 +105,7 @@ class MatchPlayer:
             amount=episodes,
             seed=seeding.key(self._seed, "matches", block),
         )
-        return self._rollouts.start(order, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
+        return self._rollouts.start(request, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
     def _match(self, profile: MatchProfile, pending: Pending) -> Match:
         returns = self._rollouts.finish(pending).episodes.returns

@@ -29,7 +29,7 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.stored import META, StoredRun
 from ludus.policies.base import Policy
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.rollout.worker import RolloutWorker
@@ -195,7 +195,7 @@ def record(
         returns, length = [], []
         cut = ""
         while filmed.episode < episodes and not cut:
-            order = RolloutOrder(
+            request = RolloutRequest(
                 learner=None,
                 seats=(),
                 opponents=mixture,
@@ -204,7 +204,7 @@ def record(
                 seed=seeding.key(seed, "record", filmed.episode),
             )
             try:
-                found = worker.play(order, policies).episodes
+                found = worker.play(request, policies).episodes
             except _Full as full:
                 cut = str(full)
             else:

@@ -20,7 +20,7 @@ from ludus.envs.base import VectorEnv
 from ludus.evaluation.recording import open_run
 from ludus.policies.base import Policy
 from ludus.replay.parquet import Origin, TrajectoryFile, check_pyarrow
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import manage
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.runtime.inprocess import build_runtime
@@ -187,10 +187,10 @@ def _others(strategies: Mixture, player: int, ref: PolicyRef) -> Mixture:
     return Mixture(tuple(factors))
 
 
-def _orders(part: _Part, most: int) -> Iterator[RolloutOrder]:
+def _orders(part: _Part, most: int) -> Iterator[RolloutRequest]:
     """Of at most so many episodes each."""
     for begin in range(part.begin, part.begin + part.amount, most):
-        yield RolloutOrder(
+        yield RolloutRequest(
             learner=part.ref,
             seats=(part.player,),
             opponents=part.others,

@@ -30,7 +30,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Shelf:
+class _Versions:
     """What is announced of one policy; replaced as a whole, so that readers need no lock. snapshots: oldest first, never empty."""
 
     snapshots: tuple[Snapshot, ...]
@@ -50,7 +50,7 @@ class PolicyServer:
         self._durable = durable
         self._keep = keep
         self._writing = threading.Lock()
-        self._shelves: dict[str, _Shelf] = {}
+        self._versions: dict[str, _Versions] = {}
 
     def publish(self, policy: str, weights: Weights, version: int) -> None:
         """Write copies of the weights, then announce them.
@@ -59,78 +59,78 @@ class PolicyServer:
         above the newest otherwise, or the policy is frozen; whatever `durable` raises, and then announces nothing.
         """
         with self._writing:
-            shelf = self._shelves.get(policy)
+            versions = self._versions.get(policy)
             earlier: tuple[Snapshot, ...] = ()
-            if shelf is not None:
-                if shelf.newest.version == version and same_weights(shelf.newest.weights, weights):
+            if versions is not None:
+                if versions.newest.version == version and same_weights(versions.newest.weights, weights):
                     return
-                self._refuse(policy, version, shelf)
-                earlier = shelf.snapshots
+                self._refuse(policy, version, versions)
+                earlier = versions.snapshots
             snapshot = Snapshot(version, read_only(weights))
             self._durable(policy, version, snapshot.weights)
-            self._shelves[policy] = _Shelf((*earlier, snapshot)[-self._keep :])
+            self._versions[policy] = _Versions((*earlier, snapshot)[-self._keep :])
 
     def restore(self, policy: str, weights: Weights, version: int, *, frozen: bool = False) -> None:
         """Announce what is durable already (read back from a run directory), without writing it; replaces what was there."""
         snapshot = Snapshot(version, read_only(weights))
         with self._writing:
-            self._shelves[policy] = _Shelf((snapshot,), frozen)
+            self._versions[policy] = _Versions((snapshot,), frozen)
 
     def freeze(self, policy: str) -> int:
         """No more versions of this policy; the last one, which is the only one kept."""
         with self._writing:
-            last = self._shelf(policy).newest
-            self._shelves[policy] = _Shelf((last,), frozen=True)
+            last = self._of(policy).newest
+            self._versions[policy] = _Versions((last,), frozen=True)
         return last.version
 
     def forget(self, policy: str) -> None:
         """Drop a policy from memory; its durable copy stays."""
         with self._writing:
-            self._shelf(policy)
-            del self._shelves[policy]
+            self._of(policy)
+            del self._versions[policy]
 
     def get(self, policy: str, version: int | None = None) -> Weights:
         """Weights of a version (None: the newest). Never waits.
 
         Raises DataError for an unknown policy (with the nearest) and for a version that is not kept.
         """
-        shelf = self._shelf(policy)
-        for snapshot in reversed(shelf.snapshots):
+        versions = self._of(policy)
+        for snapshot in reversed(versions.snapshots):
             if version is None or snapshot.version == version:
                 return snapshot.weights
-        held = [snapshot.version for snapshot in shelf.snapshots]
+        held = [snapshot.version for snapshot in versions.snapshots]
         raise DataError(
             f"version {version} of policy {policy!r} is not kept (kept: {held}); ask for one of these, or for the newest with None."
         )
 
     def newest(self, policy: str, *, unchanged_since: int | None = None) -> Snapshot | None:
         """The newest version with its weights; None if it is still `unchanged_since`, which the caller has. Never waits."""
-        snapshot = self._shelf(policy).newest
+        snapshot = self._of(policy).newest
         return None if snapshot.version == unchanged_since else snapshot
 
     def latest(self, policy: str) -> int:
         """The newest version's number."""
-        return self._shelf(policy).newest.version
+        return self._of(policy).newest.version
 
     def frozen(self, policy: str) -> bool:
         """Whether the policy takes no more versions."""
-        return self._shelf(policy).frozen
+        return self._of(policy).frozen
 
     def policies(self) -> tuple[str, ...]:
         """Every policy that has a version, sorted."""
-        return tuple(sorted(self._shelves.copy()))
+        return tuple(sorted(self._versions.copy()))
 
-    def _shelf(self, policy: str) -> _Shelf:
-        shelf = self._shelves.get(policy)
-        if shelf is None:
+    def _of(self, policy: str) -> _Versions:
+        versions = self._versions.get(policy)
+        if versions is None:
             raise DataError(
-                f"no policy {policy!r} is published here{nearest(policy, self._shelves.copy())} Publish it first."
+                f"no policy {policy!r} is published here{nearest(policy, self._versions.copy())} Publish it first."
             )
-        return shelf
+        return versions
 
-    def _refuse(self, policy: str, version: int, shelf: _Shelf) -> None:
-        newest = shelf.newest.version
-        if shelf.frozen:
+    def _refuse(self, policy: str, version: int, versions: _Versions) -> None:
+        newest = versions.newest.version
+        if versions.frozen:
             raise DataError(
                 f"policy {policy!r} is frozen at version {newest}; train a new policy instead of publishing to it."
             )

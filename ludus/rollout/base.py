@@ -16,19 +16,19 @@ from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutOrder:
+class RolloutRequest:
     """What a worker plays.
 
     learner: its newest weights act in every training episode, in the seats `seats` (environment e plays seats[e mod len]); None: an
     evaluation, every seat is drawn from `opponents`. together: the learner plays all of `seats` in every episode, against itself, and
     learns from all of them. opponents: every other seat, drawn once per episode.
     unit, amount: exactly `amount` whole episodes (preassigned indices, never the first to finish), or at least `amount` decisions
-    of the learner, leaving episodes open that the next order with `carry_on` continues.
-    seed: key of this order's shard streams.
-    carry_on: go on with the episodes that the last order left open (their opponents stay); the learner's weights are the new ones.
+    of the learner, leaving episodes open that the next request with `carry_on` continues.
+    seed: key of this request's shard streams.
+    carry_on: go on with the episodes that the last request left open (their opponents stay); the learner's weights are the new ones.
     extras: names of `Act.extras` to record for the learner's rows. state: record the environment's state with them.
     modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.specs.drawn`); (): in its ref's.
-    first_episode: what the order's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
+    first_episode: what the request's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
     """
 
@@ -87,14 +87,14 @@ class PolicyBank(Protocol):
     recurrent: bool  # whether any loaded policy has memory
 
     def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
-        """The policies of the next order; those that were there already are kept, not rebuilt, and slots that are bound to others
+        """The policies of the next request; those that were there already are kept, not rebuilt, and slots that are bound to others
         keep them until they are bound anew. A ref with a version stands for the same weights for ever; one without is taken
-        anew at each load. `extras`: what the order will record."""
+        anew at each load. `extras`: what the request will record."""
         ...
 
     def release(self) -> None:
-        """No slot is bound to anything any more. Before an order that does not carry on, so that what is evaluated together with its
-        policies does not depend on the order before it (a resumed run has none)."""
+        """No slot is bound to anything any more. Before a request that does not carry on, so that what is evaluated together with its
+        policies does not depend on the request before it (a resumed run has none)."""
         ...
 
     def bind(

@@ -14,7 +14,7 @@ from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import PolicyBank, Recent, Rollout, RolloutOrder
+from ludus.rollout.base import PolicyBank, Recent, Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.shards import Shard
@@ -22,7 +22,7 @@ from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.base import Peer, Ref
 
 KEPT = 256 << 20
-"""Bytes of policies that a host keeps from order to order: many thousands of small ones."""
+"""Bytes of policies that a host keeps from request to request: many thousands of small ones."""
 
 
 class MakeEnv(Protocol):
@@ -34,8 +34,8 @@ class MakeEnv(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
-    exists already, for the first shard; only within one process. kept: bytes of policies that stay from order to order. client: the
-    host's name on an inference server, which comes with each order; empty: it keeps copies of the policies itself."""
+    exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
+    host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -46,46 +46,54 @@ class HostSpec:
 
 
 class RolloutHost:
-    """Plays orders, shard by shard. A policy is fetched when an order names it and it is not kept from an earlier one.
+    """Plays requests, shard by shard. A policy is fetched when a request names it and it is not kept from an earlier one.
 
-    Orders of different lanes belong to different tasks: each lane has environments of its own, made when it is first played in.
+    Requests of different task slots belong to different tasks: each task slot has environments of its own, made when it is first played in.
     """
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: Recent[Policy] = Recent(spec.kept)
-        self._lanes: dict[int, list[RolloutWorker]] = {}
+        self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._told: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
     def play(
-        self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]], server: Peer | None = None
+        self,
+        task_slot: int,
+        request: RolloutRequest,
+        policies: Sequence[tuple[PolicyRef, Ref]],
+        server: Peer | None = None,
     ) -> list[Rollout]:
         """One rollout per shard. server: what holds the policies, where the host does not. Raises what `RolloutWorker.play` raises;
-        PartDied if the server died: then episodes that are open in the lane are lost, as if the host had died itself."""
+        PartDied if the server died: then episodes that are open in the task slot are lost, as if the host had died itself."""
         self._begun += 1
-        workers = self._workers(lane)
+        workers = self._workers(task_slot)
         if server is None:
             loaded = [(ref, self._policy(sent)) for ref, sent in policies]
             self._policies.trim(len(policies))
-            return [worker.play(order, loaded) for worker in workers]
+            return [worker.play(request, loaded) for worker in workers]
         for worker in workers:
             assert isinstance(worker.bank, RemoteBank)
             worker.bank.server = server
         try:
-            return [worker.play(order, policies) for worker in workers]
+            return [worker.play(request, policies) for worker in workers]
         except PartDied:
-            self._lanes[lane] = [self._worker(lane, k, worker.env) for k, worker in enumerate(workers)]
+            self._task_slots[task_slot] = [self._worker(task_slot, k, worker.env) for k, worker in enumerate(workers)]
             raise
 
     def collect(
-        self, lane: int, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Ref]], server: Peer | None = None
+        self,
+        task_slot: int,
+        request: RolloutRequest,
+        policies: Sequence[tuple[PolicyRef, Ref]],
+        server: Peer | None = None,
     ) -> list[Trajectories]:
-        """`play` for an order with a learner, in two answers: the trajectories, and what `told` gives next. So whoever gives orders need
+        """`play` for a request with a learner, in two answers: the trajectories, and what `told` gives next. So whoever gives requests need
         not see the first."""
         try:
-            rollouts = self.play(lane, order, policies, server)
+            rollouts = self.play(task_slot, request, policies, server)
         except Exception as error:
             self._told = error
             raise
@@ -99,8 +107,8 @@ class RolloutHost:
         return self._told
 
     def pulse(self) -> list[int]:
-        """Changes with every step: orders that were begun, and steps of each worker. Asked from another thread."""
-        workers = [worker for lane in list(self._lanes.values()) for worker in list(lane)]
+        """Changes with every step: requests that were begun, and steps of each worker. Asked from another thread."""
+        workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
         return [self._begun, *(worker.steps for worker in workers)]
 
     def ready(self) -> None:
@@ -108,24 +116,24 @@ class RolloutHost:
 
     def close(self) -> None:
         """Close the environments."""
-        for workers in self._lanes.values():
+        for workers in self._task_slots.values():
             for worker in workers:
                 worker.close()
 
-    def _workers(self, lane: int) -> list[RolloutWorker]:
-        if lane not in self._lanes:
-            self._lanes[lane] = []
+    def _workers(self, task_slot: int) -> list[RolloutWorker]:
+        if task_slot not in self._task_slots:
+            self._task_slots[task_slot] = []
             for k, shard in enumerate(self._spec.shards):
-                ready = self._spec.ready if lane == 0 and k == 0 else None
+                ready = self._spec.ready if task_slot == 0 and k == 0 else None
                 env = self._spec.make_env(num_envs=shard.num_envs) if ready is None else ready
-                self._lanes[lane].append(self._worker(lane, k, env))
-        return self._lanes[lane]
+                self._task_slots[task_slot].append(self._worker(task_slot, k, env))
+        return self._task_slots[task_slot]
 
-    def _worker(self, lane: int, number: int, env: VectorEnv) -> RolloutWorker:
+    def _worker(self, task_slot: int, number: int, env: VectorEnv) -> RolloutWorker:
         """Around the environments of a shard."""
         client = self._spec.client
         bank: PolicyBank = (
-            RemoteBank(env.spec, env.num_envs, client=f"{client}, lane {lane}, shard {number}")
+            RemoteBank(env.spec, env.num_envs, client=f"{client}, task slot {task_slot}, shard {number}")
             if client
             else LocalBank(env.spec, env.num_envs)
         )
@@ -134,9 +142,9 @@ class RolloutHost:
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)
         if policy is None:
-            parcel: PolicyMessage = self._spec.fetch(sent)
-            policy = parcel.policy
-            self._policies.keep(sent, policy, parcel.size)
+            message: PolicyMessage = self._spec.fetch(sent)
+            policy = message.policy
+            self._policies.keep(sent, policy, message.size)
         return policy
 
 

@@ -1,6 +1,6 @@
-r"""The rollout manager: gives orders to rollout hosts, wherever the runtime has put them, and merges what they bring.
+r"""The rollout manager: gives requests to rollout hosts, wherever the runtime has put them, and merges what they bring.
 
-order --> host 0 (shards 0, 1 …) --rollouts--+
+request --> host 0 (shards 0, 1 …) --rollouts--+
       \-> host 1 (shards …)      --rollouts--+--> one rollout, in the order of the shards
 """
 
@@ -17,10 +17,10 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
-from ludus.rollout.base import Recent, Rollout, RolloutOrder
+from ludus.rollout.base import Recent, Rollout, RolloutRequest
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, Shared
-from ludus.rollout.shards import check_portions, merge, shards_of
+from ludus.rollout.shards import check_shares, merge, shards_of
 from ludus.runtime.base import Handle, Ref, Runtime
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Watch:
             )
 
 
-_CLOSING = 5.0  # seconds that hosts in the middle of an order may take to close
+_CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 
 
 @dataclass(slots=True, eq=False)
@@ -155,20 +155,20 @@ class _PartialResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RemoteRollouts:
-    """A policy that is with the runtime already. parcel: a reference to its `PolicyMessage`."""
+class RemotePolicy:
+    """A policy that is with the runtime already. message: a reference to its `PolicyMessage`."""
 
-    parcel: Ref
+    message: Ref
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """An order that hosts are playing. sent: references to its policies, which stay alive with it. seconds: that starting it took."""
+    """A request that hosts are playing. sent: references to its policies, which stay alive with it. seconds: that starting it took."""
 
-    order: RolloutOrder
-    lane: int
+    request: RolloutRequest
+    task_slot: int
     sent: Sequence[tuple[PolicyRef, Ref]]
-    portions: Sequence[_PartialResult]
+    partials: Sequence[_PartialResult]
     seconds: float
 
 
@@ -204,7 +204,7 @@ class RolloutManager:
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
         self._sent: Recent[tuple[Policy, Ref]] = Recent(KEPT)
-        self._out = 0  # orders that were started and not taken
+        self._out = 0  # requests that were started and not taken
         self._leave = leave
         self._lives = 0  # restarts of hosts that were counted
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
@@ -228,10 +228,10 @@ class RolloutManager:
         excused = self._servers.unstick if self._servers else None
         self._watch = Watch(runtime, self._hosts, deadline=deadline, excused=excused)
 
-    def run(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]) -> Rollout:
-        """Play an order with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError if an order is
-        too small for the shards."""
-        return self.finish(self.start(order, policies))
+    def run(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]) -> Rollout:
+        """Play a request with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError for a request
+        that is too small for the shards."""
+        return self.finish(self.start(request, policies))
 
     @property
     def hosts(self) -> int:
@@ -239,85 +239,87 @@ class RolloutManager:
         return len(self._hosts)
 
     def life(self, host: int) -> str:
-        """Names the present life of a host, and of the server that it asks: the orders of one life are lost together."""
+        """Names the present life of a host, and of the server that it asks: the requests of one life are lost together."""
         served = "" if self._servers is None else f".{self._servers.life(host)}"
         return f"{self._runtime.incarnation(self._hosts[host])}{served}"
 
     def playing(self, unit: str, amount: int) -> list[int]:
-        """The hosts that have a portion of such orders: of a few episodes, the first environments play all."""
+        """The hosts that have a share of such requests: of a few episodes, the first environments play all."""
         return [
             k for k, block in enumerate(self._blocks) if unit == "decisions" or any(s.first < amount for s in block)
         ]
 
     def start(
         self,
-        order: RolloutOrder,
-        policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]],
+        request: RolloutRequest,
+        policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]],
         *,
-        lane: int = 0,
+        task_slot: int = 0,
         hosts: Sequence[int] | None = None,
     ) -> Pending:
-        """Have an order played, by all hosts or these ones, and do not wait for it.
+        """Have a request played, by all hosts or these ones, and do not wait for it.
 
-        lane: orders of one lane are played one after the other, and one that carries on goes on with the lane's open episodes. Each lane
-        has environments of its own, so that several tasks can be in progress.
+        task_slot: requests of one slot are played one after the other, and one that carries on goes on with the slot's open episodes. Each
+        slot has environments of its own, so that several tasks can be in progress.
         """
-        check_portions(order, len(self._shards))
+        check_shares(request, len(self._shards))
         begun = perf_counter()
         sent = [(ref, self._send(ref, policy)) for ref, policy in policies]
         self._sent.trim(len(policies))
         numbers = range(len(self._hosts)) if hosts is None else hosts
-        portions = [self._ask(host, lane, order, sent) for host in numbers]
+        partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         self._out += 1
-        return Pending(order, lane, sent, portions, perf_counter() - begun)
+        return Pending(request, task_slot, sent, partials, perf_counter() - begun)
 
-    def _ask(self, host: int, lane: int, order: RolloutOrder, sent: Sequence[tuple[PolicyRef, Ref]]) -> _PartialResult:
+    def _ask(
+        self, host: int, task_slot: int, request: RolloutRequest, sent: Sequence[tuple[PolicyRef, Ref]]
+    ) -> _PartialResult:
         handle = self._hosts[host]
         runtime, life = self._runtime, self._runtime.incarnation(handle)
         self._watch.asked(host)
         serving = self._servers.serving(host) if self._servers else None
-        asked = lane, order, sent, serving.peer if serving else None
-        if not self._leave or order.learner is None:
+        asked = task_slot, request, sent, serving.peer if serving else None
+        if not self._leave or request.learner is None:
             return _PartialResult(host, runtime.call(handle, "play", *asked), life, serving=serving)
         left = runtime.call(handle, "collect", *asked)
         return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
     def finish(self, pending: Pending) -> Rollout:
-        """Wait for an order and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
-        portion again: whole episodes come out the same; episodes that were open from the last order are lost, and new ones begin in
+        """Wait for a request and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
+        share again: whole episodes come out the same; episodes that were open from the last request are lost, and new ones begin in
         their place. Raises what `RolloutWorker.play` raises."""
         begun = perf_counter()
         found = []
-        for portion in pending.portions:
-            while (answer := self._answer(portion)) is None:
-                again = self._ask(portion.host, pending.lane, pending.order, pending.sent)
-                portion.answer, portion.life = again.answer, again.life
-                portion.left, portion.serving = again.left, again.serving
+        for partial in pending.partials:
+            while (answer := self._answer(partial)) is None:
+                again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
+                partial.answer, partial.life = again.answer, again.life
+                partial.left, partial.serving = again.left, again.serving
             found.extend(answer)
         return self._merged(pending, found, perf_counter() - begun)
 
     def take(self, pending: Pending) -> Rollout | None:
-        """What the only host of an order brings; None if it or its server has died, and was made again, before it was done."""
+        """What the only host of a request brings; None if it or its server has died, and was made again, before it was done."""
         begun = perf_counter()
-        (portion,) = pending.portions
-        answer = self._answer(portion)
+        (partial,) = pending.partials
+        answer = self._answer(partial)
         if answer is None:
             self._out -= 1
             return None
         return self._merged(pending, answer, perf_counter() - begun)
 
     def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
-        """Those of these orders, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
+        """Those of these requests, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
         that died is done."""
-        portions = [single.portions[0] for single in pending]
+        partials = [single.partials[0] for single in pending]
         with self.profile.part("rollout"):
-            done = self._watch.wait([Owed(p.host, p.answer) for p in portions], at_least=at_least, timeout=timeout)
+            done = self._watch.wait([Owed(p.host, p.answer) for p in partials], at_least=at_least, timeout=timeout)
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def forget(self, pending: Pending) -> None:
-        """Nobody wants what comes of this order, which hosts play all the same."""
-        for portion in pending.portions:
-            self._watch.answered(portion.host)
+        """Nobody wants what comes of this request, which hosts play all the same."""
+        for partial in pending.partials:
+            self._watch.answered(partial.host)
 
     def close(self) -> None:
         """Close the environments and give the hosts back, those that are still playing at once."""
@@ -331,25 +333,25 @@ class RolloutManager:
         if self._servers is not None:
             self._servers.close()
 
-    def _answer(self, portion: _PartialResult) -> list[Rollout] | None:
+    def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
         """What a host brings; None if it, or the server that it asks, has died and was made again."""
-        handle = self._hosts[portion.host]
-        self._watch.wait([Owed(portion.host, portion.answer)])
-        self._watch.answered(portion.host)
+        handle = self._hosts[partial.host]
+        self._watch.wait([Owed(partial.host, partial.answer)])
+        self._watch.answered(partial.host)
         try:
-            rollouts: list[Rollout] = self._runtime.get(portion.answer)
+            rollouts: list[Rollout] = self._runtime.get(partial.answer)
             return rollouts
         except PartDied:
-            if self._runtime.incarnation(handle) == portion.life:
-                if self._servers is None or portion.serving is None:
+            if self._runtime.incarnation(handle) == partial.life:
+                if self._servers is None or partial.serving is None:
                     raise
-                self._servers.mend(portion.serving)
+                self._servers.mend(partial.serving)
             return None
 
     def _merged(self, pending: Pending, found: Sequence[Rollout], waited: float) -> Rollout:
         self._out -= 1
         rollout = merge(found)
-        if left := [portion.left for portion in pending.portions if portion.left is not None]:
+        if left := [partial.left for partial in pending.partials if partial.left is not None]:
             rollout = replace(rollout, left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
         if lives > self._lives:
@@ -361,16 +363,16 @@ class RolloutManager:
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout
 
-    def _send(self, ref: PolicyRef, policy: Policy | RemoteRollouts) -> Ref:
+    def _send(self, ref: PolicyRef, policy: Policy | RemotePolicy) -> Ref:
         """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
-        if isinstance(policy, RemoteRollouts):
-            return policy.parcel
+        if isinstance(policy, RemotePolicy):
+            return policy.message
         last = self._sent.find(ref)
         if last is not None and last[0] is policy:
             return last[1]
-        parcel = PolicyMessage(policy)
-        sent = self._runtime.put(parcel)
-        self._sent.keep(ref, (policy, sent), parcel.size)
+        message = PolicyMessage(policy)
+        sent = self._runtime.put(message)
+        self._sent.keep(ref, (policy, sent), message.size)
         return sent
 
 

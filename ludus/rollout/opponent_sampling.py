@@ -1,6 +1,6 @@
 """Who plays each episode: the learner in its own seat, opponents drawn once per episode from a mixture's factors.
 
-A draw is a function of (order's seed, environment, episode, factor) alone, so it does not depend on the other environments, nor on
+A draw is a function of (request's seed, environment, episode, factor) alone, so it does not depend on the other environments, nor on
 when the episode starts.
 """
 
@@ -16,7 +16,7 @@ from ludus.core import seeding
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.policies.specs import drawn, mode_keys
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.shards import Shard
 
 LEARNER = -1
@@ -24,42 +24,42 @@ _TOLERANCE = 1e-6
 
 
 class OpponentSampler:
-    """Draws of one order, for the E environments of a shard and P players.
+    """Draws of one request, for the E environments of a shard and P players.
 
     seat int8[E]: the learner's, its first one where it plays several (-1: none). mine bool[P, E]: whether the learner plays player p in
     environment e. learners: the players that it plays somewhere; others: those that it does not play everywhere; shared: both.
     learner: index of the learner's policy in the bank; where it has modes, one of each: see `acting`.
     """
 
-    def __init__(self, order: RolloutOrder, *, shard: Shard, num_players: int, refs: Sequence[PolicyRef]) -> None:
-        check_order(order, num_players)
+    def __init__(self, request: RolloutRequest, *, shard: Shard, num_players: int, refs: Sequence[PolicyRef]) -> None:
+        check_request(request, num_players)
         num_envs = shard.num_envs
         known = {ref: k for k, ref in enumerate(refs)}
-        factors = order.opponents.factors
-        self.learner = LEARNER if order.learner is None else _index(known, order.learner)
-        self._modes = order.modes
-        self._acting = np.array([_index(known, ref) for ref in learner_refs(order)], np.int32)
-        self._mode_keys = mode_keys(order.modes_seed, num_players) if order.modes else np.empty(0, np.uint64)
+        factors = request.opponents.factors
+        self.learner = LEARNER if request.learner is None else _index(known, request.learner)
+        self._modes = request.modes
+        self._acting = np.array([_index(known, ref) for ref in learner_refs(request)], np.int32)
+        self._mode_keys = mode_keys(request.modes_seed, num_players) if request.modes else np.empty(0, np.uint64)
         self.seat = np.full(num_envs, LEARNER, np.int8)
-        if order.learner is not None:
-            self.seat[:] = np.array(order.seats, np.int8)[shard.environments % len(order.seats)]
+        if request.learner is not None:
+            self.seat[:] = np.array(request.seats, np.int8)[shard.environments % len(request.seats)]
         self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
-        if order.together:
-            self.seat[:] = order.seats[0]
-            self.mine[:] = np.isin(np.arange(num_players), order.seats)[:, None]
+        if request.together:
+            self.seat[:] = request.seats[0]
+            self.mine[:] = np.isin(np.arange(num_players), request.seats)[:, None]
         self.learners = [p for p, row in enumerate(self.mine) if row.any()]
         self.others = [p for p, row in enumerate(self.mine) if not row.all()]
         self.shared = set(self.learners) & set(self.others)
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
-        self._keys = shard.keys(order.seed, "opponents") if factors else np.empty(0, np.uint64)
-        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(order))
+        self._keys = shard.keys(request.seed, "opponents") if factors else np.empty(0, np.uint64)
+        self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(request))
 
     def adopt(self, last: OpponentSampler) -> None:
-        """Go on with the open episodes of the last order: what was drawn for them stays (invariant 1)."""
+        """Go on with the open episodes of the last request: what was drawn for them stays (invariant 1)."""
         if not np.array_equal(self.mine, last.mine) or self.entry.shape != last.entry.shape:
             raise ScenarioError(
-                "an order that carries on has other seats, or another number of opponent factors, than the order before it; "
+                "a request that carries on has other seats, or another number of opponent factors, than the request before it; "
                 "give the same ones, or carry_on=False."
             )
         self.entry[...] = last.entry
@@ -93,37 +93,37 @@ class OpponentSampler:
         )
 
 
-def check_order(order: RolloutOrder, num_players: int) -> None:
+def check_request(request: RolloutRequest, num_players: int) -> None:
     """Raise ScenarioError unless every seat has exactly one source of policies and the probabilities are distributions."""
-    if order.amount < 1:
-        raise ScenarioError(f"an order for {order.amount} {order.unit} was given; at least 1 is needed.")
-    if order.unit == "episodes" and order.carry_on:
-        raise ScenarioError("an order for whole episodes cannot carry on with open ones; give unit='decisions'.")
-    if order.learner is None and order.unit == "decisions":
-        raise ScenarioError("an order without a learner was given in its decisions; give unit='episodes'.")
-    if order.learner is None and order.together:
+    if request.amount < 1:
+        raise ScenarioError(f"a request for {request.amount} {request.unit} was given; at least 1 is needed.")
+    if request.unit == "episodes" and request.carry_on:
+        raise ScenarioError("a request for whole episodes cannot carry on with open ones; give unit='decisions'.")
+    if request.learner is None and request.unit == "decisions":
+        raise ScenarioError("a request without a learner was given in its decisions; give unit='episodes'.")
+    if request.learner is None and request.together:
         raise ScenarioError(
-            "an order without a learner was given together=True, which is about the learner's seats; leave it out."
+            "a request without a learner was given together=True, which is about the learner's seats; leave it out."
         )
-    if order.modes:
-        _check_modes(order)
-    if order.learner is not None and not order.seats:
-        raise ScenarioError(f"the learner {order.learner.policy!r} was given no seat; name at least one in `seats`.")
-    wrong = [seat for seat in order.seats if not 0 <= seat < num_players]
+    if request.modes:
+        _check_modes(request)
+    if request.learner is not None and not request.seats:
+        raise ScenarioError(f"the learner {request.learner.policy!r} was given no seat; name at least one in `seats`.")
+    wrong = [seat for seat in request.seats if not 0 <= seat < num_players]
     if wrong:
         raise ScenarioError(f"seats {wrong} were given to the learner; the game has players 0 to {num_players - 1}.")
-    for factor in order.opponents.factors:
+    for factor in request.opponents.factors:
         _check_factor(factor, num_players)
-    _check_seats(order, num_players)
+    _check_seats(request, num_players)
 
 
-def _check_modes(order: RolloutOrder) -> None:
-    shares = [share for _, share in order.modes]
-    if order.learner is None:
-        raise ScenarioError("an order without a learner was given modes for it; name them in the opponents' refs.")
+def _check_modes(request: RolloutRequest) -> None:
+    shares = [share for _, share in request.modes]
+    if request.learner is None:
+        raise ScenarioError("a request without a learner was given modes for it; name them in the opponents' refs.")
     if not all(share >= 0 for share in shares) or abs(sum(shares) - 1) > _TOLERANCE:
         raise ScenarioError(
-            f"the learner's modes were given as {dict(order.modes)}; they need probabilities that sum to 1."
+            f"the learner's modes were given as {dict(request.modes)}; they need probabilities that sum to 1."
         )
 
 
@@ -149,28 +149,28 @@ def _check_factor(factor: Factor, num_players: int) -> None:
         )
 
 
-def _check_seats(order: RolloutOrder, num_players: int) -> None:
-    given = [seat for factor in order.opponents.factors for seat in factor.seats]
+def _check_seats(request: RolloutRequest, num_players: int) -> None:
+    given = [seat for factor in request.opponents.factors for seat in factor.seats]
     if len(given) != len(set(given)):
         raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
-    missing = [seat for seat in range(num_players) if seat not in given and seat not in _always(order)]
+    missing = [seat for seat in range(num_players) if seat not in given and seat not in _always(request)]
     if missing:
         raise ScenarioError(
             f"no opponents were given for seats {missing}; every seat that the learner does not always play needs a factor."
         )
 
 
-def _always(order: RolloutOrder) -> set[int]:
+def _always(request: RolloutRequest) -> set[int]:
     """The seats that only the learner ever plays."""
-    seats = set() if order.learner is None else set(order.seats)
-    return seats if order.together or len(seats) == 1 else set()
+    seats = set() if request.learner is None else set(request.seats)
+    return seats if request.together or len(seats) == 1 else set()
 
 
-def learner_refs(order: RolloutOrder) -> tuple[PolicyRef, ...]:
-    """The learner's refs that an order names: one, or one for each of its modes."""
-    if order.learner is None:
+def learner_refs(request: RolloutRequest) -> tuple[PolicyRef, ...]:
+    """The learner's refs that a request names: one, or one for each of its modes."""
+    if request.learner is None:
         return ()
-    return tuple(order.learner._replace(mode=mode) for mode, _ in order.modes) or (order.learner,)
+    return tuple(request.learner._replace(mode=mode) for mode, _ in request.modes) or (request.learner,)
 
 
 def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:
@@ -181,7 +181,7 @@ def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:
 def _index(known: dict[PolicyRef, int], ref: PolicyRef) -> int:
     if ref not in known:
         raise PolicyError(
-            f"the order names {ref}, which the policy bank has not loaded; load every policy of an order before running it."
+            f"the request names {ref}, which the policy bank has not loaded; load every policy of a request before running it."
         )
     return known[ref]
 

@@ -16,7 +16,7 @@ from ludus.rollout.opponent_rules import RULES, Evidence, PerGroup, Rule
 
 
 class Moving:
-    """`mixture()` is what the next order draws from. Factors with the same entries are moved as one, by what all of them have seen."""
+    """`mixture()` is what the next request draws from. Factors with the same entries are moved as one, by what all of them have seen."""
 
     def __init__(self, opponents: Opponents) -> None:
         """Raises UnknownName or ConfigError for a rule that there is not."""

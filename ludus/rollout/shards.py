@@ -1,6 +1,6 @@
 """Shards: some of the environments with random streams of their own, so that results do not depend on how many processes carry them.
 
-An order goes to every shard as it is; each plays its portion, and the portions are merged in the order of the shards. Numbers of
+A request goes to every shard as it is; each plays its share, and the partial results are merged in the order of the shards. Numbers of
 environments and indices of episodes are those of the whole.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ScenarioError
 from ludus.replay.trajectories import join
-from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+from ludus.rollout.base import Episodes, Rollout, RolloutRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ def shards_of(num_envs: int, count: int) -> tuple[Shard, ...]:
     return tuple(Shard(k, count, first, end - first, num_envs) for k, (first, end) in enumerate(pairwise(bounds)))
 
 
-def check_portions(order: RolloutOrder, count: int) -> None:
-    """Raises ScenarioError if a shard would have nothing to do for an order in decisions."""
-    if order.unit == "decisions" and order.amount < count:
+def check_shares(request: RolloutRequest, count: int) -> None:
+    """Raises ScenarioError if a shard would have nothing to do for a request in decisions."""
+    if request.unit == "decisions" and request.amount < count:
         raise ScenarioError(
-            f"{order.amount} decisions cannot be collected by {count} shards; collect at least one in each, or give fewer shards."
+            f"{request.amount} decisions cannot be collected by {count} shards; collect at least one in each, or give fewer shards."
         )
 
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
-    """Portions of one order, in the order of their shards; counters and seconds are sums."""
+    """The partial results of one request, in the order of their shards; counters and seconds are sums."""
     given = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
     names = dict.fromkeys(name for rollout in rollouts for name in rollout.counters)
     parts = dict.fromkeys(name for rollout in rollouts for name in rollout.seconds)

@@ -22,7 +22,7 @@ from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Time
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.rollout import writer
-from ludus.rollout.base import Episodes, PolicyBank, Rollout, RolloutOrder
+from ludus.rollout.base import Episodes, PolicyBank, Rollout, RolloutRequest
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
 from ludus.rollout.writer import Clocks, EnvironmentStates, TrajectoryWriter
@@ -67,7 +67,7 @@ class Uniforms:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The finished episodes of an order.
+# The finished episodes of a request.
 
 _EPISODE, _INDEX, _QUOTA, _CLOCK, _SEAT, _ENTRY = range(6)
 _RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  # places in the table of `_finish`
@@ -160,7 +160,7 @@ _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
 
 class RolloutWorker:
-    """Owns `env` and `bank`; the driver loads the bank with every policy that an order names, then runs the order."""
+    """Owns `env` and `bank`; the driver loads the bank with every policy that a request names, then runs the request."""
 
     def __init__(self, env: VectorEnv, bank: PolicyBank, *, shard: Shard | None = None) -> None:
         """shard: which environments of how many these are; default: all."""
@@ -174,100 +174,102 @@ class RolloutWorker:
         self._noise = Uniforms()
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
         self._timestep: Timestep | None = None
-        self._draws: OpponentSampler | None = None
+        self._sampler: OpponentSampler | None = None
 
-    def play(self, order: RolloutOrder, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
-        """Load the policies that an order names, then run it. Raises as `PolicyBank.load` and `run` do."""
-        if not order.carry_on:
+    def play(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy]]) -> Rollout:
+        """Load the policies that a request names, then run it. Raises as `PolicyBank.load` and `run` do."""
+        if not request.carry_on:
             self.bank.release()
-        self.bank.load(policies, extras=order.extras)
-        return self.run(order)
+        self.bank.load(policies, extras=request.extras)
+        return self.run(request)
 
     @property
     def steps(self) -> int:
-        """Of the order that is being played."""
+        """Of the request that is being played."""
         return self._clocks.step
 
     def close(self) -> None:
         """Close the environments."""
         self.env.close()
 
-    def run(self, order: RolloutOrder) -> Rollout:
-        """Play an order.
+    def run(self, request: RolloutRequest) -> Rollout:
+        """Play a request.
 
-        The same order on an equal worker gives the same rollout. Raises ScenarioError for an order that does not fit the game, PolicyError
-        for a policy that is not loaded, EnvError if the environment breaks its contract.
+        The same request on an equal worker gives the same rollout. Raises ScenarioError for a request that does not fit the game,
+        PolicyError for a policy that is not loaded, EnvError if the environment breaks its contract.
         """
         shard = self._shard
-        self._check_state(order)
-        run = _Run(order, self.env, decisions=shard.decisions(order.amount))
-        self._noise.restart(shard.noise(order.seed))
-        draws = OpponentSampler(order, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
-        whole_episodes = order.unit == "episodes"
-        capacity = int(shard.quota(order.amount).sum()) if whole_episodes else max(shard.num_envs, _EPISODES)
+        self._check_state(request)
+        run = _Run(request, self.env, decisions=shard.decisions(request.amount))
+        self._noise.restart(shard.noise(request.seed))
+        sampler = OpponentSampler(request, shard=shard, num_players=len(self._agents), refs=self.bank.refs)
+        whole_episodes = request.unit == "episodes"
+        capacity = int(shard.quota(request.amount).sum()) if whole_episodes else max(shard.num_envs, _EPISODES)
         log = EpisodeLog(
-            self._clocks, seat=draws.seat, entry=draws.entry, num_players=len(self._agents), capacity=capacity
+            self._clocks, seat=sampler.seat, entry=sampler.entry, num_players=len(self._agents), capacity=capacity
         )
         begun = perf_counter()
-        timestep = self._timestep if order.carry_on else None
+        timestep = self._timestep if request.carry_on else None
         if timestep is None:
-            timestep = self._start(order, draws, log, run)
+            timestep = self._start(request, sampler, log, run)
         else:
-            self._continue(order, draws)
+            self._continue(request, sampler)
         run.environment += perf_counter() - begun
         while not self._done(run, timestep):
-            actions = self._act(run, draws, timestep)
+            actions = self._act(run, sampler, timestep)
             begun = perf_counter()
             timestep = self.env.step(actions)
             now = perf_counter()
             run.environment += now - begun
             self._clocks.step += 1
-            self._observe(draws, log, run, timestep)
+            self._observe(sampler, log, run, timestep)
             run.writing += perf_counter() - now
-        self._timestep, self._draws = timestep, draws
+        self._timestep, self._sampler = timestep, sampler
         return self._result(run, log, timestep)
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
-    def _start(self, order: RolloutOrder, draws: OpponentSampler, log: EpisodeLog, run: _Run) -> Timestep:
+    def _start(self, request: RolloutRequest, sampler: OpponentSampler, log: EpisodeLog, run: _Run) -> Timestep:
         envs = self.env.num_envs
-        quota = self._clocks.restart(order)
-        if order.learner is not None:
-            self._writer.begin(order.learner, draws.mine, extras=order.extras)
+        quota = self._clocks.restart(request)
+        if request.learner is not None:
+            self._writer.begin(request.learner, sampler.mine, extras=request.extras)
         everyone = np.arange(envs, dtype=np.int32)
-        draws.draw(everyone, self._clocks.episode)
+        sampler.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
-            policy = np.where(draws.mine[p], draws.acting(p, self._clocks.index), draws.policy[:, p]).astype(np.int32)
+            policy = np.where(sampler.mine[p], sampler.acting(p, self._clocks.index), sampler.policy[:, p]).astype(
+                np.int32
+            )
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
-        timestep = self.env.reset(self._shard.keys(order.seed, "environment"), episodes=quota)
-        self._observe(draws, log, run, timestep)
+        timestep = self.env.reset(self._shard.keys(request.seed, "environment"), episodes=quota)
+        self._observe(sampler, log, run, timestep)
         return timestep
 
-    def _continue(self, order: RolloutOrder, draws: OpponentSampler) -> None:
-        """Open episodes keep their opponents; the learner's seats are played by the weights of this order."""
-        if self._draws is None or order.learner is None or (self._clocks.quota >= 0).any():
+    def _continue(self, request: RolloutRequest, sampler: OpponentSampler) -> None:
+        """Open episodes keep their opponents; the learner's seats are played by the weights of this request."""
+        if self._sampler is None or request.learner is None or (self._clocks.quota >= 0).any():
             raise ScenarioError(
-                "an order carries on, and the one before it was for whole episodes; give carry_on=False."
+                "a request carries on, and the one before it was for whole episodes; give carry_on=False."
             )
-        draws.adopt(self._draws)
+        sampler.adopt(self._sampler)
         states = (
             EnvironmentStates.of(self._timestep, self.env.spec.id)
-            if order.state and self._timestep is not None
+            if request.state and self._timestep is not None
             else None
         )
-        self._writer.begin(order.learner, draws.mine, extras=order.extras, states=states, carry_on=True)
+        self._writer.begin(request.learner, sampler.mine, extras=request.extras, states=states, carry_on=True)
         for p in range(len(self._agents)):
-            environments = np.flatnonzero(draws.mine[p]).astype(np.int32)
-            policy = self._per_agent(p, draws.acting(p, self._clocks.index[environments]))
+            environments = np.flatnonzero(sampler.mine[p]).astype(np.int32)
+            policy = self._per_agent(p, sampler.acting(p, self._clocks.index[environments]))
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
     def _done(self, run: _Run, timestep: Timestep) -> bool:
-        if run.order.unit == "decisions" and self._writer.complete >= run.wanted:
+        if run.request.unit == "decisions" and self._writer.complete >= run.wanted:
             return True
         for due in timestep.due:
             if len(due.slot):
                 return False
-        if run.order.unit == "decisions" or self._clocks.active:
+        if run.request.unit == "decisions" or self._clocks.active:
             raise EnvError(
                 f"{self.env.spec.id} lists no decision as due before it has played what was asked; a vector environment always has "
                 "one, until its quota of episodes is played."
@@ -277,7 +279,7 @@ class RolloutWorker:
     def _result(self, run: _Run, log: EpisodeLog, timestep: Timestep) -> Rollout:
         begun = perf_counter()
         trajectories = None
-        if run.order.learner is not None:
+        if run.request.learner is not None:
             trajectories = self._writer.flush(timestep.due)
         episodes = log.result()
         run.writing += perf_counter() - begun
@@ -287,9 +289,9 @@ class RolloutWorker:
 
     # ------------------------------------------------------------------------------------------------ one step
 
-    def _act(self, run: _Run, draws: OpponentSampler, timestep: Timestep) -> tuple[Array, ...]:
+    def _act(self, run: _Run, sampler: OpponentSampler, timestep: Timestep) -> tuple[Array, ...]:
         actions: list[Array] = []
-        learning = draws.learner != LEARNER
+        learning = sampler.learner != LEARNER
         for p, due in enumerate(timestep.due):
             n = len(due.slot)
             if not n:
@@ -298,7 +300,7 @@ class RolloutWorker:
             begun = perf_counter()
             memory = None
             if learning and self.bank.recurrent:
-                memory = self.bank.memory(p, due.slot, draws.learner)
+                memory = self.bank.memory(p, due.slot, sampler.learner)
                 if memory is not None:
                     memory[due.first] = 0
             act = self.bank.act(p, due, self._noise.take(n, self.bank.noise_width))
@@ -307,61 +309,61 @@ class RolloutWorker:
             run.decisions += n
             actions.append(act.action)
             if learning:
-                self._write(run, draws, p, due, act, memory)
+                self._write(run, sampler, p, due, act, memory)
                 run.writing += perf_counter() - now
         return tuple(actions)
 
     def _write(
-        self, run: _Run, draws: OpponentSampler, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
+        self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None
     ) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""
-        if player not in draws.learners:
+        if player not in sampler.learners:
             run.env_steps += self._clocks.tick(due.slot, self._agents[player])
             return
         taken, ticks = self._writer.append(player, due, act, memory=memory)
         run.learner_decisions += taken
         run.env_steps += ticks
 
-    def _check_state(self, order: RolloutOrder) -> None:
-        if order.state and self.env.spec.state is None:
+    def _check_state(self, request: RolloutRequest) -> None:
+        if request.state and self.env.spec.state is None:
             raise ScenarioError(
-                f"the order records the environment's state, and {self.env.spec.id} has none. Ask for it (option state=true), or put the "
+                f"the request records the environment's state, and {self.env.spec.id} has none. Ask for it (option state=true), or put the "
                 "wrapper joint_state around it, whose state is what all agents see."
             )
 
-    def _observe(self, draws: OpponentSampler, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
-        self._writer.states = EnvironmentStates.of(timestep, self.env.spec.id) if run.order.state else None
-        for p in draws.learners:
+    def _observe(self, sampler: OpponentSampler, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:
+        self._writer.states = EnvironmentStates.of(timestep, self.env.spec.id) if run.request.state else None
+        for p in sampler.learners:
             due, ended = timestep.due[p], timestep.ended[p]
             if len(due.slot) or len(ended.slot):
                 self._writer.settle(p, ended, due)
         if len(timestep.finished.environment):
-            self._finish(draws, log, timestep.finished)
+            self._finish(sampler, log, timestep.finished)
             if (
-                run.order.unit == "decisions"
+                run.request.unit == "decisions"
                 and log.count > _PATIENCE * self.env.num_envs
                 and not self._writer.complete
             ):
                 raise EnvError(
-                    f"{log.count} episodes of {self.env.spec.id} passed without a decision of the learner in seats {run.order.seats}."
+                    f"{log.count} episodes of {self.env.spec.id} passed without a decision of the learner in seats {run.request.seats}."
                 )
 
-    def _finish(self, draws: OpponentSampler, log: EpisodeLog, finished: Finished) -> None:
+    def _finish(self, sampler: OpponentSampler, log: EpisodeLog, finished: Finished) -> None:
         environments = finished.environment
         log.add(finished)
-        if draws.varies:
-            for p in draws.learners:
-                own = environments[draws.mine[p, environments]]
+        if sampler.varies:
+            for p in sampler.learners:
+                own = environments[sampler.mine[p, environments]]
                 if len(own):
-                    policy = self._per_agent(p, draws.acting(p, self._clocks.index[own]))
+                    policy = self._per_agent(p, sampler.acting(p, self._clocks.index[own]))
                     self.bank.bind(p, self._slots(p, own), policy)
-        if not draws.others:
+        if not sampler.others:
             return
-        draws.draw(environments, self._clocks.episode)
-        for p in draws.others:
-            others = environments[~draws.mine[p, environments]] if p in draws.shared else environments
+        sampler.draw(environments, self._clocks.episode)
+        for p in sampler.others:
+            others = environments[~sampler.mine[p, environments]] if p in sampler.shared else environments
             if len(others):
-                self.bank.bind(p, self._slots(p, others), self._per_agent(p, draws.policy[others, p]))
+                self.bank.bind(p, self._slots(p, others), self._per_agent(p, sampler.policy[others, p]))
 
     def _per_agent(self, player: int, values: NDArray[np.int32]) -> NDArray[np.int32]:
         return values if self._agents[player] == 1 else np.repeat(values, self._agents[player])
@@ -376,10 +378,10 @@ class RolloutWorker:
 
 
 class _Run:
-    """What one order has used and counted so far. `waited` and `restarts` count in the environment, from before this order on."""
+    """What one request has used and counted so far. `waited` and `restarts` count in the environment, from before this request on."""
 
-    def __init__(self, order: RolloutOrder, env: VectorEnv, *, decisions: int) -> None:
-        self.order, self.wanted = order, decisions
+    def __init__(self, request: RolloutRequest, env: VectorEnv, *, decisions: int) -> None:
+        self.request, self.wanted = request, decisions
         self.env_steps = self.decisions = self.learner_decisions = 0
         self.environment = self.inference = self.writing = 0.0
         self._waited, self._restarts = _counted(env)
@@ -387,7 +389,7 @@ class _Run:
     def counters(self, log: EpisodeLog, env: VectorEnv) -> dict[str, int]:
         """As `Rollout.counters`."""
         out = {
-            "env_steps": self.env_steps if self.order.learner is not None else log.steps,
+            "env_steps": self.env_steps if self.request.learner is not None else log.steps,
             "decisions": self.decisions,
             "learner_decisions": self.learner_decisions,
             "episodes": log.count,

@@ -13,7 +13,7 @@ from ludus.core.arrays import addresses, flat_at
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Act, Array, Due, Ended, EnvSpec, PolicyRef, Tail, Timestep
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.shards import Shard
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -166,16 +166,16 @@ class Clocks:
         self.clock = np.zeros((num_envs, 2), np.int64)
         self.step = self.active = 0
 
-    def restart(self, order: RolloutOrder) -> int | NDArray[np.int64] | None:
+    def restart(self, request: RolloutRequest) -> int | NDArray[np.int64] | None:
         """Everything anew. What the environments' reset is told about the episodes to play."""
         self.episode.fill(0)
         self.clock[:] = -1, 0
         self.step = 0
-        self.index[:] = order.first_episode + self.shard.environments
+        self.index[:] = request.first_episode + self.shard.environments
         self.quota.fill(-1)
         quota: int | NDArray[np.int64] | None = None
-        if order.unit == "episodes":
-            self.quota[:] = self.shard.quota(order.amount)
+        if request.unit == "episodes":
+            self.quota[:] = self.shard.quota(request.amount)
             quota = int(self.quota[0]) if (self.quota == self.quota[0]).all() else self.quota.copy()
         self.active = int(np.count_nonzero(self.quota))
         return quota
@@ -186,7 +186,7 @@ class Clocks:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Columns that grow by doubling and are kept between orders.
+# Columns that grow by doubling and are kept between requests.
 
 
 class GrowingColumns:
@@ -277,10 +277,10 @@ _FIRST_CAPACITY = 1 << 14
 
 
 class TrajectoryWriter:
-    """Trajectories of one learner. Buffers grow by doubling and are kept between orders.
+    """Trajectories of one learner. Buffers grow by doubling and are kept between requests.
 
     Slots of player p are environment × A_p + agent. After `begin`, per timestep: `settle`, and, once there is an answer, `append`;
-    at the end `flush`. states: the environments' now, to be set for each timestep of orders that record them.
+    at the end `flush`. states: the environments' now, to be set for each timestep of requests that record them.
     """
 
     def __init__(self, spec: EnvSpec, clocks: Clocks) -> None:
@@ -312,13 +312,13 @@ class TrajectoryWriter:
         states: EnvironmentStates | None = None,
         carry_on: bool = False,
     ) -> None:
-        """A new order. mine: bool[P, E], which environments the learner plays each player in. states: of the timestep that it goes on
-        from. Raises ScenarioError if the order carries on and records something else than the one before."""
+        """A new request. mine: bool[P, E], which environments the learner plays each player in. states: of the timestep that it goes on
+        from. Raises ScenarioError if the request carries on and records something else than the one before."""
         if carry_on and self._carried:
             before = (*self._extras, *(["state"] if "state" in self._rows else []))
             wanted = (*extras, *(["state"] if states is not None else []))
             if before != wanted:
-                raise ScenarioError(f"the order before recorded the extras {before}, this one wants {wanted}.")
+                raise ScenarioError(f"the request before recorded the extras {before}, this one wants {wanted}.")
         self._learner, self._extras, self.states = learner, {name: "extra " + name for name in extras}, states
         self._version = -1 if learner.version is None else learner.version
         if not carry_on:
@@ -440,7 +440,7 @@ class TrajectoryWriter:
         for name, column in self._extras.items():
             if name not in act.extras:
                 raise PolicyError(
-                    f"the order records the extra {name!r}, and policy {self._learner.policy!r} gave only {sorted(act.extras)}; "
+                    f"the request records the extra {name!r}, and policy {self._learner.policy!r} gave only {sorted(act.extras)}; "
                     "a policy with extras declares them in its `extras`."
                 )
             put(column, act.extras[name], start=start, rows=rows)

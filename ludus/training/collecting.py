@@ -1,8 +1,8 @@
 """How a training task collects: all workers together, or each for itself.
 
-Together  order -> all hosts -> one rollout -> learn -> publish -> next order              (single, sync: lag 0)
-Apart     an order or more at every host; whoever has answered is learned from, and gets   (async: bounded lag)
-          the newest weights with its next order
+Together  request -> all hosts -> one rollout -> learn -> publish -> next request              (single, sync: lag 0)
+Apart     a request or more at every host; whoever has answered is learned from, and gets   (async: bounded lag)
+          the newest weights with its next request
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Protocol
 from ludus.core.errors import ScenarioError
 from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy
-from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.manager import Pending, RemoteRollouts, RolloutManager
-from ludus.rollout.pacing import AsyncLimits, Credits, Lease
+from ludus.rollout.async_limits import AsyncLimits, Credits, Lease
+from ludus.rollout.base import Rollout, RolloutRequest
+from ludus.rollout.manager import Pending, RemotePolicy, RolloutManager
 
-Policies = Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
+Policies = Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
 
 
-class MakeOrder(Protocol):
+class MakeRequest(Protocol):
     """The next order of a task, which goes on with open episodes or does not, and the policies that it names, in their newest versions.
     host: for whom it is, or 0 for all."""
 
-    def __call__(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]: ...
+    def __call__(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Collector(Protocol):
     """Between `begin` and `take` hosts play; after `take` there is something to learn from."""
 
     def begin(self) -> None:
-        """See that hosts have orders, with the newest weights."""
+        """See that hosts have requests, with the newest weights."""
         ...
 
     def take(self) -> Collected:
@@ -48,7 +48,7 @@ class Collector(Protocol):
         ...
 
     def ahead(self) -> None:
-        """What was taken is counted, and will be learned from: hosts that need not wait for that get orders."""
+        """What was taken is counted, and will be learned from: hosts that need not wait for that get requests."""
         ...
 
     def learned(self) -> None:
@@ -56,7 +56,7 @@ class Collector(Protocol):
         ...
 
     def drain(self) -> Collected:
-        """What hosts still owe; open episodes end here, and the next order begins new ones."""
+        """What hosts still owe; open episodes end here, and the next request begins new ones."""
         ...
 
     def close(self) -> None:
@@ -65,18 +65,18 @@ class Collector(Protocol):
 
 
 class SyncCollector:
-    """All hosts play one order, and nobody goes on before it is learned from."""
+    """All hosts play one request, and nobody goes on before it is learned from."""
 
-    def __init__(self, rollouts: RolloutManager, order: MakeOrder, *, lane: int, carries_on: bool) -> None:
-        """carries_on: whether episodes stay open from one order to the next."""
-        self._rollouts, self._order, self._lane, self._carries_on = rollouts, order, lane, carries_on
+    def __init__(self, rollouts: RolloutManager, request: MakeRequest, *, task_slot: int, carries_on: bool) -> None:
+        """carries_on: whether episodes stay open from one request to the next."""
+        self._rollouts, self._request, self._task_slot, self._carries_on = rollouts, request, task_slot, carries_on
         self._open = False
         self._pending: Pending | None = None
 
     def begin(self) -> None:
         if self._pending is None:
-            order, policies = self._order(carry_on=self._open, host=0)
-            self._pending = self._rollouts.start(order, policies, lane=self._lane)
+            request, policies = self._request(carry_on=self._open, host=0)
+            self._pending = self._rollouts.start(request, policies, task_slot=self._task_slot)
 
     def take(self) -> Collected:
         self.begin()
@@ -108,31 +108,31 @@ class _Asked:
 
 
 class AsyncCollector:
-    """Every host has orders of its own. Credits bound how much is collected and not yet learned from: `in_flight` for each host."""
+    """Every host has requests of its own. Credits bound how much is collected and not yet learned from: `in_flight` for each host."""
 
     def __init__(
         self,
         rollouts: RolloutManager,
-        order: MakeOrder,
+        request: MakeRequest,
         *,
-        lane: int,
+        task_slot: int,
         carries_on: bool,
-        pace: AsyncLimits,
+        async_limits: AsyncLimits,
         version: Callable[[], int],
         wants: Callable[[float], bool],
         hosts: Sequence[int],
     ) -> None:
-        """version: the newest weights'. wants(orders): whether the task needs more than that many whole orders, which are being played.
-        hosts: those that have a portion of the task's orders. Raises ScenarioError if `pace` waits for more than there can be."""
-        self._rollouts, self._order, self._lane, self._pace = rollouts, order, lane, pace
+        """version: the newest weights'. wants(requests): whether the task needs more than that many whole requests, which are being played.
+        hosts: those that have a share of the task's requests. Raises ScenarioError if `async_limits` waits for more than there can be."""
+        self._rollouts, self._request, self._task_slot, self._async_limits = rollouts, request, task_slot, async_limits
         self._carries_on, self._version, self._wants = carries_on, version, wants
         self._hosts = hosts
-        self._credits = Credits(pace.in_flight * len(hosts))
-        self._least = len(hosts) if pace.min_completed is None else pace.min_completed
+        self._credits = Credits(async_limits.in_flight * len(hosts))
+        self._least = len(hosts) if async_limits.min_completed is None else async_limits.min_completed
         if self._least > self._credits.limit:
             raise ScenarioError(
-                f"runtime.min_completed={self._least} portions are never there: {len(hosts)} workers with {pace.in_flight} orders "
-                f"each make {self._credits.limit} at most. Give that or fewer."
+                f"runtime.min_completed={self._least} partial results are never there: {len(hosts)} workers with "
+                f"{async_limits.in_flight} requests each make {self._credits.limit} at most. Give that or fewer."
             )
         self._asked: list[_Asked] = []
         self._open = [False] * rollouts.hosts
@@ -140,7 +140,7 @@ class AsyncCollector:
         self._draining = False
 
     def begin(self) -> None:
-        for most in range(1, self._pace.in_flight + 1):  # everybody gets one before somebody gets two
+        for most in range(1, self._async_limits.in_flight + 1):  # everybody gets one before somebody gets two
             for host in self._hosts:
                 if sum(asked.host == host for asked in self._asked) < most and not self._ask(host):
                     return
@@ -169,20 +169,20 @@ class AsyncCollector:
         self._asked = []
 
     def _ask(self, host: int) -> bool:
-        """One more order for a host, if a credit is free and the task wants more."""
+        """One more request for a host, if a credit is free and the task wants more."""
         if self._draining or not self._wants(len(self._asked) / len(self._hosts)):
             return False
         lease = self._credits.reserve(f"{host} {self._rollouts.life(host)}")
         if lease is None:
             return False
-        order, policies = self._order(carry_on=self._open[host], host=host)
-        pending = self._rollouts.start(order, policies, lane=self._lane, hosts=(host,))
+        request, policies = self._request(carry_on=self._open[host], host=host)
+        pending = self._rollouts.start(request, policies, task_slot=self._task_slot, hosts=(host,))
         self._asked.append(_Asked(lease, host, pending))
         self._open[host] = self._carries_on
         return True
 
     def _gather(self, least: int) -> Collected:
-        """So many portions, or all that are still asked for, and those that come within the window after them."""
+        """So many partial results, or all that are still asked for, and those that come within the window after them."""
         found: list[Rollout] = []
         came = stale = 0
         while came < least and self._asked:
@@ -190,8 +190,8 @@ class AsyncCollector:
                 rollout = self._deliver(asked)
                 came += rollout is not None
                 stale += self._keep(found, asked, rollout)
-        if self._pace.gather_window and self._asked:
-            for asked in self._arrived(at_least=len(self._asked), timeout=self._pace.gather_window):
+        if self._async_limits.gather_window and self._asked:
+            for asked in self._arrived(at_least=len(self._asked), timeout=self._async_limits.gather_window):
                 stale += self._keep(found, asked, self._deliver(asked))
         return Collected(found, stale)
 
@@ -202,7 +202,7 @@ class AsyncCollector:
 
     def _deliver(self, asked: _Asked) -> Rollout | None:
         """What came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it. What the
-        next life owes already (another lane was first to learn of the death) stays asked for."""
+        next life owes already (another task slot was first to learn of the death) stays asked for."""
         if asked not in self._asked:
             return None
         self._asked.remove(asked)
@@ -223,10 +223,10 @@ class AsyncCollector:
         """Add what came to `found`, or throw it away and return how many decisions it was, if it is too old."""
         if rollout is None:
             return 0
-        learner = asked.pending.order.learner
+        learner = asked.pending.request.learner
         assert learner is not None
         assert learner.version is not None
-        if self._pace.max_lag is not None and self._version() - learner.version > self._pace.max_lag:
+        if self._async_limits.max_lag is not None and self._version() - learner.version > self._async_limits.max_lag:
             return rollout.counters["learner_decisions"]
         found.append(rollout)
         return 0

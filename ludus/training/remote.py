@@ -29,7 +29,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.host import PolicyMessage
-from ludus.rollout.manager import RemoteRollouts
+from ludus.rollout.manager import RemotePolicy
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 from ludus.training.trainer import Learned, Trainer, TrainerSpec
 
@@ -220,12 +220,12 @@ class TrainerHost:
         self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
         return self._trainer.spec
 
-    def learn(self, version: int, *portions: Sequence[Trajectories]) -> Learned:
-        """See `Trainer.learn`. portions: what hosts have left; everything is one batch."""
-        collected = [trajectories for portion in portions for trajectories in portion]
+    def learn(self, version: int, *parts: Sequence[Trajectories]) -> Learned:
+        """See `Trainer.learn`. parts: what hosts have left; everything is one batch."""
+        collected = [trajectories for part in parts for trajectories in part]
         return self._own.learn([join(collected)] if collected else [], version=version)
 
-    def parcel(self) -> PolicyMessage:
+    def message(self) -> PolicyMessage:
         """The policy with its present weights, for hosts."""
         return PolicyMessage(build_policy(self._own.spec, self._own.weights))
 
@@ -260,7 +260,7 @@ class RemoteTrainer:
         """Raises what `Algorithm.learner` raises."""
         self._runtime, self._ranks, self._profile = runtime, ranks, profile
         self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
-        self._policy: tuple[int, RemoteRollouts] | None = None
+        self._policy: tuple[int, RemotePolicy] | None = None
 
     def learn(self, collected: Sequence[Ref], *, version: int) -> Learned:
         """See `Trainer.learn`. collected: references to what hosts have left."""
@@ -268,10 +268,10 @@ class RemoteTrainer:
             learned: Learned = self._all("learn", version, *collected)[0]
         return learned
 
-    def policy(self, version: int) -> RemoteRollouts:
+    def policy(self, version: int) -> RemotePolicy:
         """The policy with the present weights, which are `version`."""
         if self._policy is None or self._policy[0] != version:
-            self._policy = version, RemoteRollouts(self._runtime.call(self._ranks[0], "parcel"))
+            self._policy = version, RemotePolicy(self._runtime.call(self._ranks[0], "message"))
         return self._policy[1]
 
     @property
@@ -300,7 +300,7 @@ class RemoteTrainer:
 
 
 class Trainers:
-    """Of a run: `size` ranks for every lane, made when the lane is first used. They belong to it."""
+    """Of a run: `size` ranks for every task slot, made when the task slot is first used. They belong to it."""
 
     def __init__(
         self,
@@ -317,20 +317,20 @@ class Trainers:
         """resources: of each rank. shards, prefetch, threads: as of `RankSpec`."""
         self._runtime, self._resources, self._profile = runtime, resources, profile
         self._ranks = [RankSpec(k, size, seed, tuple(shards), prefetch, threads) for k in range(size)]
-        self._lanes: dict[int, list[Handle]] = {}
+        self._task_slots: dict[int, list[Handle]] = {}
 
-    def begin(self, spec: TrainerSpec, *, lane: int) -> RemoteTrainer:
-        """A trainer for a task in this lane; the lane's earlier one is over."""
-        if lane not in self._lanes:
-            self._lanes[lane] = self._group()
-        return RemoteTrainer(self._runtime, self._lanes[lane], spec, self._profile)
+    def begin(self, spec: TrainerSpec, *, task_slot: int) -> RemoteTrainer:
+        """A trainer for a task in this task slot; the task slot's earlier one is over."""
+        if task_slot not in self._task_slots:
+            self._task_slots[task_slot] = self._group()
+        return RemoteTrainer(self._runtime, self._task_slots[task_slot], spec, self._profile)
 
     def close(self) -> None:
         """End the parts."""
-        for ranks in self._lanes.values():
+        for ranks in self._task_slots.values():
             for rank in ranks:
                 self._runtime.stop(rank)
-        self._lanes = {}
+        self._task_slots = {}
 
     def _group(self) -> list[Handle]:
         runtime = self._runtime

@@ -1,4 +1,4 @@
-"""The orders of a training task: who learns, in which seats, against whom, and with which random streams."""
+"""The requests of a training task: who learns, in which seats, against whom, and with which random streams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ludus.core.types import Mixture, PolicyRef, State, TrainingTask
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.population.matches import won
-from ludus.rollout.base import Rollout, RolloutOrder
-from ludus.rollout.manager import RemoteRollouts, RolloutManager
+from ludus.rollout.base import Rollout, RolloutRequest
+from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
 from ludus.rollout.opponents import Moving, live_refs, start_of
 from ludus.training.collecting import Policies
@@ -36,8 +36,8 @@ class TrainingCounts:
     episodes: int = 0
     samples: int = 0
     updates: int = 0
-    orders: int = 0
-    cut_at: int = 0  # orders at the last barrier
+    requests: int = 0
+    cut_at: int = 0  # requests at the last barrier
     truncated: int = 0  # episodes that barriers ended
     stale: int = 0  # decisions that were too old to learn from
     next_episode: int = 0  # above all ids of episodes so far, those that were left open included
@@ -90,13 +90,13 @@ class TrainingCounts:
 class Newest(Protocol):
     """A learner in progress."""
 
-    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemoteRollouts]:
+    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
         """Its newest weights, and the ref with their version."""
         ...
 
 
-class RolloutRequests:
-    """Makes the orders of one task; what it has given out is counted in `TrainingCounts`."""
+class RequestMaker:
+    """Makes the requests of one task; what it has given out is counted in `TrainingCounts`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class RolloutRequests:
         seed: int,
         apart: bool,
     ) -> None:
-        """policy: gives a frozen one. seed: of the task. apart: whether hosts have orders of their own. Raises UnknownName or ConfigError
+        """policy: gives a frozen one. seed: of the task. apart: whether hosts have requests of their own. Raises UnknownName or ConfigError
         for opponents that are moved by a rule that there is not."""
         self.opponents = Moving(task.opponents)
         self._task, self._collect, self._rollouts, self._seed, self._apart = task, collect, rollouts, seed, apart
@@ -127,14 +127,14 @@ class RolloutRequests:
         """Whether every live opponent is known."""
         return all((ref.population, ref.policy) in self._learners for ref in self._live)
 
-    def order(
-        self, count: TrainingCounts, *, learner: PolicyRef, weights: Policy | RemoteRollouts, carry_on: bool, host: int
-    ) -> tuple[RolloutOrder, Policies]:
+    def request(
+        self, count: TrainingCounts, *, learner: PolicyRef, weights: Policy | RemotePolicy, carry_on: bool, host: int
+    ) -> tuple[RolloutRequest, Policies]:
         """The next one, and the policies that it names. learner: with its newest version, whose weights are `weights`."""
         collect = self._collect
         if not carry_on:
             seats = self._task.seats
-            first = count.orders % len(seats)  # every seat has its turn, even with one environment
+            first = count.requests % len(seats)  # every seat has its turn, even with one environment
             self._seats[host] = seats[first:] + seats[:first]
         if (
             self._apart or collect.unit == "decisions"
@@ -143,33 +143,33 @@ class RolloutRequests:
             count.next_episode = -(-count.next_episode // envs) * envs
         opponents, policies = self.playing(learner, weights)
         share = self._task.together
-        order = RolloutOrder(
+        request = RolloutRequest(
             learner=learner,
             seats=self._seats[host],
             opponents=opponents,
             unit=collect.unit,
             amount=collect.amount,
-            seed=seeding.key(self._seed, "collect", count.orders),
+            seed=seeding.key(self._seed, "collect", count.requests),
             carry_on=carry_on,
             extras=collect.extras,
             first_episode=count.next_episode,
             modes=collect.modes,
             modes_seed=self._seed,
             state=collect.state,
-            together=int((count.orders + 1) * share) > int(count.orders * share),
+            together=int((count.requests + 1) * share) > int(count.requests * share),
         )
-        named = {**dict(policies), **dict.fromkeys(learner_refs(order), weights)}
-        count.orders += 1
+        named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
+        count.requests += 1
         if self._apart and collect.unit == "episodes":
             count.next_episode += collect.amount
-        return order, [*named.items()]
+        return request, [*named.items()]
 
-    def playing(self, learner: PolicyRef, weights: Policy | RemoteRollouts) -> tuple[Mixture, Policies]:
+    def playing(self, learner: PolicyRef, weights: Policy | RemotePolicy) -> tuple[Mixture, Policies]:
         """The opponents as they are now, and everybody who may play, each once. Raises ScenarioError if a live opponent is nobody who is in
         progress."""
         if not self.met:
             raise self._unknown()
-        policies: dict[PolicyRef, Policy | RemoteRollouts] = {learner: weights}
+        policies: dict[PolicyRef, Policy | RemotePolicy] = {learner: weights}
 
         def live(ref: PolicyRef) -> PolicyRef:
             now, policy = self._learners[ref.population, ref.policy].newest(ref.mode)

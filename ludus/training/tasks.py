@@ -33,11 +33,11 @@ def train(
 ) -> Iterator[Trained]:
     """The results of `tasks`, in their order, each as soon as it and those before it are there.
 
-    make(task, lane): a new training. every: iterations of a task between its barriers. proceed(share, metrics): called after each
+    make(task, task_slot): a new training. every: iterations of a task between its barriers. proceed(share, metrics): called after each
     iteration; may raise to end it all. checkpoint(states): called at barriers, with the last state of each task that is not done.
     states: those of an earlier session. keep(task, state): called with the learner of a task that says so.
     """
-    trainings = [make(task, lane) for lane, task in enumerate(tasks)]
+    trainings = [make(task, task_slot) for task_slot, task in enumerate(tasks)]
     learners = {(training.task.population, training.task.policy): training for training in trainings}
     resumed = [training for training in trainings if training.task.id in states]
     for training in resumed:

@@ -21,14 +21,14 @@ from ludus.learners.diversity import others_of
 from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.policy_server import PolicyServer
-from ludus.rollout.base import RolloutOrder
-from ludus.rollout.manager import RemoteRollouts, RolloutManager
-from ludus.rollout.pacing import AsyncLimits
+from ludus.rollout.async_limits import AsyncLimits
+from ludus.rollout.base import RolloutRequest
+from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.shards import merge
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
 from ludus.training.remote import RemoteTrainer, Trainers
-from ludus.training.rollout_requests import RolloutRequests, TrainingCounts
+from ludus.training.rollout_requests import RequestMaker, TrainingCounts
 from ludus.training.stopping import Progress, Stopper
 from ludus.training.trainer import Trainer, TrainerSpec
 
@@ -39,7 +39,7 @@ class Scorer(Protocol):
     """What scores versions of a policy while it goes on learning (`ludus.evaluation.background`)."""
 
     def offer(
-        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemoteRollouts]]
+        self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
     ) -> None:
         """A new version of a task's policy is out. policies: that one and its opponents."""
         ...
@@ -63,7 +63,7 @@ class Parts:
     policy: LoadPolicy
     seed: int
     trainers: Trainers | None = None
-    beside: Scorer | None = None
+    background: Scorer | None = None
     callbacks: CallbackObserver = field(default_factory=CallbackObserver)
     prefetch: int = 0
     clock: Callable[[], float] = time.perf_counter
@@ -87,17 +87,17 @@ class Training:
         parts: Parts,
         stop: Stopper,
         start: Weights | None,
-        lane: int = 0,
-        pace: AsyncLimits | None = None,
+        task_slot: int = 0,
+        async_limits: AsyncLimits | None = None,
         goes_on: State | None = None,
     ) -> None:
-        """lane: of the rollouts. pace: of workers that play apart; None: they play together. goes_on: the `learner_state` of the task
-        that this one continues. Raises ConfigError for opponents whose rule is none."""
+        """task_slot: of the rollouts. async_limits: None: collection is synchronous. goes_on: the `learner_state` of the task that this one
+        continues. Raises ConfigError for opponents whose rule is none."""
         self.task, self._parts, self._stop = task, parts, stop
         self._collect = algorithm.collect()
         seed = seeding.key(parts.seed, task.id)
-        self._orders = RolloutRequests(
-            task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=pace is not None
+        self._requests = RequestMaker(
+            task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=async_limits is not None
         )
         self._total = stop.limit(self._collect.unit)
         total = self._total * task.length if self._total is not None and task.length else None
@@ -107,7 +107,7 @@ class Training:
         self._trainer: Trainer | RemoteTrainer = (
             Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)
             if parts.trainers is None
-            else parts.trainers.begin(spec, lane=lane)
+            else parts.trainers.begin(spec, task_slot=task_slot)
         )
         self._count = TrainingCounts()
         self._first = 1  # version; 0 is that of the member that comes of it
@@ -116,38 +116,38 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        self._collector = self._collecting(lane, pace)
+        self._collector = self._collecting(task_slot, async_limits)
         self._publish()
         self.offer()
 
-    def _collecting(self, lane: int, pace: AsyncLimits | None) -> Collector:
+    def _collecting(self, task_slot: int, async_limits: AsyncLimits | None) -> Collector:
         carries_on = self._collect.unit == "decisions"
         rollouts = self._parts.rollouts
         # In a circle with its collector, a task's networks would outlive it by a while.
         this: Training = weakref.proxy(self)
 
-        def order(*, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
-            return this._order(carry_on=carry_on, host=host)
+        def request(*, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
+            return this._request(carry_on=carry_on, host=host)
 
-        if pace is None:
-            return SyncCollector(rollouts, order, lane=lane, carries_on=carries_on)
+        if async_limits is None:
+            return SyncCollector(rollouts, request, task_slot=task_slot, carries_on=carries_on)
         return AsyncCollector(
             rollouts,
-            order,
-            lane=lane,
+            request,
+            task_slot=task_slot,
             carries_on=carries_on,
-            pace=pace,
+            async_limits=async_limits,
             version=lambda: this._version,
-            wants=lambda orders: this._wants(orders),
+            wants=lambda requests: this._wants(requests),
             hosts=rollouts.playing(self._collect.unit, self._collect.amount),
         )
 
     def meet(self, learners: Mapping[tuple[int, str], Training]) -> None:
         """The trainings in progress together, by (population, policy), this one included: whose newest weights live opponents are. Before
-        the first order."""
-        self._orders.meet(learners)
+        the first request."""
+        self._requests.meet(learners)
 
-    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemoteRollouts]:
+    def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
         """The weights that others play against."""
         ref = PolicyRef(self.task.population, self.task.policy, self._version, mode)
         return ref, self._trainer.policy(self._version)
@@ -173,7 +173,7 @@ class Training:
         if collected.rollouts:
             rollout = merge(collected.rollouts)
             count.add(rollout)
-            self._orders.opponents.learn(rollout.episodes)
+            self._requests.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.ahead()
             self._parts.callbacks.episodes_done(self.task, rollout.episodes)
@@ -193,16 +193,16 @@ class Training:
                 self._parts.callbacks.updated(done)
         self._collector.learned()
 
-    def _order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, Policies]:
+    def _request(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
         learner, weights = self.newest("explore")
-        return self._orders.order(self._count, learner=learner, weights=weights, carry_on=carry_on, host=host)
+        return self._requests.request(self._count, learner=learner, weights=weights, carry_on=carry_on, host=host)
 
-    def _wants(self, orders: float) -> bool:
+    def _wants(self, requests: float) -> bool:
         """Whether this much being played is not enough to reach the task's end, as far as that can be said."""
-        if self._total is None or not orders:
+        if self._total is None or not requests:
             return True
         done = self._count.episodes if self._collect.unit == "episodes" else self._count.decisions
-        return done + orders * self._collect.amount < self._total
+        return done + requests * self._collect.amount < self._total
 
     @property
     def _key(self) -> str:
@@ -220,9 +220,9 @@ class Training:
 
     def offer(self) -> None:
         """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
-        if self._parts.beside is not None and self._orders.met:
-            opponents, policies = self._orders.playing(*self.newest("explore"))
-            self._parts.beside.offer(replace(self.task, opponents=opponents), self._version, policies)
+        if self._parts.background is not None and self._requests.met:
+            opponents, policies = self._requests.playing(*self.newest("explore"))
+            self._parts.background.offer(replace(self.task, opponents=opponents), self._version, policies)
 
     # ------------------------------------------------------------------------------------------ around it
 
@@ -264,16 +264,16 @@ class Training:
     def barrier(self) -> None:
         """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
         were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
-        if self._collect.unit == "decisions" and self._count.orders > self._count.cut_at:
+        if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
         self._learn(self._collector.drain(), ahead=False)
-        self._count.cut_at = self._count.orders
+        self._count.cut_at = self._count.requests
 
     def result(self) -> Trained:
         """The trained policy; close the task with it."""
         count, task = self._count, self.task
-        if self._parts.beside is not None:
-            self._parts.beside.take(wait_for=task.id)
+        if self._parts.background is not None:
+            self._parts.background.take(wait_for=task.id)
         weights = self._trainer.weights
         self.close()
         return Trained(
@@ -284,7 +284,7 @@ class Training:
             metrics=self.metrics,
             counters=count.totals,
             failure=self._failure,
-            average=self._orders.opponents.average,
+            average=self._requests.opponents.average,
         )
 
     def close(self) -> None:
@@ -303,14 +303,14 @@ class Training:
         """At a barrier."""
         return {
             **self._trainer.state_dict(),
-            "opponents": self._orders.opponents.state_dict(),
+            "opponents": self._requests.opponents.state_dict(),
             "failure": self._failure,
             "counts": {**self._count.state_dict(), "seconds": self._seconds},
         }
 
     def load_state_dict(self, state: State) -> None:
         self._trainer.load_state_dict(state)
-        self._orders.opponents.load_state_dict(state["opponents"])
+        self._requests.opponents.load_state_dict(state["opponents"])
         self._failure = state["failure"]
         self._count = TrainingCounts.of(state["counts"])
         self._started = self._parts.clock()

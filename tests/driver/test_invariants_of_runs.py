@@ -21,7 +21,7 @@ from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.policies.file import load_policy
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.storage.reader import Reader
@@ -51,37 +51,37 @@ class Watch:
     """Notes who acts in every slot, and checks each decision against the one before it in the same episode."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.order: RolloutOrder | None = None
+        self.request: RolloutRequest | None = None
         self.playing: dict[tuple[int, int], PolicyRef] = {}
         self.opponents: set[PolicyRef] = set()
         self.learners: dict[str, set[int]] = {}
         self.changed_within = 0
-        self.rollouts: list[tuple[RolloutOrder, Rollout]] = []
+        self.rollouts: list[tuple[RolloutRequest, Rollout]] = []
         act, play = LocalBank.act, RolloutWorker.run
 
         def acting(bank: LocalBank, player: int, due: Due, noise: np.ndarray) -> Act:
             self.decision(bank, player, due)
             return act(bank, player, due, noise)
 
-        def playing(worker: RolloutWorker, order: RolloutOrder) -> Rollout:
-            if not order.carry_on:
+        def playing(worker: RolloutWorker, request: RolloutRequest) -> Rollout:
+            if not request.carry_on:
                 self.playing = {}
-            self.order = order
-            rollout = play(worker, order)
-            self.rollouts.append((order, rollout))
+            self.request = request
+            rollout = play(worker, request)
+            self.rollouts.append((request, rollout))
             return rollout
 
         monkeypatch.setattr(LocalBank, "act", acting)
         monkeypatch.setattr(RolloutWorker, "run", playing)
 
     def decision(self, bank: LocalBank, player: int, due: Due) -> None:
-        assert self.order is not None
-        learner = self.order.learner
+        assert self.request is not None
+        learner = self.request.learner
         for slot, first in zip(due.slot.tolist(), due.first.tolist(), strict=True):
             entry = bank._entries[int(bank._bound[player][slot])]
             assert entry is not None
             before = self.playing.get((player, slot))
-            mine = learner is not None and player == self.order.seats[slot % len(self.order.seats)]
+            mine = learner is not None and player == self.request.seats[slot % len(self.request.seats)]
             if mine:
                 assert entry.ref == learner, "the learner's newest weights play its own episodes"
                 self.learners.setdefault(entry.ref.policy, set()).add(player)
@@ -214,8 +214,8 @@ def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkey
     result = go(tmp_path, *changes)
     played = {"env_steps": 0, "decisions": 0, "episodes": 0}
     rows = 0
-    for order, rollout in watch.rollouts:
-        if order.learner is not None:
+    for request, rollout in watch.rollouts:
+        if request.learner is not None:
             assert rollout.trajectories is not None
             rows += rollout.trajectories.num_rows
             played["env_steps"] += rollout.counters["env_steps"]
@@ -227,7 +227,7 @@ def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkey
     total = {name: sum(task[name] for task in tasks) for name in tasks[0]}
     assert {name: total[name] for name in played} == played
     assert total["samples"] == rows  # every row was learned from once
-    assert total["updates"] == sum(order.learner is not None for order, _ in watch.rollouts)
+    assert total["updates"] == sum(request.learner is not None for request, _ in watch.rollouts)
     assert summary is not None
     assert last is not None
     assert summary.counters == total

@@ -228,10 +228,15 @@ def test_a_solver_that_reads_payoffs_gets_them(tmp_path: Path) -> None:
         assert len(reader.generations()[-1].marginals[0]) == 3
 
 
-def test_greedy_self_play_is_scored_beside(tmp_path: Path) -> None:
-    beside = "evaluation.beside={every: 1, episodes: 8, num_envs: 4}"
+def test_greedy_self_play_is_scored_in_the_background(tmp_path: Path) -> None:
+    background = "evaluation.background={every: 1, episodes: 8, num_envs: 4}"
     tools.train(
-        "self_play", tmp_path / "run", "mode=greedy", "share=auto", "env.id=openspiel/blotto(coins=3,fields=2)", beside
+        "self_play",
+        tmp_path / "run",
+        "mode=greedy",
+        "share=auto",
+        "env.id=openspiel/blotto(coins=3,fields=2)",
+        background,
     )
 
 

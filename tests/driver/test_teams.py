@@ -14,7 +14,7 @@ import ludus
 from ludus.core import seeding
 from ludus.core.errors import EnvError, LudusError, ScenarioError
 from ludus.core.types import AgentSpec, Array, Due, Ended, EnvSpec, Finished, Timestep
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.env import check_env
 
@@ -123,8 +123,8 @@ def test_one_policy_plays_a_whole_team(oracle: str, tmp_path: Path, monkeypatch:
     seen: Counter[tuple[int, int]] = Counter()
     play = RolloutWorker.run
 
-    def watching(worker: RolloutWorker, order: RolloutOrder) -> Rollout:
-        rollout = play(worker, order)
+    def watching(worker: RolloutWorker, request: RolloutRequest) -> Rollout:
+        rollout = play(worker, request)
         if rollout.trajectories is not None:
             seen.update(zip(rollout.trajectories.seat.tolist(), rollout.trajectories.agent.tolist(), strict=True))
         return rollout

@@ -11,7 +11,7 @@ from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.policies.registry import build_policy
 from ludus.replay.kinds import build_table
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -91,10 +91,10 @@ def train(algorithm, env, *, num_envs, decisions, seed=0, mode="greedy", episode
     while done < decisions:
         ref = PolicyRef(0, "learner", k)
         goes_on = k > 0 and collect.unit == "decisions"
-        order = RolloutOrder(
+        request = RolloutRequest(
             ref, (0,), Mixture(()), collect.unit, collect.amount, seed=1000 * seed + k, carry_on=goes_on
         )
-        rollout = worker.play(order, [(ref, build_policy(learner.spec, learner.weights()))])
+        rollout = worker.play(request, [(ref, build_policy(learner.spec, learner.weights()))])
         done, k = done + rollout.trajectories.num_rows, k + 1
         for name, items in learner.items(rollout.trajectories):
             assert tables[name].try_insert(items)
@@ -105,7 +105,7 @@ def train(algorithm, env, *, num_envs, decisions, seed=0, mode="greedy", episode
                 for table, index, priority in priorities_of(learner):
                     tables[table].update_priorities(index, priority)
     ref = PolicyRef(0, "learner", k, mode)
-    order = RolloutOrder(ref, (0,), Mixture(()), "episodes", episodes, seed=77)
-    returns = worker.play(order, [(ref, build_policy(learner.spec, learner.weights()))]).episodes.returns[:, 0]
+    request = RolloutRequest(ref, (0,), Mixture(()), "episodes", episodes, seed=77)
+    returns = worker.play(request, [(ref, build_policy(learner.spec, learner.weights()))]).episodes.returns[:, 0]
     worker.close()
     return float(returns.mean()), learner

@@ -17,7 +17,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -234,7 +234,7 @@ def train(algorithm, env, *, num_envs, total, seed=0, episodes=100, **options):
     for k in range(-(-total // collect.amount)):
         ref, goes_on = PolicyRef(0, "learner", k), k > 0 and collect.unit == "decisions"
         policy = build_policy(learner.spec, learner.weights())
-        order = RolloutOrder(
+        request = RolloutRequest(
             ref,
             (0,),
             Mixture(()),
@@ -243,14 +243,14 @@ def train(algorithm, env, *, num_envs, total, seed=0, episodes=100, **options):
             carry_on=goes_on,
             state=collect.state,
         )
-        for name, items in learner.items(worker.play(order, [(ref, policy)]).trajectories):
+        for name, items in learner.items(worker.play(request, [(ref, policy)]).trajectories):
             assert tables[name].try_insert(items)
         for name, count in learner.batches():
             batch = tables[name].try_sample(count, rng)
             if batch is not None:
                 learner.update(batch)
     ref = PolicyRef(0, "learner", k + 1, "greedy")
-    order = RolloutOrder(ref, (0,), Mixture(()), "episodes", episodes, seed=77)
-    returns = worker.play(order, [(ref, build_policy(learner.spec, learner.weights()))]).episodes.returns[:, 0]
+    request = RolloutRequest(ref, (0,), Mixture(()), "episodes", episodes, seed=77)
+    returns = worker.play(request, [(ref, build_policy(learner.spec, learner.weights()))]).episodes.returns[:, 0]
     worker.close()
     return float(returns.mean()), learner

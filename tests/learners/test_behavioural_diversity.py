@@ -23,7 +23,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, tabular_spec
 from ludus.replay.base import Sample
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -92,8 +92,8 @@ def played(learner, tree, *, seed: int = 0) -> Trajectories:
     me, other = PolicyRef(0, "learner", 1), PolicyRef(1, "uniform")
     uniform = build_policy(PolicySpec("random", {"actions": 2}), {})
     worker.bank.load([(me, build_policy(learner.spec, learner.weights())), (other, uniform)])
-    order = RolloutOrder(me, (0,), Mixture.product({1: ([other], [1.0])}), "episodes", 64, seed=seed)
-    trajectories = worker.run(order).trajectories
+    request = RolloutRequest(me, (0,), Mixture.product({1: ([other], [1.0])}), "episodes", 64, seed=seed)
+    trajectories = worker.run(request).trajectories
     assert trajectories is not None
     return trajectories
 

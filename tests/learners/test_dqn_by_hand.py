@@ -24,7 +24,7 @@ def test_munchausen_targets_by_hand(tensors):
 
     def soft(x, legal):
         with torch.no_grad():
-            q = learner._judge(x, legal)[..., 0].masked_fill(~legal, -torch.inf).double()
+            q = learner._target(x, legal)[..., 0].masked_fill(~legal, -torch.inf).double()
         log_policy = torch.log_softmax(q / 0.5, dim=1)
         return q, log_policy.exp(), 0.5 * log_policy
 
@@ -45,10 +45,10 @@ def test_quantile_functions_by_hand(tensors):
     n = torch.arange(len(target))
     with torch.no_grad():
         middle = torch.tensor([0.125, 0.375, 0.625, 0.875]).expand(len(n), 4)
-        mean = learner._module(rows.after, rows.legal_after, None, middle).mean(dim=2)
+        mean = learner._online(rows.after, rows.legal_after, None, middle).mean(dim=2)
         best = mean.masked_fill(~rows.legal_after, -torch.inf).argmax(dim=1)
-        after = learner._judge(rows.after, rows.legal_after, None, rows.levels[1])[n, best]
-        now = learner._module(rows.x, rows.legal, None, rows.levels[0])[n, rows.action]
+        after = learner._target(rows.after, rows.legal_after, None, rows.levels[1])[n, best]
+        now = learner._online(rows.x, rows.legal, None, rows.levels[0])[n, rows.action]
     torch.testing.assert_close(target, rows.reward[:, None] + rows.discount[:, None] * after)
     loss = quantile_huber(now, rows.levels[0], target, delta=0.5).mean()
     assert learner._gradient(columns, len(n), None).loss == pytest.approx(float(loss), rel=1e-5)
@@ -61,7 +61,7 @@ def test_losses_are_weighted_and_have_their_half_width(options, tensors):
     rows, target = targets_of(learner, columns)
     weight = np.random.default_rng(0).random(len(target))
     with torch.no_grad():
-        now = learner._module(rows.x, rows.legal)[torch.arange(len(target)), rows.action]
+        now = learner._online(rows.x, rows.legal)[torch.arange(len(target)), rows.action]
     each = quantile_huber(now, midpoints(4), target, delta=0.5) if options else huber((now - target)[:, 0], delta=0.5)
     wanted = float((each * torch.from_numpy(weight)).mean())
     assert learner._gradient(columns, len(weight), weight).loss == pytest.approx(wanted, rel=1e-5)

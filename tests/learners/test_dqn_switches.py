@@ -94,7 +94,7 @@ def test_both_learners_find_the_same_gradient(double, dueling, kind, request):
     columns = columns_of(env)
     first = DQN(**options).learner(LearnerContext(env, (0,), 3))
     second = ModuleLearner(Modular(**options), LearnerContext(env, (0,), 4))
-    for seed, (network, module) in enumerate(((first._network, second._module), (first._judge, second._judge))):
+    for seed, (network, module) in enumerate(((first._online, second._online), (first._target, second._target))):
         rng = np.random.default_rng(seed)
         network.flat[:] = 0.3 * rng.standard_normal(len(network.flat))
         ((inner, bias),), ((outer, last),) = network.layers["q"][:1], network.layers["q"][1:]
@@ -113,8 +113,8 @@ def test_both_learners_find_the_same_gradient(double, dueling, kind, request):
     assert again.loss == pytest.approx(found.loss, rel=1e-4)
     assert again.value == pytest.approx(found.value, abs=1e-5)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
-    into = first._network.into["q"][0][0]
-    np.testing.assert_allclose(second._module.body[1].weight.grad, into.T, rtol=1e-3, atol=1e-6)
+    into = first._online.into["q"][0][0]
+    np.testing.assert_allclose(second._online.body[1].weight.grad, into.T, rtol=1e-3, atol=1e-6)
 
 
 class Modular(DQN):
@@ -128,8 +128,8 @@ class Modular(DQN):
 def modular(env, **options):
     learner = ModuleLearner(Modular(hidden=(8,), **options), LearnerContext(env, (0,), 3))
     rng = np.random.default_rng(9)
-    learner._target.flat[:] = rng.standard_normal(len(learner._target.flat))
-    learner._online.flat[:] = rng.standard_normal(len(learner._online.flat))
+    learner._target_parameters.flat[:] = rng.standard_normal(len(learner._target_parameters.flat))
+    learner._online_parameters.flat[:] = rng.standard_normal(len(learner._online_parameters.flat))
     return learner
 
 
@@ -139,9 +139,9 @@ def test_double_changes_who_chooses_and_nothing_else(tensors):
     rows, target = targets_of(plain, columns)
     _, changed = targets_of(double, columns)
     with torch.no_grad():
-        online = plain._module(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
-        judge = plain._judge(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
-    agree = (online.argmax(1) == judge.argmax(1)) | (rows.discount == 0)
+        online = plain._online(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
+        by_target = plain._target(rows.after, rows.legal_after)[..., 0].masked_fill(~rows.legal_after, -torch.inf)
+    agree = (online.argmax(1) == by_target.argmax(1)) | (rows.discount == 0)
     assert 0 < int(agree.sum()) < len(agree)
     assert torch.equal(target[agree], changed[agree])
     assert (changed[~agree] < target[~agree]).all()  # the target network's own choice is the best for it
@@ -207,7 +207,7 @@ def test_termination_is_not_bootstrapped_in_any_kind(tensors):
         learner = modular(tensors, **options)
         rows, target = targets_of(learner, columns)
         if options.get("distribution") == "c51":
-            means = target @ learner._module.head.support
+            means = target @ learner._online.head.support
             expected = rows.reward.clamp(-1.0, 1.0)
         else:
             means, expected = target.mean(dim=1), rows.reward
@@ -285,7 +285,7 @@ def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(te
         learner.update(sample_of(columns))
     levels = torch.tensor([[0.1, 0.5, 0.9]])
     with torch.no_grad():
-        out = learner._module(torch.ones(1, 4), None, None, levels)[0, int(columns["action"][0])]
+        out = learner._online(torch.ones(1, 4), None, None, levels)[0, int(columns["action"][0])]
     assert out.tolist() == pytest.approx([0.1, 0.5, 0.9], abs=0.12)
 
 

@@ -26,7 +26,7 @@ from ludus.learners.teams import (
     whole,
 )
 from ludus.replay.trajectories import join
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.fakes import TEAM, FixedPolicy, ScriptedEnv
@@ -34,16 +34,16 @@ from ludus.testing.fakes import TEAM, FixedPolicy, ScriptedEnv
 ME, OTHER = PolicyRef(0, "me"), PolicyRef(1, "other")
 
 
-def played(script, *orders, action=1):
+def played(script, *requests, action=1):
     """The joint views of player 0's team, of orders of (unit, amount)."""
     env = ScriptedEnv([script], 1, state=True)
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
     worker.bank.load([(ME, FixedPolicy.of(action)), (OTHER, FixedPolicy.of(0))])
     mixture = Mixture.product({1: ([OTHER], [1.0])})
     out = []
-    for k, (unit, amount) in enumerate(orders):
-        order = RolloutOrder(ME, (0,), mixture, unit, amount, seed=k, carry_on=k > 0, state=True)
-        ((_, view),) = views(worker.run(order).trajectories, env.spec, (0,))
+    for k, (unit, amount) in enumerate(requests):
+        request = RolloutRequest(ME, (0,), mixture, unit, amount, seed=k, carry_on=k > 0, state=True)
+        ((_, view),) = views(worker.run(request).trajectories, env.spec, (0,))
         out.append(view)
     return out
 
@@ -139,7 +139,7 @@ def test_fragments_of_one_episode_are_put_one_after_the_other():
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
     worker.bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
     mixture = Mixture.product({1: ([OTHER], [1.0])})
-    orders = [RolloutOrder(ME, (0,), mixture, "decisions", 2, seed=k, carry_on=k > 0, state=True) for k in range(3)]
+    orders = [RolloutRequest(ME, (0,), mixture, "decisions", 2, seed=k, carry_on=k > 0, state=True) for k in range(3)]
     fragments = [worker.run(order).trajectories for order in orders]
     both = join(fragments)
     rows = whole(both)

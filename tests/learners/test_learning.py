@@ -15,7 +15,7 @@ from ludus.learners.ppo.options import PPO
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.kinds import build_table
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -40,7 +40,7 @@ def train(algorithm, tree, *, seat, episodes, seed=0, start=None, total=True):
         ref = PolicyRef(0, "learner", k)
         worker.bank.load([(ref, build_policy(learner.spec, learner.weights())), (UNIFORM, opponent)])
         mixture = Mixture.product({1 - seat: ([UNIFORM], [1.0])})
-        rollout = worker.run(RolloutOrder(ref, (seat,), mixture, "episodes", amount, seed=1000 * seed + k))
+        rollout = worker.run(RolloutRequest(ref, (seat,), mixture, "episodes", amount, seed=1000 * seed + k))
         returns.append(rollout.episodes.returns[:, seat].mean())
         for name, items in learner.items(rollout.trajectories):
             assert tables[name].try_insert(items)
@@ -122,8 +122,8 @@ def test_ppo_says_where_a_nan_arose_and_keeps_its_weights(tree):
         ref = PolicyRef(0, "learner")
         policy = build_policy(learner.spec, learner.weights())
         worker.bank.load([(ref, policy), (UNIFORM, build_policy(PolicySpec("random", {"actions": 2}), {}))])
-        order = RolloutOrder(ref, (0,), Mixture.product({1: ([UNIFORM], [1.0])}), "episodes", 50, seed=1)
-        ((_, items),) = learner.items(worker.run(order).trajectories)
+        request = RolloutRequest(ref, (0,), Mixture.product({1: ([UNIFORM], [1.0])}), "episodes", 50, seed=1)
+        ((_, items),) = learner.items(worker.run(request).trajectories)
         table.try_insert({**items, poison: np.full_like(items[poison], np.nan)})
         with pytest.raises(TrainingError, match=message):
             learner.update(table.try_sample(0, np.random.default_rng(0)))

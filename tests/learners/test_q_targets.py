@@ -23,10 +23,10 @@ def values(tensor):
 
 
 def test_double_values_take_the_targets_value_of_the_online_networks_choice():
-    chooser, judge = t([1.0, 3.0, 9.0], [2.0, 1.0, 0.0]), t([10.0, 20.0, 90.0], [5.0, 7.0, 8.0])
+    online, target = t([1.0, 3.0, 9.0], [2.0, 1.0, 0.0]), t([10.0, 20.0, 90.0], [5.0, 7.0, 8.0])
     mask = torch.tensor([[True, True, False], [True, True, True]])
-    assert values(losses.double_values(chooser, judge, mask)) == [20.0, 5.0]
-    assert values(losses.double_values(judge, judge, mask)) == [20.0, 8.0]
+    assert values(losses.double_values(online, target, mask)) == [20.0, 5.0]
+    assert values(losses.double_values(target, target, mask)) == [20.0, 8.0]
 
 
 def test_n_step_targets_with_termination_truncation_and_cuts_inside_the_window():

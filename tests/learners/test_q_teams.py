@@ -59,7 +59,7 @@ def test_an_agents_rows_teach_its_own_network_alone():
     columns = batch_of(learner, team_env(), size=60).columns
     mine = columns["observation"][:, 5] == 1
     learner._gradient({name: column[mine] for name, column in columns.items()}, int(mine.sum()), None)
-    norms = [sum(float(p.grad.abs().sum()) for p in member.parameters()) for member in learner._module.members]
+    norms = [sum(float(p.grad.abs().sum()) for p in member.parameters()) for member in learner._online.members]
     assert norms[1] > 0
     assert (norms[0], norms[2]) == (0.0, 0.0)
 

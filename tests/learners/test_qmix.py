@@ -161,8 +161,8 @@ def mixed(config, weights, values, state):
 
 def by_hand(learner, item):
     """(the team's value, target) of one item, agent by agent, in plain NumPy and float64."""
-    config, team = learner.config, learner._module
-    judge = {name: t.numpy().astype(np.float64) for name, t in learner._judge.state_dict().items()}
+    config, team = learner.config, learner._online
+    by_target = {name: t.numpy().astype(np.float64) for name, t in learner._target.state_dict().items()}
     online = {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
 
     def q(weights, x):
@@ -172,10 +172,10 @@ def by_hand(learner, item):
     now = [q(online, x)[a] if here else 0.0 for x, a, here in zip(*(item[k] for k in NOW), strict=True)]
     after = []
     for x, here, legal in zip(*(item[k] for k in AFTER), strict=True):
-        best = np.where(legal, q(online if config.double else judge, x), -np.inf).argmax()
-        after.append(q(judge, x)[best] if here else 0.0)
+        best = np.where(legal, q(online if config.double else by_target, x), -np.inf).argmax()
+        after.append(q(by_target, x)[best] if here else 0.0)
     value = mixed(config, online, np.array(now), item.get("state"))
-    following = mixed(config, judge, np.array(after), item.get("next_state"))
+    following = mixed(config, by_target, np.array(after), item.get("next_state"))
     return value, item["reward"] + item["discount"] * following
 
 
@@ -184,7 +184,7 @@ NOW, AFTER = ("observation", "action", "present"), ("next", "next_present", "nex
 
 def scattered(learner):
     """With a target network of its own."""
-    flat = learner._target.flat
+    flat = learner._target_parameters.flat
     flat[:] += np.random.default_rng(4).standard_normal(len(flat)).astype(np.float32) * 0.3
     return learner
 
@@ -211,7 +211,7 @@ def test_the_gradient_is_the_losss_slope(options):
     learner = learner_of(QMIX(**{**SMALL, **options}, activation="tanh"), team_env())
     columns = batch_of(learner, learner._env, size=12).columns
     learner._gradient(columns, 12, None)
-    flat, gradient = learner._online.flat, learner._online.gradient.copy()
+    flat, gradient = learner._online_parameters.flat, learner._online_parameters.gradient.copy()
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(len(flat)).astype(np.float32)
     start, losses = flat.copy(), []
@@ -245,7 +245,7 @@ def test_a_switch_changes_what_it_should(change, same, options):
         for c in ({}, change)
     )
     if change != {"mixer": "sum"}:
-        other._target.flat[:] = plain._target.flat
+        other._target_parameters.flat[:] = plain._target_parameters.flat
     assert plain.spec == other.spec
     first, second = (learner.compared(batch_of(learner, team_env()).columns) for learner in (plain, other))
     for name in ("value", "target"):
@@ -260,11 +260,11 @@ def test_what_absent_agents_see_changes_nothing():
         learner = learner_of(QMIX(**{**SMALL, **options}), team_env())
         columns = batch_of(learner, learner._env).columns
         found = learner._gradient(columns, 16, None)
-        gradient = learner._online.gradient.copy()
+        gradient = learner._online_parameters.gradient.copy()
         noise = {name: column.copy() for name, column in columns.items()}
         noise["observation"][~noise["present"]] = 7.0
         if not options:
             noise["next"][~noise["next_present"]] = 7.0
         again = learner._gradient(noise, 16, None)
         assert again.loss == pytest.approx(found.loss, rel=1e-6)
-        np.testing.assert_allclose(learner._online.gradient, gradient, atol=1e-7)
+        np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)

@@ -35,7 +35,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     batch = learner._batch(columns)
     assert batch.unbroken == (absent == 0.0)
     with torch.no_grad():
-        q = learner._values(learner._module, batch)
+        q = learner._values(learner._online, batch)
     ((_, view),) = views(rows, env, (0,))
     found = {}
     for piece in range(len(view.tail)):  # the sequences of each piece lie one after the other, every 2 steps
@@ -43,7 +43,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
         found[piece] = [2 * k for k in range(1 + max(0, -(-(int(steps) - 3) // 2)))]
     sequences = [(piece, first) for piece, firsts in found.items() for first in firsts]
     assert len(sequences) == len(columns["count"])
-    module = learner._module.q
+    module = learner._online.q
     for m, (piece, first) in enumerate(sequences):
         for agent in range(3):
             here = view.present[view.start[piece] : view.start[piece + 1], agent]
@@ -70,9 +70,9 @@ def test_an_agent_that_was_gone_remembers_nothing():
     for name, column in expected.items():
         np.testing.assert_array_equal(column, found[name], err_msg=name)
     ((_, columns),), ((_, view),) = learner.items(gone), views(gone, env, (0,))
-    module, values = learner._module.q, {}
+    module, values = learner._online.q, {}
     with torch.no_grad():
-        q = learner._values(learner._module, learner._batch(columns)).numpy()
+        q = learner._values(learner._online, learner._batch(columns)).numpy()
         for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
             features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
             states = module.unroll(features, torch.from_numpy(gone.memory0[k][None]))[:, 0]
@@ -126,10 +126,10 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     ((_, columns),) = learner.items(rows)
     batch, seen = learner._batch(columns), learner.compared(columns)
     with torch.no_grad():
-        online, judge = (learner._values(team, batch).numpy() for team in (learner._module, learner._judge))
+        online, by_target = (learner._values(team, batch).numpy() for team in (learner._online, learner._target))
     weights = [
         {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
-        for team in (learner._module, learner._judge)
+        for team in (learner._online, learner._target)
     ]
     states = columns.get("state", np.zeros((len(online), online.shape[1], 1)))
     present, legal = columns["present"][:, config.burn_in :], columns["mask"]
@@ -140,8 +140,8 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
             done = np.where(there, np.take_along_axis(online[m, t], columns["action"][m, t][:, None], 1)[:, 0], 0.0)
             assert seen.value[m, t].item() == pytest.approx(mixed(config, weights[0], done, states[m, t]), abs=1e-4)
             at = int(columns["place"][m, t])
-            best = np.where(legal[m, at], (online if double else judge)[m, at], -np.inf).argmax(axis=1)
-            after = np.where(present[m, at], judge[m, at][np.arange(3), best], 0.0)
+            best = np.where(legal[m, at], (online if double else by_target)[m, at], -np.inf).argmax(axis=1)
+            after = np.where(present[m, at], by_target[m, at][np.arange(3), best], 0.0)
             later = columns["discount"][m, t] * mixed(config, weights[1], after, states[m, at])
             assert seen.target[m, t].item() == pytest.approx(columns["reward"][m, t] + later, abs=1e-4)
             compared.add((at - t, bool(columns["discount"][m, t])))
@@ -181,7 +181,7 @@ def test_each_item_counts_by_its_weight(options):
 
     def found(weight):
         loss = learner._gradient(columns, 12, weight).loss
-        return np.append(learner._online.gradient, loss)
+        return np.append(learner._online_parameters.gradient, loss)
 
     weight = np.linspace(0.1, 1.0, 12)
     each = np.array([found(one) for one in np.eye(12)])
@@ -199,7 +199,7 @@ def test_a_warm_start_takes_the_agents_and_a_new_mixer():
     warm = learner_of(QMIX(**SMALL), env, start=learner.weights())
     fresh = learner_of(QMIX(**SMALL), env)
     assert all(np.array_equal(a, learner.weights()[k]) for k, a in warm.weights().items() if k != "epsilon")
-    for ours, theirs in zip(warm._module.mixer.parameters(), fresh._module.mixer.parameters(), strict=True):
+    for ours, theirs in zip(warm._online.mixer.parameters(), fresh._online.mixer.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     policy = build_policy(learner.spec, learner.weights())
     assert policy.spec.kind == "q_network"

@@ -141,8 +141,8 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, tensors):
     assert (found.warm > 0).any()
     batch = learner._batch(columns, len(found.first), None)
     with torch.no_grad():
-        q = learner._values(learner._module, batch)
-        module = learner._module
+        q = learner._values(learner._online, batch)
+        module = learner._online
         for m in range(len(found.first)):
             s = found.segment[m]
             begin, end = rows.start[s], rows.start[s + 1]
@@ -161,10 +161,10 @@ def test_no_gradient_flows_through_what_only_refreshes_the_memory(tensors):
     rows = synthetic_rollout(tensors, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
     columns, sample = batch_of(learner, rows)
     batch = learner._batch(columns, len(sample.index), None)
-    memory = learner._refreshed(learner._module, batch)
+    memory = learner._refreshed(learner._online, batch)
     assert not torch.equal(memory, batch.memory)
     assert not memory.requires_grad
-    assert learner._values(learner._module, batch).requires_grad
+    assert learner._values(learner._online, batch).requires_grad
 
 
 def test_memory_travels_from_the_worker_into_the_first_sequence(tensors):
@@ -194,11 +194,11 @@ def test_what_is_left_over_of_a_sequence_changes_nothing(tensors, rollout):
     noise["observation"][~hold] = 9.0
     noise["reward"][~used] = 5.0
     found = learner._gradient(columns, len(batch.index), None)
-    gradient = learner._online.gradient.copy()
+    gradient = learner._online_parameters.gradient.copy()
     again = learner._gradient(noise, len(batch.index), None)
     assert again.loss == pytest.approx(found.loss, rel=1e-6)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-5)
-    np.testing.assert_allclose(learner._online.gradient, gradient, atol=1e-7)
+    np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)
 
 
 @pytest.mark.parametrize("change", [{"rescale": False}, {"double": False}])
@@ -206,13 +206,15 @@ def test_a_switch_changes_the_target_and_nothing_else(change, tensors, rollout):
     plain, other = (R2D2(**SMALL, **o).learner(LearnerContext(tensors, (0,), 0)) for o in ({}, change))
     assert plain.spec == other.spec
     for learner in (plain, other):
-        learner._target.flat[:] = np.random.default_rng(4).standard_normal(len(learner._target.flat))
+        learner._target_parameters.flat[:] = np.random.default_rng(4).standard_normal(
+            len(learner._target_parameters.flat)
+        )
     columns, batch = batch_of(plain, rollout)
     rows = plain._batch(columns, len(batch.index), None)
     again = batch_of(other, rollout)[0]
     assert all(np.array_equal(columns[name], again[name]) for name in columns)
     with torch.no_grad():
-        q = plain._values(plain._module, rows)
+        q = plain._values(plain._online, rows)
     first, second = plain._targets(rows, q), other._targets(rows, q)
     ends = (rows.discount == 0) & rows.present
     if change == {"double": False}:
@@ -233,12 +235,12 @@ def test_target_literal(tensors, rollout):
     q = torch.randn(n, slots, actions)
     target = learner._targets(rows, q)
     with torch.no_grad():
-        judge = learner._values(learner._judge, rows)
+        by_target = learner._values(learner._target, rows)
     for i in range(n):
         for t in range(int(columns["count"][i])):
             after = t + 1
             best = int(q[i, after].masked_fill(~rows.legal[i, after], -torch.inf).argmax())
-            value = rows.reward[i, t] + rows.discount[i, t] * unscale(judge[i, after, best], epsilon=0.1)
+            value = rows.reward[i, t] + rows.discount[i, t] * unscale(by_target[i, after, best], epsilon=0.1)
             assert target[i, t].item() == pytest.approx(rescale(value, epsilon=0.1).item(), rel=1e-4, abs=1e-6)
 
 
@@ -249,7 +251,7 @@ def test_the_loss_is_a_weighted_mean_over_decisions(tensors, rollout):
     weight = np.random.default_rng(0).random(len(batch.index))
     rows = learner._batch(columns, len(batch.index), weight)
     with torch.no_grad():
-        q = learner._values(learner._module, rows)
+        q = learner._values(learner._online, rows)
         error = q[:, :-1].gather(2, rows.action[..., None])[..., 0] - learner._targets(rows, q)
     total, decisions = 0.0, int(columns["count"].sum())
     for m, count in enumerate(columns["count"].tolist()):
@@ -266,7 +268,7 @@ def test_priorities_of_sequences(mix, tensors, rollout):
     columns, batch = batch_of(learner, rollout)
     rows = learner._batch(columns, len(batch.index), None)
     with torch.no_grad():
-        q = learner._values(learner._module, rows)
+        q = learner._values(learner._online, rows)
         chosen = q[:, :-1].gather(2, rows.action[..., None])[..., 0]
         error = (chosen - learner._targets(rows, q)).abs() * rows.present
         wanted = mix * error.amax(dim=1) + (1.0 - mix) * error.sum(dim=1) / rows.present.sum(dim=1)

@@ -12,7 +12,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import unpadded
 from ludus.learners.on_policy.options import A2C
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -51,8 +51,8 @@ def fragments(worker, learner, weights, *, opponents=(), count=5):
     )
     for k in range(count):
         ref = PolicyRef(0, "learner", k)
-        order = RolloutOrder(ref, (0,), mixture, "decisions", 17, seed=k, carry_on=k > 0)
-        yield worker.play(order, [(ref, build_policy(learner.spec, weights)), *opponents]).trajectories
+        request = RolloutRequest(ref, (0,), mixture, "decisions", 17, seed=k, carry_on=k > 0)
+        yield worker.play(request, [(ref, build_policy(learner.spec, weights)), *opponents]).trajectories
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])

@@ -10,7 +10,7 @@ from weights_heavy import MEGABYTE, Short, heavy
 
 from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import HostSpec, PolicyMessage, RolloutHost
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
@@ -19,23 +19,23 @@ MAKE = partial(make_env, f"{Short.__module__}:Short")
 WORKERS = 16
 
 
-def order(learner, opponent):
+def request(learner, opponent):
     mixture = Mixture((Factor((1,), ((opponent,),), (1.0,)),))
-    return RolloutOrder(learner, (0,), mixture, "episodes", WORKERS, seed=1)
+    return RolloutRequest(learner, (0,), mixture, "episodes", WORKERS, seed=1)
 
 
 # ---------------------------------------------------------------------------------------------- on a worker
 
 
 class CountingFetch:
-    """Stands for the object store: a reference is the parcel itself."""
+    """Stands for the object store: a reference is the policy message itself."""
 
     def __init__(self):
         self.fetched = []
 
-    def __call__(self, parcel):
-        self.fetched.append(parcel)
-        return parcel
+    def __call__(self, message):
+        self.fetched.append(message)
+        return message
 
 
 def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
@@ -49,7 +49,7 @@ def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
     def play(k):
         before = len(fetch.fetched)
         rival = PolicyRef(1, f"rival-{k}", 1)
-        host.play(0, order(me, rival), [(me, learner), (rival, league[k])])
+        host.play(0, request(me, rival), [(me, learner), (rival, league[k])])
         return fetch.fetched[before:]
 
     assert play(0) == [learner, league[0]]
@@ -127,7 +127,7 @@ def test_one_transfer_for_a_node_and_a_version(cluster):
     stores = Stores()
 
     def play(learner, opponent):
-        rollout = manager.run(order(learner[0], opponent[0]), [learner, opponent])
+        rollout = manager.run(request(learner[0], opponent[0]), [learner, opponent])
         assert rollout.counters["episodes"] == WORKERS
         return stores.since()
 

@@ -16,7 +16,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 
@@ -25,8 +25,8 @@ SPEC = mlp_spec(inputs=2, actions=2, hidden=[8])
 pytestmark = pytest.mark.slow
 
 
-def order(unit: str, amount: int, *, carry_on: bool = False, first_episode: int = 0) -> RolloutOrder:
-    return RolloutOrder(
+def request(unit: str, amount: int, *, carry_on: bool = False, first_episode: int = 0) -> RolloutRequest:
+    return RolloutRequest(
         ME, (0,), Mixture(()), unit, amount, seed=5, carry_on=carry_on, first_episode=first_episode  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -51,20 +51,20 @@ def manager(runtime, marker: Path, *, restarts: int, hosts: int = 2, deadline: f
 def test_a_worker_that_dies_is_replaced(runtime, tmp_path: Path) -> None:
     policies = [(ME, build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(0))))]
     undisturbed = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1)
-    expected = undisturbed.run(order("episodes", 10), policies)
+    expected = undisturbed.run(request("episodes", 10), policies)
     marker = tmp_path / "marker"
     marker.touch()
     mortal = manager(runtime, marker, restarts=2)
-    got = mortal.run(order("episodes", 10), policies)
+    got = mortal.run(request("episodes", 10), policies)
     assert not marker.exists(), "somebody died"
     assert got.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(got.episodes.returns, expected.episodes.returns)
     assert got.trajectories is not None
     assert expected.trajectories is not None
     assert_array_equal(got.trajectories.observation, expected.trajectories.observation)
-    mortal.run(order("decisions", 20, first_episode=10), policies)
+    mortal.run(request("decisions", 20, first_episode=10), policies)
     marker.touch()
-    again = mortal.run(order("decisions", 20, carry_on=True, first_episode=100), policies)
+    again = mortal.run(request("decisions", 20, carry_on=True, first_episode=100), policies)
     assert again.counters["worker_restarts"] == 1
     assert again.trajectories is not None
     known = again.trajectories.episode
@@ -79,16 +79,16 @@ def test_a_worker_that_dies_too_often_ends_it(runtime, tmp_path: Path) -> None:
     mortal = manager(runtime, marker, restarts=0)
     policies = [(ME, build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(0))))]
     with pytest.raises(PartDied, match="its 0 restarts are used up"):
-        mortal.run(order("episodes", 10), policies)
+        mortal.run(request("episodes", 10), policies)
 
 
 def test_a_worker_that_is_stuck_is_replaced(runtime, tmp_path: Path) -> None:
     policies = [(ME, build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(0))))]
-    expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(order("episodes", 10), policies)
+    expected = manager(InProcess(), tmp_path / "never", restarts=0, hosts=1).run(request("episodes", 10), policies)
     marker = tmp_path / "marker"
     marker.write_text("hang")
     stuck = manager(runtime, marker, restarts=1, deadline=20.0)
-    got = stuck.run(order("episodes", 10), policies)
+    got = stuck.run(request("episodes", 10), policies)
     assert got.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(got.episodes.returns, expected.episodes.returns)
     stuck.close()

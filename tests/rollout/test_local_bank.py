@@ -239,7 +239,7 @@ class Evaluated(RandomPolicy):
 
 @pytest.mark.parametrize("large", [False, True])
 def test_a_learner_in_a_large_game_is_not_tabulated(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its weights change with every order; members keep their tables. What is played is the same."""
+    """Its weights change with every request; members keep their tables. What is played is the same."""
     if large:
         monkeypatch.setattr(local, "LARGE", 5)  # each player of Kuhn poker has six information states
     spec = compile_tree("kuhn_poker").spec

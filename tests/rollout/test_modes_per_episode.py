@@ -12,7 +12,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.policies.specs import drawn, mode_keys
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -47,10 +47,10 @@ def worker(num_envs: int = 6) -> RolloutWorker:
     return RolloutWorker(env, LocalBank(env.spec, env.num_envs))
 
 
-def order(unit: str, amount: int, **options: Any) -> RolloutOrder:
+def request(unit: str, amount: int, **options: Any) -> RolloutRequest:
     mixture = Mixture(()) if options.get("together") else Mixture.product({p: ([ME], [1.0]) for p in (0, 1)})
     given = {"seed": 3, "modes": MODES, "modes_seed": 5, **options}
-    return RolloutOrder(ME, (0, 1), mixture, unit, amount, **given)  # type: ignore[arg-type]
+    return RolloutRequest(ME, (0, 1), mixture, unit, amount, **given)  # type: ignore[arg-type]
 
 
 POLICIES = [(ME._replace(mode=mode), Signs()) for mode in EVERY]
@@ -65,7 +65,7 @@ def assert_as_drawn(rows: Any) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_every_episode_is_played_in_the_mode_that_its_id_draws(together: bool) -> None:
-    rollout = worker().play(order("episodes", 400, together=together), POLICIES)
+    rollout = worker().play(request("episodes", 400, together=together), POLICIES)
     rows = rollout.trajectories
     assert rows is not None
     assert_as_drawn(rows)
@@ -82,7 +82,7 @@ def test_open_episodes_keep_their_mode_under_newer_weights() -> None:
     for k in range(30):
         new = ME._replace(version=k + 1)
         policies = [(new._replace(mode=mode), Signs()) for mode in EVERY]
-        given = RolloutOrder(
+        given = RolloutRequest(
             new,
             (0, 1),
             Mixture(()),
@@ -116,11 +116,11 @@ def test_draws_are_those_of_the_episode_and_the_player_alone() -> None:
     [
         ({"modes": (("greedy", 0.5), ("explore", 0.6))}, "probabilities that sum to 1"),
         ({"modes": (("greedy", -0.5), ("explore", 1.5))}, "probabilities that sum to 1"),
-        ({"learner": None, "seats": ()}, "an order without a learner was given modes"),
+        ({"learner": None, "seats": ()}, "a request without a learner was given modes"),
     ],
 )
 def test_what_is_wrong_is_refused(changed: dict[str, Any], message: str) -> None:
     from dataclasses import replace
 
     with pytest.raises(ScenarioError, match=message):
-        worker().play(replace(order("episodes", 6), **changed), POLICIES)
+        worker().play(replace(request("episodes", 6), **changed), POLICIES)

@@ -1,4 +1,4 @@
-"""A task's opponents from order to order: live refs, moved probabilities, averages, and going on from a state."""
+"""A task's opponents from request to request: live refs, moved probabilities, averages, and going on from a state."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_one_entry_stays_what_it_is() -> None:
 @pytest.mark.parametrize("rule", ["hedge", "regret_matching_plus", "pfsp", "quality"])
 def test_it_goes_on_from_a_state(rule: str) -> None:
     rng = np.random.default_rng(3)
-    order = Adaptive(Mixture.product({1: ([A, B, C], [0.5, 0.25, 0.25])}), rule)
+    opponents = Adaptive(Mixture.product({1: ([A, B, C], [0.5, 0.25, 0.25])}), rule)
 
     def some() -> Episodes:
         won = rng.normal(size=20)
@@ -99,9 +99,9 @@ def test_it_goes_on_from_a_state(rule: str) -> None:
             np.stack([won, -won], axis=1).tolist(), seat=[0] * 20, entry=rng.integers(3, size=(20, 1)).tolist()
         )
 
-    one = Moving(order)
+    one = Moving(opponents)
     one.learn(some())
-    other = Moving(order)
+    other = Moving(opponents)
     other.load_state_dict(one.state_dict())
     for _ in range(3):
         seen = some()

@@ -13,7 +13,7 @@ from ludus.policies.base import Policy
 from ludus.policies.network import MLPPolicy, initial_weights
 from ludus.policies.specs import mlp_spec, tabular_spec
 from ludus.policies.tabular import TabularPolicy
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -68,7 +68,7 @@ def test_payoffs_of_tabulated_play_are_the_exact_ones(leduc):
     policies = {refs[p][k]: tabular(leduc, p, k) for p in range(2) for k in range(2)}
     worker = worker_of(TreeVectorEnv(leduc, 1000), policies)
     mixture = Mixture.product({0: (refs[0], [0.8, 0.2]), 1: (refs[1], [0.3, 0.7])})
-    got = worker.run(RolloutOrder(None, (), mixture, "episodes", 40_000, seed=3)).episodes
+    got = worker.run(RolloutRequest(None, (), mixture, "episodes", 40_000, seed=3)).episodes
     assert got.index.tolist() == list(range(40_000))
     for i, j in np.ndindex(2, 2):
         plans = [leduc.realisation(0, table(leduc, 0, i)), leduc.realisation(1, table(leduc, 1, j))]
@@ -87,7 +87,7 @@ def test_seats_stay_apart_however_often_each_is_drawn(leduc):
     me, other = PolicyRef(0, "me"), PolicyRef(0, "other")
     worker = worker_of(TreeVectorEnv(leduc, 999), {me: both, other: both})
     mixture = Mixture.product({0: ([other], [1.0]), 1: ([other], [1.0])})
-    got = worker.run(RolloutOrder(me, (0, 0, 1), mixture, "episodes", 39_960, seed=3)).episodes
+    got = worker.run(RolloutRequest(me, (0, 0, 1), mixture, "episodes", 39_960, seed=3)).episodes
     exact = leduc.values([leduc.realisation(p, table(leduc, p, 0)) for p in range(2)])
     for seat, count in ((0, 26_640), (1, 13_320)):
         mine = got.returns[got.seat == seat]
@@ -99,7 +99,7 @@ def test_rewards_of_the_rows_sum_to_the_returns(leduc):
     me, other = PolicyRef(0, "me", 5), PolicyRef(1, "other")
     worker = worker_of(TreeVectorEnv(leduc, 64), {me: tabular(leduc, 0, 0), other: tabular(leduc, 1, 0)})
     mixture = Mixture.product({1: ([other], [1.0])})
-    got = worker.run(RolloutOrder(me, (0,), mixture, "episodes", 640, seed=3))
+    got = worker.run(RolloutRequest(me, (0,), mixture, "episodes", 640, seed=3))
     rows = got.trajectories
     sums = np.add.reduceat(rows.reward, rows.start[:-1])
     by_index = dict(zip(got.episodes.index.tolist(), got.episodes.returns[:, 0].tolist(), strict=True))
@@ -110,16 +110,16 @@ def test_rewards_of_the_rows_sum_to_the_returns(leduc):
     assert (rows.tail_observation == -1).all()
 
 
-def test_the_same_order_gives_the_same_rollout_and_another_seed_another(leduc):
+def test_the_same_request_gives_the_same_rollout_and_another_seed_another(leduc):
     me, other = PolicyRef(0, "me", 5), PolicyRef(1, "other")
     policies = {me: tabular(leduc, 0, 0), other: tabular(leduc, 1, 0)}
     mixture = Mixture.product({1: ([other], [1.0])})
-    order = RolloutOrder(me, (0,), mixture, "episodes", 128, seed=3)
+    request = RolloutRequest(me, (0,), mixture, "episodes", 128, seed=3)
     worker = worker_of(TreeVectorEnv(leduc, 32), policies)
-    first = worker.run(order)
-    same(first, worker.run(order))
-    same(first, worker_of(TreeVectorEnv(leduc, 32), policies).run(order))
-    other_seed = worker.run(RolloutOrder(me, (0,), mixture, "episodes", 128, seed=4))
+    first = worker.run(request)
+    same(first, worker.run(request))
+    same(first, worker_of(TreeVectorEnv(leduc, 32), policies).run(request))
+    other_seed = worker.run(RolloutRequest(me, (0,), mixture, "episodes", 128, seed=4))
     assert not np.array_equal(first.episodes.returns, other_seed.episodes.returns)
 
 
@@ -127,7 +127,9 @@ def test_an_amount_that_the_environments_do_not_divide_is_played_exactly(leduc):
     both = {PolicyRef(p, "x"): tabular(leduc, p, 0) for p in range(2)}
     mixture = Mixture.product({p: ([PolicyRef(p, "x")], [1.0]) for p in range(2)})
     for amount in (1, 7, 33):
-        got = worker_of(TreeVectorEnv(leduc, 8), both).run(RolloutOrder(None, (), mixture, "episodes", amount, seed=1))
+        got = worker_of(TreeVectorEnv(leduc, 8), both).run(
+            RolloutRequest(None, (), mixture, "episodes", amount, seed=1)
+        )
         assert got.episodes.index.tolist() == list(range(amount))
         assert got.counters["episodes"] == amount
         assert got.counters["env_steps"] == got.episodes.length.sum() == got.counters["decisions"]
@@ -141,9 +143,9 @@ def test_the_general_path_plays_the_same_episodes_as_the_tree(game):
     me = PolicyRef(0, "me", 1)
     nets = {ref: network(tree, k) for k, ref in enumerate(refs)} | {me: network(tree, 77)}
     mixture = Mixture.product({p: ([refs[p]], [1.0]) for p in range(1, players)})
-    order = RolloutOrder(me, (0,), mixture, "episodes", 48, seed=11)
-    by_tree = worker_of(TreeVectorEnv(tree, 12), nets, tabulate=False).run(order)
-    by_game = worker_of(OpenSpielVectorEnv(game, 12), nets).run(order)
+    request = RolloutRequest(me, (0,), mixture, "episodes", 48, seed=11)
+    by_tree = worker_of(TreeVectorEnv(tree, 12), nets, tabulate=False).run(request)
+    by_game = worker_of(OpenSpielVectorEnv(game, 12), nets).run(request)
     same(by_tree, by_game)
     ids = by_tree.trajectories.observation
     assert np.array_equal(tree.enumeration.observation[ids], by_game.trajectories.observation)
@@ -153,9 +155,9 @@ def test_the_general_path_plays_the_same_episodes_as_the_tree(game):
 def test_tables_play_as_their_networks_do(leduc):
     me, other = PolicyRef(0, "me", 1), PolicyRef(1, "other")
     nets = {me: network(leduc, 1), other: network(leduc, 2)}
-    order = RolloutOrder(me, (0,), Mixture.product({1: ([other], [1.0])}), "episodes", 512, seed=11)
-    by_table = worker_of(TreeVectorEnv(leduc, 64), nets).run(order)
-    by_network = worker_of(TreeVectorEnv(leduc, 64), nets, tabulate=False).run(order)
+    request = RolloutRequest(me, (0,), Mixture.product({1: ([other], [1.0])}), "episodes", 512, seed=11)
+    by_table = worker_of(TreeVectorEnv(leduc, 64), nets).run(request)
+    by_network = worker_of(TreeVectorEnv(leduc, 64), nets, tabulate=False).run(request)
     same(by_table, by_network)
 
 
@@ -174,8 +176,8 @@ def test_tables_networks_and_stacks_mix(leduc):
     me = PolicyRef(0, "me", 1)
     opponents = {a: tabular(leduc, 1, 0), b: untabulated(2), c: untabulated(3), d: network(leduc, 4)}
     mixture = Mixture((Factor((1,), ((a,), (b,), (c,), (d,)), (0.25,) * 4),))
-    order = RolloutOrder(me, (0,), mixture, "episodes", 20_000, seed=5)
-    got = worker_of(TreeVectorEnv(leduc, 500), {me: tabular(leduc, 0, 0), **opponents}).run(order).episodes
+    request = RolloutRequest(me, (0,), mixture, "episodes", 20_000, seed=5)
+    got = worker_of(TreeVectorEnv(leduc, 500), {me: tabular(leduc, 0, 0), **opponents}).run(request).episodes
     for k, policy in enumerate(opponents.values()):
         if isinstance(policy, Untabulated):
             probs = MLPPolicy.tabulate(policy, leduc.enumeration, 1)
@@ -194,7 +196,7 @@ def test_fragments_hold_the_same_stream_as_whole_episodes(leduc):
     rows: dict[int, list[tuple]] = {}
     returns: dict[int, float] = {}
     for k in range(6):
-        got = worker.run(RolloutOrder(me, (0,), mixture, "decisions", 50, seed=k, carry_on=k > 0))
+        got = worker.run(RolloutRequest(me, (0,), mixture, "decisions", 50, seed=k, carry_on=k > 0))
         r = got.trajectories
         assert r.num_rows >= 50
         for s in range(r.num_segments):

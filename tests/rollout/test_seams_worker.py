@@ -11,7 +11,7 @@ from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, Tail
 from ludus.policies.base import Policy
 from ludus.replay.trajectories import joint
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.fakes import (
@@ -37,8 +37,10 @@ def worker_of(scripts: Sequence[Script], num_envs: int, policies: dict[PolicyRef
     return RolloutWorker(env, bank)
 
 
-def order_of(amount: int, *, seat: int = 0, unit: str = "episodes", other: PolicyRef = OTHER, **rest) -> RolloutOrder:
-    return RolloutOrder(
+def request_of(
+    amount: int, *, seat: int = 0, unit: str = "episodes", other: PolicyRef = OTHER, **rest
+) -> RolloutRequest:
+    return RolloutRequest(
         learner=rest.pop("learner", ME),
         seats=(seat,),
         opponents=Mixture.product({1 - seat: ([other], [1.0])}),
@@ -49,14 +51,14 @@ def order_of(amount: int, *, seat: int = 0, unit: str = "episodes", other: Polic
     )
 
 
-def play(scripts: Sequence[Script], num_envs: int, order: RolloutOrder, me: Policy | None = None) -> Rollout:
+def play(scripts: Sequence[Script], num_envs: int, request: RolloutRequest, me: Policy | None = None) -> Rollout:
     policies = {ME: me or FixedPolicy.of(1, logp=-0.5), OTHER: FixedPolicy.of(0)}
-    return worker_of(scripts, num_envs, policies).run(order)
+    return worker_of(scripts, num_envs, policies).run(request)
 
 
 class TestEndsOnAnothersMove:
     def test_open_decision_is_closed_with_its_reward(self):
-        got = play([ENDS_OFF_TURN], 1, order_of(1)).trajectories
+        got = play([ENDS_OFF_TURN], 1, request_of(1)).trajectories
         assert got.start.tolist() == [0, 2]
         assert got.observation.tolist() == [[1], [3]]
         assert got.action.tolist() == [1, 1]
@@ -69,14 +71,14 @@ class TestEndsOnAnothersMove:
         assert (got.agent.tolist(), got.seat.tolist(), got.episode.tolist()) == ([0], [0], [0])
 
     def test_the_one_whose_move_ends_it(self):
-        got = play([ENDS_OFF_TURN], 1, order_of(1, seat=1)).trajectories
+        got = play([ENDS_OFF_TURN], 1, request_of(1, seat=1)).trajectories
         assert got.observation.tolist() == [[2], [4]]
         assert got.reward.tolist() == [-0.5, -1.0]
         assert got.t.tolist() == [1, 3]
         assert (got.agent.tolist(), got.seat.tolist()) == ([1], [1])
 
     def test_episodes_and_counters(self):
-        got = play([ENDS_OFF_TURN], 2, order_of(3))
+        got = play([ENDS_OFF_TURN], 2, request_of(3))
         assert got.episodes.index.tolist() == [0, 1, 2]
         assert got.episodes.returns.tolist() == [[1.5, -1.5]] * 3
         assert got.episodes.length.tolist() == [4, 4, 4]
@@ -88,7 +90,7 @@ class TestEndsOnAnothersMove:
 
 class TestTruncationOffTurn:
     def test_tail_bootstraps_from_the_final_observation(self):
-        got = play([TRUNCATED_OFF_TURN], 1, order_of(2))
+        got = play([TRUNCATED_OFF_TURN], 1, request_of(2))
         assert got.trajectories.tail.tolist() == [Tail.TRUNCATED] * 2
         assert got.trajectories.tail_observation.tolist() == [[7], [7]]
         assert got.trajectories.tail_mask.tolist() == [[True, True]] * 2
@@ -96,7 +98,7 @@ class TestTruncationOffTurn:
         assert got.episodes.terminated.tolist() == [False, False]
 
     def test_scripts_of_different_lengths_play_exactly_the_preassigned_episodes(self):
-        got = play([ENDS_OFF_TURN, TRUNCATED_OFF_TURN], 2, order_of(5))
+        got = play([ENDS_OFF_TURN, TRUNCATED_OFF_TURN], 2, request_of(5))
         assert got.episodes.index.tolist() == [0, 1, 2, 3, 4]
         assert got.episodes.length.tolist() == [4, 2, 4, 2, 4]
         by_episode = dict(zip(got.trajectories.episode.tolist(), got.trajectories.tail.tolist(), strict=True))
@@ -112,7 +114,7 @@ class TestFragments:
         for k, amount in enumerate(amounts):
             ref = PolicyRef(0, "me", 3 + k)
             worker.bank.load([(ref, FixedPolicy.of(k % 2)), (OTHER, FixedPolicy.of(0))])
-            out.append(worker.run(order_of(amount, unit="decisions", learner=ref, carry_on=k > 0)))
+            out.append(worker.run(request_of(amount, unit="decisions", learner=ref, carry_on=k > 0)))
         return out
 
     def test_a_fragments_end_is_not_an_episodes_end(self):
@@ -135,19 +137,19 @@ class TestFragments:
     def test_a_decision_that_waits_off_turn_is_the_tail_and_carries_on(self):
         # Two environments: in the second one, TRUNCATED_OFF_TURN, player 0 decides at t = 0 and waits at t = 1.
         worker = worker_of([ENDS_OFF_TURN, TRUNCATED_OFF_TURN], 2, {ME: FixedPolicy.of(0), OTHER: FixedPolicy.of(0)})
-        first = worker.run(order_of(2, unit="decisions")).trajectories
+        first = worker.run(request_of(2, unit="decisions")).trajectories
         # Step 2: environment 0 is due with observation 3; environment 1 was truncated and is due again.
         assert first.episode.tolist() == [0, 1]
         assert first.tail.tolist() == [Tail.CUT, Tail.TRUNCATED]
         newer = PolicyRef(0, "me", 4)
         worker.bank.load([(newer, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
-        second = worker.run(order_of(1, unit="decisions", learner=newer, carry_on=True)).trajectories
+        second = worker.run(request_of(1, unit="decisions", learner=newer, carry_on=True)).trajectories
         # Both decide at step 2; both end at step 4: environment 0's second and environment 1's only decision of their episodes.
         assert second.observation.tolist() == [[3], [1]]
         assert second.reward.tolist() == [1.0, 0.25]
         third_ref = PolicyRef(0, "me", 5)
         worker.bank.load([(third_ref, FixedPolicy.of(0)), (OTHER, FixedPolicy.of(0))])
-        third = worker.run(order_of(1, unit="decisions", learner=third_ref, carry_on=True)).trajectories
+        third = worker.run(request_of(1, unit="decisions", learner=third_ref, carry_on=True)).trajectories
         assert third.version_lo.tolist() == [5, 5]
 
     def test_carried_rows_keep_the_version_that_acted(self):
@@ -169,11 +171,11 @@ class TestFragments:
             returns=(0.5, 0.0),
         )
         worker = worker_of([slow, fast], 2, {ME: FixedPolicy.of(1, logp=-1), OTHER: FixedPolicy.of(0)})
-        first = worker.run(order_of(1, unit="decisions")).trajectories
+        first = worker.run(request_of(1, unit="decisions")).trajectories
         assert (first.observation.tolist(), first.episode.tolist()) == ([[5]], [1])
         newer = PolicyRef(0, "me", 7)
         worker.bank.load([(newer, FixedPolicy.of(0, logp=-2)), (OTHER, FixedPolicy.of(0))])
-        second = worker.run(order_of(5, unit="decisions", learner=newer, carry_on=True)).trajectories
+        second = worker.run(request_of(5, unit="decisions", learner=newer, carry_on=True)).trajectories
         carried = second.episode.tolist().index(0)
         rows = slice(second.start[carried], second.start[carried + 1])
         assert second.observation[rows].tolist() == [[1], [3]]
@@ -196,7 +198,7 @@ class TestFragments:
 
 class TestTeam:
     def test_an_agent_that_dies_early_gets_its_teams_reward(self):
-        rollout = play([TEAM], 1, order_of(1))
+        rollout = play([TEAM], 1, request_of(1))
         got = rollout.trajectories
         assert got.agent.tolist() == [0, 1]
         assert got.start.tolist() == [0, 3, 4]
@@ -208,7 +210,7 @@ class TestTeam:
 
     def test_joint_view(self):
         env = ScriptedEnv([TEAM], 1)
-        got = joint(play([TEAM], 1, order_of(2)).trajectories, env.spec, player=0)
+        got = joint(play([TEAM], 1, request_of(2)).trajectories, env.spec, player=0)
         assert got.start.tolist() == [0, 3, 6]
         assert got.episode.tolist() == [0, 0, 0, 1, 1, 1]
         assert got.t.tolist() == [0, 1, 2, 0, 1, 2]
@@ -219,30 +221,30 @@ class TestTeam:
         assert got.tail_observation[1, :, 0].tolist() == [40, 41]
 
     def test_opponents_are_bound_to_every_agent_of_their_player(self):
-        rollout = play([TEAM], 2, order_of(2, seat=1))
+        rollout = play([TEAM], 2, request_of(2, seat=1))
         assert rollout.trajectories.observation.tolist() == [[12], [32], [12], [32]]
         assert rollout.trajectories.agent.tolist() == [2, 2]
 
 
 class TestRecurrent:
     def test_memory_counts_within_an_episode_and_starts_at_zero(self):
-        got = play([ENDS_OFF_TURN], 1, order_of(2), me=CountingPolicy()).trajectories
+        got = play([ENDS_OFF_TURN], 1, request_of(2), me=CountingPolicy()).trajectories
         assert got.action.tolist() == [0, 1, 0, 1]
         assert got.memory0.tolist() == [[0], [0]]
 
     def test_a_fragment_stores_the_memory_that_it_begins_with(self):
         worker = worker_of([ENDS_OFF_TURN], 1, {ME: CountingPolicy(), OTHER: FixedPolicy.of(0)})
-        first = worker.run(order_of(1, unit="decisions")).trajectories
+        first = worker.run(request_of(1, unit="decisions")).trajectories
         newer = PolicyRef(0, "me", 4)
         worker.bank.load([(newer, CountingPolicy()), (OTHER, FixedPolicy.of(0))])
-        second = worker.run(order_of(2, unit="decisions", learner=newer, carry_on=True)).trajectories
+        second = worker.run(request_of(2, unit="decisions", learner=newer, carry_on=True)).trajectories
         assert first.memory0.tolist() == [[0]]
         assert second.memory0.tolist() == [[1], [0]]
         assert second.action.tolist() == [1, 0]
 
 
 class TestOpponents:
-    def acted(self, worker: RolloutWorker, order: RolloutOrder) -> list[tuple[int, int, int]]:
+    def acted(self, worker: RolloutWorker, request: RolloutRequest) -> list[tuple[int, int, int]]:
         """(environment, episode within it, action) of player 1's decisions, as the environment received them."""
         env, log = worker.env, []
         count = np.zeros(env.num_envs, int)
@@ -262,20 +264,20 @@ class TestOpponents:
             return timestep
 
         env.reset, env.step = spy_reset, spy_step
-        worker.run(order)
+        worker.run(request)
         return log
 
-    def two(self, num_envs: int) -> tuple[RolloutWorker, RolloutOrder]:
+    def two(self, num_envs: int) -> tuple[RolloutWorker, RolloutRequest]:
         a, b = PolicyRef(1, "a"), PolicyRef(1, "b")
         worker = worker_of(
             [ENDS_OFF_TURN], num_envs, {ME: FixedPolicy.of(0), a: FixedPolicy.of(0), b: FixedPolicy.of(1)}
         )
         mixture = Mixture.product({1: ([a, b], [0.5, 0.5])})
-        return worker, RolloutOrder(ME, (0,), mixture, "episodes", 16 * num_envs, seed=5)
+        return worker, RolloutRequest(ME, (0,), mixture, "episodes", 16 * num_envs, seed=5)
 
     def test_a_draw_stays_for_the_whole_episode(self):
-        worker, order = self.two(4)
-        log = self.acted(worker, order)
+        worker, request = self.two(4)
+        log = self.acted(worker, request)
         by_episode: dict[tuple[int, int], set[int]] = {}
         for env, episode, action in log:
             by_episode.setdefault((env, episode), set()).add(action)
@@ -289,15 +291,15 @@ class TestOpponents:
         assert all(many[key] == action for key, action in few.items())
 
     def test_the_entry_that_is_recorded_is_the_one_that_played(self):
-        worker, order = self.two(3)
-        log = {(e, k): a for e, k, a in self.acted(worker, order)}
-        got = worker.run(order).episodes
+        worker, request = self.two(3)
+        log = {(e, k): a for e, k, a in self.acted(worker, request)}
+        got = worker.run(request).episodes
         assert [log[int(i) % 3, int(i) // 3] for i in got.index] == got.entry[:, 0].tolist()
 
     def test_opponents_of_one_architecture_are_one_call(self):
-        worker, order = self.two(4)
+        worker, request = self.two(4)
         StackedFixed.calls = 0
-        rollout = worker.run(order)
+        rollout = worker.run(request)
         assert 0 < StackedFixed.calls <= 2 * 4 * 16  # one for each of the 64 steps, at most, not one for each policy
         assert rollout.counters["decisions"] == 4 * 64
 
@@ -320,13 +322,13 @@ class TestOpponents:
             return step(actions)
 
         worker.env.step = spy
-        worker.run(RolloutOrder(ME, (0,), mixture, "episodes", 64, seed=2))
+        worker.run(RolloutRequest(ME, (0,), mixture, "episodes", 64, seed=2))
         assert seen == {(0, 1), (1, 0)}
 
     def test_a_live_opponent_plays_its_newest_weights_from_the_next_episode_on(self):
         live = PolicyRef(1, "live", None)
         worker = worker_of([ENDS_OFF_TURN], 1, {ME: FixedPolicy.of(0), live: FixedPolicy.of(0)})
-        order = order_of(1, unit="decisions", other=live)
+        request = request_of(1, unit="decisions", other=live)
         actions = []
         step = worker.env.step
 
@@ -335,9 +337,9 @@ class TestOpponents:
             return step(given)
 
         worker.env.step = spy
-        worker.run(order)  # the episode goes on: player 1 has moved once
+        worker.run(request)  # the episode goes on: player 1 has moved once
         worker.bank.load([(ME, FixedPolicy.of(0)), (live, FixedPolicy.of(1))])
-        worker.run(order_of(3, unit="decisions", other=live, carry_on=True))
+        worker.run(request_of(3, unit="decisions", other=live, carry_on=True))
         # Its open episode ends with the weights that were drawn for it (0, 0); the next one has the new weights.
         assert actions[:4] == [0, 0, 1, 1]
 
@@ -346,7 +348,7 @@ class TestOpponents:
         bank = LocalBank(env.spec, 4)
         bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
         mixture = Mixture.product({0: ([OTHER], [1.0]), 1: ([OTHER], [1.0])})
-        got = RolloutWorker(env, bank).run(RolloutOrder(ME, (0, 1), mixture, "episodes", 8, seed=1))
+        got = RolloutWorker(env, bank).run(RolloutRequest(ME, (0, 1), mixture, "episodes", 8, seed=1))
         assert got.episodes.seat.tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
         assert got.episodes.entry.tolist() == [[-1, 0], [0, -1]] * 4
         assert got.trajectories.action.tolist() == [1] * 16
@@ -355,16 +357,16 @@ class TestOpponents:
 
 class TestExtrasAndErrors:
     def test_extras_are_recorded_in_the_order_of_rows(self):
-        got = play([ENDS_OFF_TURN], 2, order_of(2, extras=("seen",))).trajectories
+        got = play([ENDS_OFF_TURN], 2, request_of(2, extras=("seen",))).trajectories
         assert got.extras["seen"].tolist() == got.observation[:, 0].tolist() == [1, 3, 1, 3]
 
     def test_an_extra_that_the_policy_does_not_give(self):
         with pytest.raises(PolicyError, match="'value'"):
-            play([ENDS_OFF_TURN], 1, order_of(1, extras=("value",)))
+            play([ENDS_OFF_TURN], 1, request_of(1, extras=("value",)))
 
     def test_an_evaluation_has_no_trajectories(self):
         mixture = Mixture.product({0: ([ME], [1.0]), 1: ([OTHER], [1.0])})
-        got = play([ENDS_OFF_TURN], 2, RolloutOrder(None, (), mixture, "episodes", 3, seed=1))
+        got = play([ENDS_OFF_TURN], 2, RolloutRequest(None, (), mixture, "episodes", 3, seed=1))
         assert got.trajectories is None
         assert got.episodes.returns.tolist() == [[1.5, -1.5]] * 3
         assert got.episodes.seat.tolist() == [-1] * 3
@@ -373,32 +375,32 @@ class TestExtrasAndErrors:
     def test_an_environment_that_forgets_an_open_decision(self):
         forgetful = Script(player=(0, 1), frames=(Frame(due=((0, 1, 0),)), Frame()), returns=(0.0, 0.0))
         with pytest.raises(EnvError, match="open decision"):
-            play([forgetful], 1, order_of(2))
+            play([forgetful], 1, request_of(2))
 
     def test_a_learner_that_is_never_due(self):
         frames = (Frame(due=((1, 1, 0),)), Frame(ended=((1, 0, 0),)))
         idle = Script(player=(0, 1), frames=frames, returns=(0.0, 0.0))
         with pytest.raises(EnvError, match="without a decision of the learner"):
-            play([idle], 1, order_of(1, unit="decisions"))
+            play([idle], 1, request_of(1, unit="decisions"))
 
     def test_seats_without_opponents(self):
-        order = RolloutOrder(ME, (0,), Mixture(()), "episodes", 1, seed=1)
+        request = RolloutRequest(ME, (0,), Mixture(()), "episodes", 1, seed=1)
         with pytest.raises(ScenarioError, match=r"seats \[1\]"):
-            play([ENDS_OFF_TURN], 1, order)
+            play([ENDS_OFF_TURN], 1, request)
 
     def test_probabilities_that_do_not_sum_to_one(self):
         mixture = Mixture.product({1: ([OTHER], [0.9])})
         with pytest.raises(ScenarioError, match="sum to 1"):
-            play([ENDS_OFF_TURN], 1, RolloutOrder(ME, (0,), mixture, "episodes", 1, seed=1))
+            play([ENDS_OFF_TURN], 1, RolloutRequest(ME, (0,), mixture, "episodes", 1, seed=1))
 
     def test_a_policy_that_is_not_loaded(self):
         with pytest.raises(PolicyError, match="'stranger'"):
-            play([ENDS_OFF_TURN], 1, order_of(1, other=PolicyRef(1, "stranger")))
+            play([ENDS_OFF_TURN], 1, request_of(1, other=PolicyRef(1, "stranger")))
 
 
 class TestWorkersAreUsedAgain:
     def test_masks_of_an_earlier_learner_are_forgotten(self):
-        """Player 0's actions are masked, player 1's never are: the second order's decisions have no masks."""
+        """Player 0's actions are masked, player 1's never are: the second request's decisions have no masks."""
 
         class HalfMasked(ScriptedEnv):
             def _timestep(self, finished):
@@ -412,7 +414,7 @@ class TestWorkersAreUsedAgain:
         bank = LocalBank(env.spec, 1)
         bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
         worker = RolloutWorker(env, bank)
-        first, second = (worker.run(order_of(2, seat=seat)).trajectories for seat in (0, 1))
+        first, second = (worker.run(request_of(2, seat=seat)).trajectories for seat in (0, 1))
         assert first.mask.tolist() == first.tail_mask.tolist() == [[True, True]] * 2
         assert second.mask is None
         assert second.tail_mask is None
@@ -433,6 +435,6 @@ class TestWorkersAreUsedAgain:
         env = Wide([TRUNCATED_OFF_TURN], 1)
         bank = LocalBank(env.spec, 1)
         bank.load([(ME, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
-        got = RolloutWorker(env, bank).run(order_of(2, seat=seat)).trajectories
+        got = RolloutWorker(env, bank).run(request_of(2, seat=seat)).trajectories
         assert got.observation.tolist() == [[[1], [1]], [[2, 2], [2, 2]]][seat]
         assert got.tail_observation.tolist() == [[[7], [7]], [[8, 8], [8, 8]]][seat]

@@ -16,9 +16,9 @@ from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout.base import Recent, Rollout, RolloutOrder
+from ludus.rollout.base import Recent, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import Shard, check_portions, shards_of, whole
+from ludus.rollout.shards import Shard, check_shares, shards_of, whole
 from ludus.runtime.inprocess import InProcess
 
 ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")
@@ -33,21 +33,21 @@ def test_environments_are_cut_into_blocks() -> None:
             shards_of(10, count)
 
 
-def test_portions() -> None:
+def test_shares() -> None:
     first, second, third = shards_of(10, 3)
     assert [s.quota(23).tolist() for s in (first, second, third)] == [[3, 3, 3], [2, 2, 2], [2, 2, 2, 2]]
     assert [s.decisions(11) for s in (first, second, third)] == [4, 4, 3]
     assert_array_equal(
         np.concatenate([s.keys(7, "environment") for s in (first, second, third)]), whole(10).keys(7, "environment")
     )
-    check_portions(order("decisions", 3), 3)
-    check_portions(order("episodes", 1), 3)
+    check_shares(request("decisions", 3), 3)
+    check_shares(request("episodes", 1), 3)
     with pytest.raises(ScenarioError, match="2 decisions cannot be collected by 3 shards"):
-        check_portions(order("decisions", 2), 3)
+        check_shares(request("decisions", 2), 3)
 
 
-def order(unit: str, amount: int, *, carry_on: bool = False, seed: int = 5) -> RolloutOrder:
-    return RolloutOrder(ME, (0,), MIXTURE, unit, amount, seed=seed, carry_on=carry_on)  # type: ignore[arg-type]
+def request(unit: str, amount: int, *, carry_on: bool = False, seed: int = 5) -> RolloutRequest:
+    return RolloutRequest(ME, (0,), MIXTURE, unit, amount, seed=seed, carry_on=carry_on)  # type: ignore[arg-type]
 
 
 def policies():
@@ -58,13 +58,13 @@ def policies():
 
 
 def rollouts(*, shards: int, hosts: int, num_envs: int = 7) -> list[Rollout]:
-    """Two orders in decisions, the second of which carries on, and one in episodes."""
+    """Two requests in decisions, the second of which carries on, and one in episodes."""
     make = partial(make_env, "openspiel/kuhn_poker", tree="off")
     manager = RolloutManager(
         InProcess(), make, spec=make(num_envs=1).spec, num_envs=num_envs, shards=shards, hosts=hosts
     )
-    orders = [order("decisions", 40), order("decisions", 40, carry_on=True, seed=6), order("episodes", 25)]
-    out = [manager.run(each, policies()) for each in orders]
+    requests = [request("decisions", 40), request("decisions", 40, carry_on=True, seed=6), request("episodes", 25)]
+    out = [manager.run(each, policies()) for each in requests]
     manager.close()
     return out
 
@@ -86,7 +86,7 @@ def test_who_carries_the_shards_makes_no_difference(hosts: int) -> None:
         assert_equal(one, other)
 
 
-def test_portions_are_merged_into_what_was_ordered() -> None:
+def test_partial_results_are_merged_into_what_was_requested() -> None:
     first, second, episodes = rollouts(shards=3, hosts=1)
     for rollout in (first, second):
         rows = rollout.trajectories
@@ -113,7 +113,7 @@ def test_more_shards_than_environments_or_decisions() -> None:
     make = partial(make_env, "openspiel/kuhn_poker")
     manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=4, shards=4)
     with pytest.raises(ScenarioError, match="3 decisions cannot be collected by 4 shards"):
-        manager.run(order("decisions", 3), policies())
+        manager.run(request("decisions", 3), policies())
 
 
 class Deaf(InProcess):
@@ -145,39 +145,39 @@ def deaf(*, restarts: int, shards: int = 2) -> tuple[Deaf, RolloutManager]:
 
 def test_a_host_that_says_nothing_for_too_long_is_made_again() -> None:
     runtime, manager = deaf(restarts=1)
-    expected = manager.run(order("episodes", 25), policies())
+    expected = manager.run(request("episodes", 25), policies())
     runtime.deaf = 2  # the first time it is looked at, anything is a sign of life
-    again = manager.run(order("episodes", 25), policies())
+    again = manager.run(request("episodes", 25), policies())
     assert again.counters == {**expected.counters, "worker_restarts": 1}
     assert_array_equal(again.episodes.returns, expected.episodes.returns)
-    assert "worker_restarts" not in manager.run(order("episodes", 25), policies()).counters
+    assert "worker_restarts" not in manager.run(request("episodes", 25), policies()).counters
 
 
 def test_a_host_that_is_stuck_too_often_ends_it() -> None:
     runtime, manager = deaf(restarts=0)
     runtime.deaf = 2
     with pytest.raises(PartDied, match=r"rollout worker 0 has made no step for 0.01 seconds.*raise runtime.deadline"):
-        manager.run(order("episodes", 25), policies())
+        manager.run(request("episodes", 25), policies())
 
 
-def test_lanes_have_episodes_of_their_own() -> None:
+def test_task_slots_have_episodes_of_their_own() -> None:
     """Two tasks take turns on the same hosts, each in the middle of its episodes."""
     make = partial(make_env, "openspiel/kuhn_poker", tree="off")
     manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=7, shards=2, hosts=2)
-    orders = [order("decisions", 40), order("decisions", 40, carry_on=True, seed=6)]
-    alone = [manager.run(each, policies()) for each in orders]
-    others = [order("decisions", 30, seed=9), order("decisions", 50, carry_on=True, seed=10)]
+    requests = [request("decisions", 40), request("decisions", 40, carry_on=True, seed=6)]
+    alone = [manager.run(each, policies()) for each in requests]
+    others = [request("decisions", 30, seed=9), request("decisions", 50, carry_on=True, seed=10)]
     pending = []
-    for mine, theirs in zip(orders, others, strict=True):
-        pending.append(manager.start(mine, policies(), lane=1))
-        pending.append(manager.start(theirs, policies(), lane=2))
+    for mine, theirs in zip(requests, others, strict=True):
+        pending.append(manager.start(mine, policies(), task_slot=1))
+        pending.append(manager.start(theirs, policies(), task_slot=2))
     found = [manager.finish(each) for each in reversed(pending)][::-1]
     for one, other in zip(alone, found[::2], strict=True):
         assert_equal(one, other)
     assert found[1].counters["learner_decisions"] >= 30
 
 
-def test_hosts_without_a_portion_are_known() -> None:
+def test_hosts_without_a_share_are_known() -> None:
     """Shards begin at environments 0, 2 and 4; of four episodes, environments 0 to 3 play one each."""
     make = partial(make_env, "openspiel/kuhn_poker")
     manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=7, shards=3, hosts=3)
@@ -235,6 +235,6 @@ def test_recent_forgets_what_was_not_used_for_longest() -> None:
     assert (recent.find("b"), len(recent), recent.size) == (None, 2, 8)
     recent.keep("a", "AA", 9)
     recent.trim(needed=2)
-    assert (len(recent), recent.size) == (2, 13), "an order's own policies stay, whatever their size"
+    assert (len(recent), recent.size) == (2, 13), "a request's own policies stay, whatever their size"
     recent.trim(needed=0)
     assert (recent.find("c"), recent.find("a")) == (None, "AA")

@@ -19,7 +19,7 @@ from ludus.policies import actor_critic, network, q_network
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, q_spec, tabular_spec
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference import remote
 from ludus.rollout.inference.local import LocalBank
@@ -159,16 +159,16 @@ def test_extras_are_those_that_were_asked_for() -> None:
         assert_same(act, local.act(0, due, noise), extras=extras)
 
 
-def orders(spec: EnvSpec) -> list[RolloutOrder]:
+def requests(spec: EnvSpec) -> list[RolloutRequest]:
     """For learner and members of the first player's population: whole episodes, then fragments that carry on."""
     me = PolicyRef(0, "me", 1)
     others = {p: ([PolicyRef(p, f"{p}-{k}") for k in range(3)], [0.5, 0.25, 0.25]) for p in range(1, spec.num_players)}
     mixture = Mixture.product(others)
     rest = {"opponents": mixture, "seed": 3, "extras": ("value",)}
     return [
-        RolloutOrder(me, (0,), unit="episodes", amount=20, **rest),
-        RolloutOrder(me, (0,), unit="decisions", amount=60, **rest),
-        RolloutOrder(me._replace(version=2), (0,), unit="decisions", amount=60, carry_on=True, **rest),
+        RolloutRequest(me, (0,), unit="episodes", amount=20, **rest),
+        RolloutRequest(me, (0,), unit="decisions", amount=60, **rest),
+        RolloutRequest(me._replace(version=2), (0,), unit="decisions", amount=60, carry_on=True, **rest),
     ]
 
 
@@ -196,10 +196,10 @@ def test_the_same_rollouts_as_local_copies(environment: str) -> None:
     served = Served()
     remote_worker = RolloutWorker(again, served.bank(spec, 6))
     local_worker = RolloutWorker(env, LocalBank(spec, 6, tabulate=False))
-    for order in orders(spec):
-        policies = [(order.learner, policy(0, 0)), *members]
-        one = local_worker.play(order, policies)
-        other = remote_worker.play(order, served.sent(policies))
+    for request in requests(spec):
+        policies = [(request.learner, policy(0, 0)), *members]
+        one = local_worker.play(request, policies)
+        other = remote_worker.play(request, served.sent(policies))
         assert_array_equal(one.episodes.returns, other.episodes.returns)
         assert_array_equal(one.trajectories.observation, other.trajectories.observation)
         assert_array_equal(one.trajectories.action, other.trajectories.action)
@@ -263,8 +263,8 @@ class TestWhatAServerHolds:
         assert served.counters()["fetched"] == 4
         self.load(one, served, policies[:1])
         assert served.counters()["fetched"] == 5
-        shelf = served.part.value._shelf
-        assert sum(entry is not None for entry in shelf._entries) == 2
+        cache = served.part.value._cache
+        assert sum(entry is not None for entry in cache._entries) == 2
 
     def test_what_is_bound_stays_though_it_is_no_longer_loaded(self) -> None:
         served = Served(kept=0)
@@ -280,7 +280,7 @@ class TestWhatAServerHolds:
         assert bank.act(0, due, noise).action.tolist() == [1, 0]
         bank.release()
         self.load(bank, served, [(PolicyRef(0, "new4"), FixedPolicy.of(0))])
-        assert len(served.part.value._shelf._key_of) == 2  # new4 and other4
+        assert len(served.part.value._cache._key_of) == 2  # new4 and other4
 
     def test_all_rows_of_one_architecture_are_one_call(self) -> None:
         served = Served()
@@ -325,7 +325,7 @@ class TestWhatAServerHolds:
         served = Served()
         self.load(served.bank(self.spec, 1), served, [(PolicyRef(0, "a"), FixedPolicy.of(1))])
         self.load(served.bank(self.spec, 1), served, [(PolicyRef(0, "b"), FixedPolicy.of(1))])
-        assert len(served.part.value._shelf._key_of) == 1
+        assert len(served.part.value._cache._key_of) == 1
 
 
 class TestWhatIsRefused:

@@ -21,7 +21,7 @@ from ludus.policies.base import Policy
 from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.server import Servers, Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
@@ -39,9 +39,9 @@ def policies(version: int) -> list[tuple[PolicyRef, Policy]]:
     return [(PolicyRef(0, "me", version), policy(version)), *((ref, policy(90 + k)) for k, ref in enumerate(OPPONENTS))]
 
 
-def order(version: int, unit: str, amount: int, **rest) -> RolloutOrder:
+def request(version: int, unit: str, amount: int, **rest) -> RolloutRequest:
     mixture = Mixture.product({1: (OPPONENTS, [0.5, 0.25, 0.25])})
-    return RolloutOrder(PolicyRef(0, "me", version), (0,), mixture, unit, amount, seed=4, extras=("value",), **rest)  # type: ignore[arg-type]
+    return RolloutRequest(PolicyRef(0, "me", version), (0,), mixture, unit, amount, seed=4, extras=("value",), **rest)  # type: ignore[arg-type]
 
 
 def manager(runtime, *, hosts: int, inference: Shared | None, **options) -> RolloutManager:
@@ -61,9 +61,9 @@ def assert_same(one: Rollout, other: Rollout) -> None:
 def played(made: RolloutManager) -> list[Rollout]:
     """Whole episodes, then fragments that carry on."""
     out = [
-        made.run(order(1, "episodes", 12), policies(1)),
-        made.run(order(1, "decisions", 80), policies(1)),
-        made.run(order(2, "decisions", 80, carry_on=True), policies(2)),
+        made.run(request(1, "episodes", 12), policies(1)),
+        made.run(request(1, "decisions", 80), policies(1)),
+        made.run(request(2, "decisions", 80, carry_on=True), policies(2)),
     ]
     made.close()
     return out
@@ -78,15 +78,15 @@ def test_the_same_rollouts_within_a_process(servers: int | None) -> None:
         assert one.counters == other.counters
 
 
-def test_lanes_are_apart() -> None:
+def test_task_slots_are_apart() -> None:
     made = manager(InProcess(), hosts=2, inference=Shared(max_wait=0.0))
-    first = made.start(order(1, "decisions", 80), policies(1), lane=0)
-    other = made.start(order(2, "decisions", 80), policies(2), lane=1)
+    first = made.start(request(1, "decisions", 80), policies(1), task_slot=0)
+    other = made.start(request(2, "decisions", 80), policies(2), task_slot=1)
     assert_same(
-        made.finish(first), manager(InProcess(), hosts=1, inference=None).run(order(1, "decisions", 80), policies(1))
+        made.finish(first), manager(InProcess(), hosts=1, inference=None).run(request(1, "decisions", 80), policies(1))
     )
     assert_same(
-        made.finish(other), manager(InProcess(), hosts=1, inference=None).run(order(2, "decisions", 80), policies(2))
+        made.finish(other), manager(InProcess(), hosts=1, inference=None).run(request(2, "decisions", 80), policies(2))
     )
 
 
@@ -123,24 +123,24 @@ def test_a_server_that_dies_is_replaced() -> None:
     runtime = Dies(after=[30, 5])
     made = manager(runtime, hosts=2, inference=Shared(max_wait=0.0, servers=1, restarts=3))
     expected = manager(InProcess(), hosts=1, inference=None)
-    got = made.run(order(1, "episodes", 12), policies(1))
-    assert_same(got, expected.run(order(1, "episodes", 12), policies(1)))
+    got = made.run(request(1, "episodes", 12), policies(1))
+    assert_same(got, expected.run(request(1, "episodes", 12), policies(1)))
     assert got.counters["server_restarts"] == 2
     assert "worker_restarts" not in got.counters
     assert [made.life(host) for host in (0, 1)] == ["0.2", "0.2"], "both hosts' first, with the third server"
-    for asked in (order(1, "decisions", 80), order(2, "decisions", 80, carry_on=True)):
+    for asked in (request(1, "decisions", 80), request(2, "decisions", 80, carry_on=True)):
         assert_same(
             made.run(asked, policies(asked.learner.version)), expected.run(asked, policies(asked.learner.version))
         )
     runtime.after = [7]
-    again = made.run(order(3, "decisions", 80, carry_on=True, first_episode=1000), policies(3))
+    again = made.run(request(3, "decisions", 80, carry_on=True, first_episode=1000), policies(3))
     assert again.counters["server_restarts"] == 1
     assert again.counters["learner_decisions"] >= 80
     assert again.trajectories is not None
     assert (again.trajectories.episode >= 1000).any(), "new episodes began where open ones were lost"
     runtime.after = [7]
     with pytest.raises(PartDied):
-        made.run(order(4, "episodes", 12), policies(4))
+        made.run(request(4, "episodes", 12), policies(4))
 
 
 @pytest.mark.parametrize(("name", "value"), [("servers", 0), ("max_wait", -0.1), ("max_batch", 0)])
@@ -199,7 +199,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
     me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
     given = [me, *policies(1)[1:]]
-    asked = order(1, "episodes", 12)
+    asked = request(1, "episodes", 12)
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
@@ -231,7 +231,7 @@ def test_servers_and_workers_of_ray_are_killed() -> None:
         made = manager(runtime, hosts=2, inference=Shared(restarts=5), restarts=5)
         expected = manager(InProcess(), hosts=1, inference=None)
         assert_same(
-            made.run(order(1, "episodes", 12), policies(1)), expected.run(order(1, "episodes", 12), policies(1))
+            made.run(request(1, "episodes", 12), policies(1)), expected.run(request(1, "episodes", 12), policies(1))
         )
         assert made._servers is not None
         (server,) = made._servers._servers
@@ -240,9 +240,9 @@ def test_servers_and_workers_of_ray_are_killed() -> None:
             handle.life.look()
             killer = threading.Timer(0.3, os.kill, (handle.life.process, signal.SIGKILL))
             killer.start()
-            got = made.run(order(2, "episodes", 150), policies(2))
+            got = made.run(request(2, "episodes", 150), policies(2))
             killer.join()
-            assert_same(got, expected.run(order(2, "episodes", 150), policies(2)))
+            assert_same(got, expected.run(request(2, "episodes", 150), policies(2)))
             name = "server_restarts" if handle is server else "worker_restarts"
             assert got.counters[name] == 1
         made.close()

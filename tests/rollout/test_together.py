@@ -1,4 +1,4 @@
-"""Orders in which the learner plays all of its seats against itself."""
+"""Requests in which the learner plays all of its seats against itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
@@ -17,14 +17,14 @@ ME = PolicyRef(0, "me", 1)
 UNIFORM = build_policy(PolicySpec("random", {"actions": 2}), {})
 
 
-def play(env_id: str, order: RolloutOrder, policies):
+def play(env_id: str, request: RolloutRequest, policies):
     env = make_env(env_id, num_envs=6, tree="off")
-    return RolloutWorker(env, LocalBank(env.spec, env.num_envs)).play(order, policies)
+    return RolloutWorker(env, LocalBank(env.spec, env.num_envs)).play(request, policies)
 
 
 def test_decisions_of_every_seat_are_recorded() -> None:
-    order = RolloutOrder(ME, (0, 1), Mixture(()), "episodes", 30, seed=3, together=True)
-    rollout = play("openspiel/kuhn_poker", order, [(ME, UNIFORM)])
+    request = RolloutRequest(ME, (0, 1), Mixture(()), "episodes", 30, seed=3, together=True)
+    rollout = play("openspiel/kuhn_poker", request, [(ME, UNIFORM)])
     rows, episodes = rollout.trajectories, rollout.episodes
     assert rows is not None
     assert rollout.counters["learner_decisions"] == rollout.counters["decisions"] == rows.num_rows
@@ -41,8 +41,8 @@ def test_decisions_of_every_seat_are_recorded() -> None:
 def test_other_seats_have_opponents() -> None:
     other = PolicyRef(2, "other")
     mixture = Mixture.product({2: ([other], [1.0])})
-    order = RolloutOrder(ME, (0, 1), mixture, "episodes", 12, seed=3, together=True)
-    rollout = play("openspiel/kuhn_poker(players=3)", order, [(ME, UNIFORM), (other, UNIFORM)])
+    request = RolloutRequest(ME, (0, 1), mixture, "episodes", 12, seed=3, together=True)
+    rollout = play("openspiel/kuhn_poker(players=3)", request, [(ME, UNIFORM), (other, UNIFORM)])
     assert rollout.trajectories is not None
     assert sorted(set(rollout.trajectories.seat.tolist())) == [0, 1]
     assert rollout.counters["decisions"] > rollout.counters["learner_decisions"] > 0
@@ -50,7 +50,7 @@ def test_other_seats_have_opponents() -> None:
     with pytest.raises(ScenarioError, match=r"no opponents were given for seats \[2\]"):
         play(
             "openspiel/kuhn_poker(players=3)",
-            RolloutOrder(ME, (0, 1), Mixture(()), "episodes", 12, seed=3, together=True),
+            RolloutRequest(ME, (0, 1), Mixture(()), "episodes", 12, seed=3, together=True),
             [(ME, UNIFORM)],
         )
 
@@ -59,6 +59,6 @@ def test_it_is_about_a_learner() -> None:
     with pytest.raises(ScenarioError, match="together=True, which is about the learner's seats"):
         play(
             "openspiel/kuhn_poker",
-            RolloutOrder(None, (), Mixture(()), "episodes", 1, seed=0, together=True),
+            RolloutRequest(None, (), Mixture(()), "episodes", 1, seed=0, together=True),
             [],
         )

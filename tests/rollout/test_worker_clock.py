@@ -11,7 +11,7 @@ from rollout_streams import StreamEnv
 
 from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout import worker as worker_module
-from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.fakes import CountingPolicy, FixedPolicy
@@ -21,11 +21,11 @@ NEXT_STEP = ("ddde", "de", "dde")  # after its end, an environment lists nothing
 ASYNCHRONOUS = ("d..d.dE.", "dd.E", "..d..d..e")
 
 
-def play(env: StreamEnv, amount: int, *, unit: str = "decisions", orders: int = 1) -> list[Rollout]:
+def play(env: StreamEnv, amount: int, *, unit: str = "decisions", requests: int = 1) -> list[Rollout]:
     worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs))
     worker.bank.load([(ME, CountingPolicy()), (A, CountingPolicy()), (B, CountingPolicy())])
     others = Mixture.product({p: ([A, B], [0.5, 0.5]) for p in range(1, env.spec.num_players)})
-    return [worker.run(RolloutOrder(ME, (0,), others, unit, amount, seed=k, carry_on=k > 0)) for k in range(orders)]
+    return [worker.run(RolloutRequest(ME, (0,), others, unit, amount, seed=k, carry_on=k > 0)) for k in range(requests)]
 
 
 def times(rollouts: list[Rollout]) -> dict[int, list[int]]:
@@ -63,7 +63,7 @@ def test_literal_clock_of_next_step_restarts():
 @pytest.mark.parametrize("streams", [NEXT_STEP, ASYNCHRONOUS])
 @pytest.mark.parametrize("amount", [1, 4, 50])
 def test_the_clock_goes_on_in_the_next_fragment(streams, amount):
-    rollouts = play(StreamEnv(streams), amount, orders=6)
+    rollouts = play(StreamEnv(streams), amount, requests=6)
     finished = {int(e): int(n) for r in rollouts for e, n in zip(r.episodes.index, r.episodes.length, strict=True)}
     got = times(rollouts)
     assert finished
@@ -80,7 +80,7 @@ def test_the_clock_goes_on_in_the_next_fragment(streams, amount):
 )
 def test_any_stream_keeps_time_and_memory(streams, amount):
     streams = [_possible(stream) for stream in streams]
-    for got in play(StreamEnv(streams), amount, orders=3):
+    for got in play(StreamEnv(streams), amount, requests=3):
         rows = got.trajectories
         assert rows.t.tolist() == rows.observation[:, 1].tolist()
         assert rows.action.tolist() == (rows.t % 2).tolist()  # it counts its own decisions in the episode
@@ -114,8 +114,8 @@ def test_an_evaluation_counts_the_lengths_of_its_episodes():
     env = StreamEnv(NEXT_STEP)
     bank = LocalBank(env.spec, 3)
     bank.load([(A, FixedPolicy.of(0))])
-    order = RolloutOrder(None, (), Mixture.product({0: ([A], [1.0])}), "episodes", 7, seed=0)
-    got = RolloutWorker(env, bank).run(order)
+    request = RolloutRequest(None, (), Mixture.product({0: ([A], [1.0])}), "episodes", 7, seed=0)
+    got = RolloutWorker(env, bank).run(request)
     assert got.episodes.length.tolist() == [3, 1, 2, 3, 1, 2, 3]
     assert got.counters["env_steps"] == got.counters["decisions"] == 15
 
@@ -136,7 +136,7 @@ def test_waiting_is_taken_out_of_the_environments_time(monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(worker_module, "perf_counter", lambda: float(next(ticks)))
     env = Shared(["dd.e"] * 2)
-    first, second = play(env, 6, orders=2)
+    first, second = play(env, 6, requests=2)
     steps = len(env.given)
     for got in (first, second):
         assert set(got.seconds) == {"environment", "inference", "writing", "waiting"}

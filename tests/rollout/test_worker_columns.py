@@ -14,7 +14,7 @@ from rollout_streams import StreamEnv
 from ludus.core.types import Act, Mixture, PolicyRef, PolicySpec
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker, Uniforms
 
@@ -53,7 +53,7 @@ def run(env: StreamEnv, policies: dict, *, amount: int = 12, seats=(0,)):
     mixture = Mixture.product(
         {p: ([OTHER], [1.0]) for p in range(env.spec.num_players) if p not in seats[:1] or len(seats) > 1}
     )
-    return worker.run(RolloutOrder(ME, seats, mixture, "decisions", amount, seed=0))
+    return worker.run(RolloutRequest(ME, seats, mixture, "decisions", amount, seed=0))
 
 
 @pytest.mark.parametrize("seats", [(0,), (0, 1)])
@@ -123,16 +123,16 @@ def test_noise_in_blocks_is_the_stream_one_by_one():
 
 
 @pytest.mark.parametrize("unit", ["decisions", "episodes"])
-def test_many_orders_take_no_more_memory_than_a_few(unit):
+def test_many_requests_take_no_more_memory_than_a_few(unit):
     env = StreamEnv(["dde", "d.E", "ddddde"] * 4, players=2)
     policies = [(ref, build_policy(random_spec(Discrete(2)), {})) for ref in (ME, OTHER)]
     worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs))
     mixture = Mixture.product({1: ([OTHER], [1.0])})
 
-    def play(orders: int) -> int:
-        for k in range(orders):
+    def play(requests: int) -> int:
+        for k in range(requests):
             worker.play(
-                RolloutOrder(ME, (0,), mixture, unit, 200, seed=k, carry_on=unit == "decisions" and k > 0), policies
+                RolloutRequest(ME, (0,), mixture, unit, 200, seed=k, carry_on=unit == "decisions" and k > 0), policies
             )
             env.given.clear()
         gc.collect()

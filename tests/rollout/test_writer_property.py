@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ludus.core.errors import DataError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.replay.trajectories import Trajectories, joint
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.testing.env import check_env
@@ -71,7 +71,7 @@ def tail_time(script: Script, rows: Trajectories, segment: int) -> int:
 )
 def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat):
     mine = (0, 1) if seat == 0 else (2,)
-    # Every script must give the learner something to do, or an order for decisions has no end.
+    # Every script must give the learner something to do, or a request for decisions has no end.
     games = [g for g in games if any(a in mine for frame in g.frames for a, _, _ in frame.due)]
     if not games:
         return
@@ -85,7 +85,7 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
         worker.bank.load([(me, FixedPolicy.of(k % 2, logp=-float(k))), (OTHER, FixedPolicy.of(0))])
         mixture = Mixture.product({1 - seat: ([OTHER], [1.0])})
         rollout = worker.run(
-            RolloutOrder(me, (seat,), mixture, "decisions", amount, seed=k, carry_on=k > 0, state=True)
+            RolloutRequest(me, (seat,), mixture, "decisions", amount, seed=k, carry_on=k > 0, state=True)
         )
         rows = rollout.trajectories
         assert rows is not None
@@ -126,7 +126,7 @@ def test_joint_view_has_every_row_once(games, amount):
     me = PolicyRef(0, "me")
     worker.bank.load([(me, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
     mixture = Mixture.product({1: ([OTHER], [1.0])})
-    rows = worker.run(RolloutOrder(me, (0,), mixture, "episodes", amount, seed=0, state=True)).trajectories
+    rows = worker.run(RolloutRequest(me, (0,), mixture, "episodes", amount, seed=0, state=True)).trajectories
     if rows is None:
         return
     view = joint(rows, env.spec, player=0)
@@ -149,9 +149,9 @@ def test_joint_view_refuses_a_player_that_is_not_there():
     worker = RolloutWorker(env, LocalBank(env.spec, 1))
     me = PolicyRef(0, "me")
     worker.bank.load([(me, FixedPolicy.of(1)), (OTHER, FixedPolicy.of(0))])
-    order = RolloutOrder(me, (0,), Mixture.product({1: ([OTHER], [1.0])}), "episodes", 1, seed=0)
+    request = RolloutRequest(me, (0,), Mixture.product({1: ([OTHER], [1.0])}), "episodes", 1, seed=0)
     with pytest.raises(DataError, match="player 1"):
-        joint(worker.run(order).trajectories, env.spec, player=1)
+        joint(worker.run(request).trajectories, env.spec, player=1)
 
 
 @settings(max_examples=15, deadline=None)

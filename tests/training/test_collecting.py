@@ -9,9 +9,9 @@ import pytest
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
-from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+from ludus.rollout.async_limits import AsyncLimits
+from ludus.rollout.base import Episodes, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
-from ludus.rollout.pacing import AsyncLimits
 from ludus.training.collecting import AsyncCollector
 
 NO_EPISODES = Episodes(
@@ -26,7 +26,7 @@ NO_EPISODES = Episodes(
 
 @dataclass
 class FakeManager:
-    """Hosts that play at set speeds: an order takes `pace[host]` ticks, one order of a host after the other; waiting passes ticks."""
+    """Hosts that play at set speeds: a request takes `pace[host]` ticks, one request of a host after the other; waiting passes ticks."""
 
     pace: list[int]
     dies: set[int] = field(default_factory=set)  # hosts that die with their next answer
@@ -45,9 +45,9 @@ class FakeManager:
     def life(self, host: int) -> str:
         return str(self.lives[host])
 
-    def start(self, order: RolloutOrder, policies: object, *, lane: int, hosts: tuple[int, ...]) -> Pending:
+    def start(self, order: RolloutRequest, policies: object, *, task_slot: int, hosts: tuple[int, ...]) -> Pending:
         (host,) = hosts
-        pending = Pending(order, lane, [], [host], 0.0)  # type: ignore[list-item]
+        pending = Pending(order, task_slot, [], [host], 0.0)  # type: ignore[list-item]
         self.free[host] = max(self.free[host], self.clock) + self.pace[host]
         self.due[id(pending)] = self.free[host]
         self.given[id(pending)] = self.lives[host]
@@ -61,7 +61,7 @@ class FakeManager:
         return [p for p in pending if self.due[id(p)] <= self.clock]
 
     def take(self, pending: Pending) -> Rollout | None:
-        host: int = pending.portions[0]  # type: ignore[assignment]
+        host: int = pending.partials[0]  # type: ignore[assignment]
         if host in self.dies:
             self.dies.remove(host)
             self.free[host] = self.clock
@@ -78,26 +78,32 @@ class Task:
     """What a training is to its collector."""
 
     def __init__(
-        self, manager: FakeManager, pace: AsyncLimits, *, carries_on: bool = True, orders: float = 1e9, lane: int = 0
+        self,
+        manager: FakeManager,
+        async_limits: AsyncLimits,
+        *,
+        carries_on: bool = True,
+        requests: float = 1e9,
+        task_slot: int = 0,
     ) -> None:
-        self.version, self.left, self.manager = 1, orders, manager
+        self.version, self.left, self.manager = 1, requests, manager
         self.collector = AsyncCollector(
             manager,  # type: ignore[arg-type]
-            self.order,
-            lane=lane,
+            self.request,
+            task_slot=task_slot,
             carries_on=carries_on,
-            pace=pace,
+            async_limits=async_limits,
             version=lambda: self.version,
             wants=lambda playing: playing < self.left,
             hosts=range(manager.hosts),
         )
 
-    def order(self, *, carry_on: bool, host: int) -> tuple[RolloutOrder, list[object]]:
+    def request(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, list[object]]:
         ref = PolicyRef(0, "me", self.version)
-        return RolloutOrder(ref, (0,), Mixture(()), "decisions", 40, seed=1, carry_on=carry_on), []
+        return RolloutRequest(ref, (0,), Mixture(()), "decisions", 40, seed=1, carry_on=carry_on), []
 
     def iteration(self) -> list[int]:
-        """Collect and learn; the hosts whose portions came."""
+        """Collect and learn; the hosts whose partial results came."""
         collected = self.collector.take()
         self.left -= len(collected.rollouts) / self.manager.hosts
         self.collector.ahead()
@@ -106,13 +112,13 @@ class Task:
         return [rollout.counters["host"] for rollout in collected.rollouts]
 
 
-def test_every_host_has_two_orders_and_the_rest_waits_for_what_is_learned() -> None:
+def test_every_host_has_two_requests_and_the_rest_waits_for_what_is_learned() -> None:
     manager = FakeManager([1, 1])
     task = Task(manager, AsyncLimits())
     task.collector.begin()
     assert manager.started == [(0, 1, False), (1, 1, False), (0, 1, True), (1, 1, True)]
     assert task.iteration() == [0, 1]
-    assert len(manager.started) == 4, "credits of portions that came are held until they are learned from"
+    assert len(manager.started) == 4, "credits of partial results that came are held until they are learned from"
     assert task.iteration() == [0, 1]
     assert manager.started[4:] == [(0, 2, True), (1, 2, True)], "with the newest weights"
 
@@ -121,7 +127,7 @@ def test_nobody_waits_for_the_slowest() -> None:
     manager = FakeManager([1, 1, 1, 10])
     task = Task(manager, AsyncLimits())
     came = [host for _ in range(6) for host in task.iteration()]
-    assert len(came) >= 24, "four portions an iteration, or more where several come at once"
+    assert len(came) >= 24, "four partial results an iteration, or more where several come at once"
     assert came.count(3) <= 3
     assert manager.clock <= 20, "together, six iterations would take sixty"
     assert min(came.count(host) for host in (0, 1, 2)) >= 6
@@ -145,7 +151,7 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
         assert all(rollout.counters["host"] == 0 for rollout in collected.rollouts)
         task.version += 1
         task.collector.learned()
-    assert stale == 10, "the slow host's portion, made with version 1 when version 7 was there"
+    assert stale == 10, "the slow host's partial result, made with version 1 when version 7 was there"
 
 
 def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
@@ -164,11 +170,11 @@ def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
 
 
 def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
-    """Two tasks in their lanes: the host dies, the first one learns of it, and the second one has asked the next life by then."""
+    """Two tasks in their task_slots: the host dies, the first one learns of it, and the second one has asked the next life by then."""
     manager = FakeManager([1])
-    first, second = (Task(manager, AsyncLimits(in_flight=2), lane=lane) for lane in (0, 1))
+    first, second = (Task(manager, AsyncLimits(in_flight=2), task_slot=task_slot) for task_slot in (0, 1))
     first.collector.begin()
-    second.left = 1e-9  # wants one order for now
+    second.left = 1e-9  # wants one request for now
     second.collector.begin()
     assert len(manager.started) == 3
     manager.dies = {0}
@@ -178,8 +184,10 @@ def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
     asked, forgotten = len(manager.started), manager.forgotten
     assert second.iteration() == [0], "the order of the last life is lost, and the one of the next life is not"
     assert manager.forgotten == forgotten
-    lane = manager.started[asked:]
-    assert [carries_on for _, _, carries_on in lane] == [True] * len(lane), "the next life's episodes stay open"
+    task_slot = manager.started[asked:]
+    assert [carries_on for _, _, carries_on in task_slot] == [True] * len(task_slot), (
+        "the next life's episodes stay open"
+    )
     assert manager.started[asked - 1][2], "asked to go on, by a task that did not know: the host began anew by itself"
 
 
@@ -202,7 +210,7 @@ def test_a_barrier_takes_what_is_owed_and_ends_open_episodes() -> None:
 
 def test_no_more_is_asked_for_than_the_task_wants() -> None:
     manager = FakeManager([1, 1])
-    task = Task(manager, AsyncLimits(), orders=1.0)  # two portions are one order
+    task = Task(manager, AsyncLimits(), requests=1.0)  # two partial results are one request
     assert task.iteration() == [0, 1]
     assert task.iteration() == []
     assert len(manager.started) == 2
@@ -216,6 +224,6 @@ def test_the_end_forgets_what_is_owed() -> None:
     assert manager.forgotten == 4
 
 
-def test_more_portions_than_can_be_there_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"min_completed=5.*2 workers with 2 orders each make 4 at most"):
+def test_more_partial_results_than_can_be_there_are_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"min_completed=5.*2 workers with 2 requests each make 4 at most"):
         Task(FakeManager([1, 1]), AsyncLimits(min_completed=5))

@@ -28,7 +28,7 @@ DECISIONS = TabularQ(batch=20, batch_unit="decisions")
 
 
 class Run:
-    """Tasks on Kuhn poker, with the orders that they gave and the checkpoints that were taken."""
+    """Tasks on Kuhn poker, with the requests that they gave and the checkpoints that were taken."""
 
     def __init__(self, algorithm=SMALL, **stop: int) -> None:
         vector = make_env("openspiel/kuhn_poker", num_envs=6)
@@ -41,10 +41,16 @@ class Run:
         self.states: list[Mapping[str, State]] = []
         self.kept: dict[str, State] = {}
 
-    def training(self, task: TrainingTask, lane: int = 0) -> Training:
+    def training(self, task: TrainingTask, task_slot: int = 0) -> Training:
         goes_on = self.kept[task.continues] if task.continues else None
         return Training(
-            task, algorithm=self.algorithm, parts=self.parts, stop=self.stop, start=None, lane=lane, goes_on=goes_on
+            task,
+            algorithm=self.algorithm,
+            parts=self.parts,
+            stop=self.stop,
+            start=None,
+            task_slot=task_slot,
+            goes_on=goes_on,
         )
 
     def train(
@@ -64,12 +70,12 @@ class Run:
 
     @property
     def opponents(self) -> list[tuple[str, int | None, list[int | None]]]:
-        """(learner, its version, versions of its opponents) of every order."""
+        """(learner, its version, versions of its opponents) of every request."""
         out = []
-        for order, _ in self.rollouts.seen:
-            assert order.learner is not None
-            refs = [ref.version for f in order.opponents.factors for entry in f.entries for ref in entry]
-            out.append((order.learner.policy, order.learner.version, refs))
+        for request, _ in self.rollouts.seen:
+            assert request.learner is not None
+            refs = [ref.version for f in request.opponents.factors for entry in f.entries for ref in entry]
+            out.append((request.learner.policy, request.learner.version, refs))
         return out
 
 
@@ -103,14 +109,14 @@ def test_what_the_other_has_learned_matters() -> None:
 
 def test_one_that_is_done_earlier_stays_for_the_others() -> None:
     class Uneven(Run):
-        def training(self, task: TrainingTask, lane: int = 0) -> Training:
+        def training(self, task: TrainingTask, task_slot: int = 0) -> Training:
             self.stop = parse_stopper({"episodes": 12 if task.population else 48})
-            return super().training(task, lane)
+            return super().training(task, task_slot)
 
     run = Uneven(TabularQ(batch=12), episodes=1)
     results = run.train(*both())
-    assert [order[:2] for order in run.opponents] == [("0-1", 1), ("1-1", 1), ("0-1", 2), ("0-1", 3), ("0-1", 4)]
-    assert [order[2] for order in run.opponents] == [[1], [1], [2], [2], [2]]
+    assert [request[:2] for request in run.opponents] == [("0-1", 1), ("1-1", 1), ("0-1", 2), ("0-1", 3), ("0-1", 4)]
+    assert [request[2] for request in run.opponents] == [[1], [1], [2], [2], [2]]
     assert [result.counters["episodes"] for result in results] == [48, 12]
 
 
@@ -144,9 +150,9 @@ def test_a_rule_moves_what_it_plays_against() -> None:
     uniform = run.parts.policy(UNIFORM)
     spec = uniform.spec
     run.parts = replace(run.parts, policy=lambda ref: build_policy(spec, {}))
-    order = Adaptive(Mixture.product({1: (names, [0.9, 0.1])}), "regret_matching_plus", {"explore": 0.2})
-    (result,) = run.train(task(0, order))
-    probs = [order.opponents.factors[0].probs for order, _ in run.rollouts.seen]
+    opponents = Adaptive(Mixture.product({1: (names, [0.9, 0.1])}), "regret_matching_plus", {"explore": 0.2})
+    (result,) = run.train(task(0, opponents))
+    probs = [request.opponents.factors[0].probs for request, _ in run.rollouts.seen]
     assert probs[0] == pytest.approx((0.82, 0.18))
     assert any(p != probs[0] for p in probs[1:])
     assert result.average is not None
@@ -161,7 +167,7 @@ def test_a_learner_goes_on_where_another_task_stopped() -> None:
     state = run.kept["task-0"]
     assert state["version"] == 5
     assert state["next_episode"] == 48
-    assert [order.learner.version for order, _ in run.rollouts.seen] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [request.learner.version for request, _ in run.rollouts.seen] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert run.rollouts.seen[4][0].first_episode == 48
     assert first.metrics["learning_rate"] > second.metrics["learning_rate"] > 0  # one schedule for both
     (alone,) = Run(run.algorithm, episodes=48).train(task(0, opponents, id="next", policy="0-2", length=2))

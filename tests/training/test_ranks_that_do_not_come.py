@@ -45,5 +45,5 @@ def test_a_rank_that_dies_before_they_have_met_is_noticed_at_once() -> None:
     runtime = Runtime()
     trainers = Trainers(runtime, 3, seed=0, profile=Timings())  # type: ignore[arg-type]
     with pytest.raises(PartDied, match="'TrainerHost' died"):
-        trainers.begin(None, lane=0)  # type: ignore[arg-type]
+        trainers.begin(None, task_slot=0)  # type: ignore[arg-type]
     assert runtime.asked == [(0, "meet"), (0, "join"), (1, "join"), (2, "join")]

@@ -38,7 +38,7 @@ def test_scored_when_all_have_their_weights_again() -> None:
     notes: list[tuple[str, str]] = []
     results = train(
         [task("a", "b"), task("b", "a"), task("c", "a")],
-        make=lambda task, lane: Fake(task, notes),  # type: ignore[arg-type, return-value]
+        make=lambda task, task_slot: Fake(task, notes),  # type: ignore[arg-type, return-value]
         every=1,
         proceed=lambda share, metrics: None,
         checkpoint=lambda states: None,

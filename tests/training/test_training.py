@@ -17,9 +17,9 @@ from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.policy_server import PolicyServer
+from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.pacing import AsyncLimits
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.training import Parts, Training
@@ -28,16 +28,16 @@ UNIFORM = PolicyRef(0, "uniform")
 
 
 class SpyRollouts(RolloutManager):
-    """Keeps the orders and what came of them."""
+    """Keeps the requests and what came of them."""
 
     def finish(self, pending) -> Rollout:
         rollout = super().finish(pending)
-        self.seen = [*getattr(self, "seen", []), (pending.order, rollout)]
+        self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
     def take(self, pending) -> Rollout | None:
         rollout = super().take(pending)
-        self.seen = [*getattr(self, "seen", []), (pending.order, rollout)]
+        self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
 
@@ -94,16 +94,16 @@ def test_episode_ids_are_unique_within_a_task(unit: str) -> None:
     assert len(set(met)) == len(met) > 200
     ended = np.concatenate([rollout.episodes.index for _, rollout in worker.seen])
     assert len(np.unique(ended)) == len(ended) >= 200
-    assert [order.carry_on for order, _ in worker.seen[:5]] == (
+    assert [request.carry_on for request, _ in worker.seen[:5]] == (
         [False, True, True, False, True] if unit == "decisions" else [False] * 5
     )
 
 
-def test_a_share_of_orders_is_played_in_every_seat() -> None:
+def test_a_share_of_requests_is_played_in_every_seat() -> None:
     training, worker = training_of(TabularQ(batch=10), episodes=100, seats=(0, 1), together=0.75)
     while training.finished() is None:
         training.step()
-    assert [order.together for order, _ in worker.seen] == [
+    assert [request.together for request, _ in worker.seen] == [
         False,
         True,
         True,
@@ -115,12 +115,12 @@ def test_a_share_of_orders_is_played_in_every_seat() -> None:
         False,
         True,
     ]
-    for order, rollout in worker.seen:
+    for request, rollout in worker.seen:
         both = {
             int(e): len(set(rollout.trajectories.seat[rollout.trajectories.episode == e].tolist()))
             for e in rollout.episodes.index
         }
-        assert set(both.values()) == ({2} if order.together else {1}), "Kuhn poker asks both players in every episode"
+        assert set(both.values()) == ({2} if request.together else {1}), "Kuhn poker asks both players in every episode"
 
 
 def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
@@ -157,7 +157,7 @@ def test_open_episodes_keep_their_seats() -> None:
         training.step()
         if training.iterations == 5:
             training.barrier()
-    seats = [order.seats for order, _ in worker.seen]
+    seats = [request.seats for request, _ in worker.seen]
     assert seats == [(0, 1)] * 5 + [(1, 0)] * (len(seats) - 5)
 
 
@@ -211,7 +211,7 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
         parts=parts,
         stop=parse_stopper({"episodes": 240}),
         start=None,
-        pace=AsyncLimits(),
+        async_limits=AsyncLimits(),
     )
     while training.finished() is None:
         training.step()

@@ -26,7 +26,7 @@ def test_rollouts_are_played_by_what_the_policy_server_has() -> None:
     while training.finished() is None:
         published.append((policies.latest("0/0-1"), policies.get("0/0-1")))
         training.step()
-    played = [order.learner for order, _ in worker.seen]
+    played = [request.learner for request, _ in worker.seen]
     assert [ref.version for ref in played if ref is not None] == [version for version, _ in published] == [1, 2, 3, 4]
     assert all(
         rollout.trajectories.version_lo.min() == version
@@ -78,6 +78,6 @@ def test_live_opponents_must_be_in_progress() -> None:
 
 def test_a_task_has_its_tables_once() -> None:
     training, _ = training_of(SMALL, episodes=12)
-    assert UNIFORM in {ref for ref, _ in training._orders._frozen}
+    assert UNIFORM in {ref for ref, _ in training._requests._frozen}
     with pytest.raises(DataError, match="already has tables"):
         Training(training.task, algorithm=SMALL, parts=training._parts, stop=training._stop, start=None)

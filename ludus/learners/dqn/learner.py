@@ -120,7 +120,7 @@ class QLearner(ABC):
         self.spec = spec
         self._settings = config
         self._ranks, self._seed = context.ranks, context.seed
-        self._online, self._target = online, target
+        self._online_parameters, self._target_parameters = online, target
         agree(self._ranks, online.flat)
         target.flat[:] = online.flat
         self._adam = Adam(len(online.flat))
@@ -182,7 +182,7 @@ class QLearner(ABC):
 
     def _step(self, rate: float) -> float:
         """Moves the weights by their gradient, and answers its norm. Raises TrainingError, and moves nothing, if one is not finite."""
-        online, adam, steps = self._online, self._adam, self._adam.steps
+        online, adam, steps = self._online_parameters, self._adam, self._adam.steps
         for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
             np.copyto(kept, array)
         norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
@@ -198,9 +198,9 @@ class QLearner(ABC):
 
     def _joint(self, mine: Found, rows: int) -> Found:
         """What all ranks found; gradients are summed in place."""
-        sums, errors = self._online.sums, np.zeros(rows)
+        sums, errors = self._online_parameters.sums, np.zeros(rows)
         sums[:] = mine.loss, mine.value, mine.error
-        self._ranks.sum(self._online.joint)
+        self._ranks.sum(self._online_parameters.joint)
         if self._settings.prioritised:
             errors[self._ranks.share(rows)] = mine.errors
             self._ranks.sum(errors)
@@ -209,9 +209,11 @@ class QLearner(ABC):
 
     def _follow_target(self) -> None:
         if self._settings.polyak is not None:
-            self._target.flat += np.float32(self._settings.polyak) * (self._online.flat - self._target.flat)
+            self._target_parameters.flat += np.float32(self._settings.polyak) * (
+                self._online_parameters.flat - self._target_parameters.flat
+            )
         elif self._updates % self._settings.target_period == 0:
-            self._target.flat[:] = self._online.flat
+            self._target_parameters.flat[:] = self._online_parameters.flat
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(
@@ -230,8 +232,8 @@ class QLearner(ABC):
 
     def state_dict(self) -> State:
         return {
-            "weights": self._online.flat.copy(),
-            "target": self._target.flat.copy(),
+            "weights": self._online_parameters.flat.copy(),
+            "target": self._target_parameters.flat.copy(),
             "adam": self._adam.state_dict(),
             "budget": self._budget.state_dict(),
             "inserted": self._inserted,
@@ -240,7 +242,7 @@ class QLearner(ABC):
         }
 
     def load_state_dict(self, state: State) -> None:
-        self._online.flat[:], self._target.flat[:] = state["weights"], state["target"]
+        self._online_parameters.flat[:], self._target_parameters.flat[:] = state["weights"], state["target"]
         self._adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
@@ -306,14 +308,14 @@ class CompiledLearner(DQNLearner):
         if start is None:
             start = initial_weights(spec, generator(context.seed, "dqn", "weights"))
         weights, layout = QPolicy(spec, start).weights(), q_layout(spec)
-        self._network, self._judge = (
+        self._online, self._target = (
             TrainedNetwork({"q": layout}, weights, sums=SUMS),
             TrainedNetwork({"q": layout}, weights),
         )
-        super().__init__(config, context, spec, online=self._network, target=self._judge)
+        super().__init__(config, context, spec, online=self._online, target=self._target)
         self._inputs = int(spec.config["inputs"])
         self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
-        self._passes = Passes(self._network, self._x)  # its buffers are kept from one batch to the next of as many rows
+        self._passes = Passes(self._online, self._x)  # its buffers are kept from one batch to the next of as many rows
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         share = self._ranks.share(rows)
@@ -337,12 +339,12 @@ class CompiledLearner(DQNLearner):
         both = np.concatenate([now, np.where(after >= 0, after - states.base, -1)])
         unique, index = compact(both, len(states))
         x, mask = states.x[torch.from_numpy(unique)], states.mask[unique]
-        passes = Passes(self._network, x)
+        passes = Passes(self._online, x)
         passes.forward()
         q = action_values(passes.outputs["q"], mask)
-        judge = action_values(self._judge.evaluate("q", x), mask)
+        target_values = action_values(self._target.evaluate("q", x), mask)
         state, following = index[: len(now)], index[len(now) :]
-        value = next_values(q if self.config.double else judge, judge, mask, following)
+        value = next_values(q if self.config.double else target_values, target_values, mask, following)
         return _Evaluated(passes, q, mask, state, value)
 
     def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
@@ -350,19 +352,21 @@ class CompiledLearner(DQNLearner):
         rows, after = len(columns["observation"]), as_rows(columns["next"], self._inputs)
         if rows != len(self._every):
             self._x, self._every = torch.zeros(rows, self._inputs), np.ones((rows, self._actions), np.bool_)
-            self._passes = Passes(self._network, self._x)
+            self._passes = Passes(self._online, self._x)
         self._x.numpy()[:] = columns["observation"].reshape(rows, self._inputs)
         passes, every = self._passes, self._every
         legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
         passes.forward()
         q = action_values(passes.outputs["q"], legal)
-        judge = action_values(self._judge.evaluate("q", after), legal_after)
-        chooser = action_values(self._network.evaluate("q", after), legal_after) if self.config.double else judge
+        target_values = action_values(self._target.evaluate("q", after), legal_after)
+        online_values = (
+            action_values(self._online.evaluate("q", after), legal_after) if self.config.double else target_values
+        )
         state = np.arange(rows, dtype=np.int32)
-        return _Evaluated(passes, q, legal, state, next_values(chooser, judge, legal_after, state))
+        return _Evaluated(passes, q, legal, state, next_values(online_values, target_values, legal_after, state))
 
     def _network_weights(self) -> Weights:
-        return self._network.weights()
+        return self._online.weights()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -387,7 +391,7 @@ class TransitionRows:
     noise: Tensor | None
 
 
-_ONLINE, _TARGET, _CHOOSER = range(3)
+_ONLINE, _TARGET, _CHOICE = range(3)
 
 
 class ModuleLearner(DQNLearner):
@@ -396,25 +400,25 @@ class ModuleLearner(DQNLearner):
     def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         seed = seeding.key(context.seed, "dqn", "weights") % 2**63
-        self._module, self._judge = make_module(spec, seed=seed), make_module(spec)
+        self._online, self._target = make_module(spec, seed=seed), make_module(spec)
         if start is not None:
-            loaded(self._module, spec, start)
-        self._judge.requires_grad_(False)
-        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+            loaded(self._online, spec, start)
+        self._target.requires_grad_(False)
+        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
         super().__init__(config, context, spec, online=online, target=target)
-        self._kind = kind_of(config, self._module)
+        self._kind = kind_of(config, self._online)
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         mine = self._rows(columns, rows, weight)
-        self._online.joint.fill(0.0)
+        self._online_parameters.joint.fill(0.0)
         target = self._targets(mine)
-        out = self._module(mine.x, mine.legal, _pick(mine.noise, _ONLINE), _pick(mine.levels, _ONLINE))
+        out = self._online(mine.x, mine.legal, _pick(mine.noise, _ONLINE), _pick(mine.levels, _ONLINE))
         chosen = taken(out, mine.action)
         losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / max(1, rows)
         if len(mine.action):
             loss.backward()  # type: ignore[no-untyped-call]
-        value = float(self._module.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
+        value = float(self._online.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
         each: NDArray[np.float64] = errors.numpy().astype(np.float64)
         found = Found(
             float(loss.detach()), value, float(each.sum()) / max(1, rows), each, bool(target.isfinite().all())
@@ -424,12 +428,12 @@ class ModuleLearner(DQNLearner):
     @torch.no_grad()
     def _targets(self, rows: TransitionRows) -> Tensor:
         """What the online network's answers are compared with."""
-        config, judge, head = self.config, self._judge, self._module.head
+        config, target, head = self.config, self._target, self._online.head
         noise, levels = _pick(rows.noise, _TARGET), _pick(rows.levels, _TARGET)
-        after = judge(rows.after, rows.legal_after, noise, levels)
+        after = target(rows.after, rows.legal_after, noise, levels)
         if config.munchausen:
             policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
-            now = head.means(judge(rows.x, rows.legal, noise, levels))
+            now = head.means(target(rows.x, rows.legal, noise, levels))
             _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
             bonus = munchausen_bonus(
                 log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
@@ -437,10 +441,8 @@ class ModuleLearner(DQNLearner):
             return self._kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
         values = head.means(after)
         if config.double:
-            chooser = self._module(
-                rows.after, rows.legal_after, _pick(rows.noise, _CHOOSER), _pick(rows.levels, _CHOOSER)
-            )
-            values = head.means(chooser)
+            online = self._online(rows.after, rows.legal_after, _pick(rows.noise, _CHOICE), _pick(rows.levels, _CHOICE))
+            values = head.means(online)
         best = double_values(values, after, rows.legal_after)[:, None]
         one = torch.ones(len(best), 1)
         return self._kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
@@ -469,26 +471,26 @@ class ModuleLearner(DQNLearner):
         """(inputs float32[n, *shape], legal bool[n, A]); of ids that are unknown, those of some state, whose discount is 0."""
         if self._states is None:
             legal = np.ones((len(observation), self._actions), np.bool_) if mask is None else mask
-            return rows_of(observation, self._module.shape), torch.from_numpy(legal)
+            return rows_of(observation, self._online.shape), torch.from_numpy(legal)
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        x = self._states.x[torch.from_numpy(ids)].view(-1, *self._module.shape)
+        x = self._states.x[torch.from_numpy(ids)].view(-1, *self._online.shape)
         return x, torch.from_numpy(self._states.mask[ids])
 
     def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
         """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""
-        head, levels, noise = self._module.head, None, None
+        head, levels, noise = self._online.head, None, None
         if head.noise_size or head.cosine is not None:
             rng = seeding.generator(self._seed, "dqn", "update", self._updates)
             if head.cosine is not None:
                 levels = torch.from_numpy(rng.random((3, rows, head.head.atoms), np.float32))
-                levels[_CHOOSER] = midpoints(head.head.atoms)
+                levels[_CHOICE] = midpoints(head.head.atoms)
             if head.noise_size:
                 normal = torch.from_numpy(rng.standard_normal((3, head.noise_size), np.float32))
                 noise = normal.sign() * normal.abs().sqrt()
         return levels, noise
 
     def _network_weights(self) -> Weights:
-        return arrays_of(self._module)
+        return arrays_of(self._online)
 
 
 def _pick(of: Tensor | None, which: int) -> Tensor | None:

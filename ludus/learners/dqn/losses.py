@@ -23,19 +23,20 @@ from ludus.learners.losses import huber
 
 
 @njit(cache=True)
-def next_values(chooser: Array, judge: Array, mask: NDArray[np.bool_], index: NDArray[np.int32]) -> NDArray[np.float64]:
-    """judge[s, argmax over legal a of chooser[s, a]] of the states s = index[k]; 0 where index is -1. Double Q-learning has the online
-    values as chooser and the target values as judge (van Hasselt et al. 2016, equation 4); plain Q-learning the target's as both."""
+def next_values(online: Array, target: Array, mask: NDArray[np.bool_], index: NDArray[np.int32]) -> NDArray[np.float64]:
+    """target[s, argmax over legal a of online[s, a]] of the states s = index[k]; 0 where index is -1. online: values by the online
+    network, target: by the target network (double Q-learning: van Hasselt et al. 2016, equation 4); plain Q-learning gives the target's
+    as both."""
     out = np.zeros(len(index))
     for k in range(len(index)):
         s = index[k]
         if s >= 0:
             best = -1
             for a in range(mask.shape[1]):
-                if mask[s, a] and (best < 0 or chooser[s, a] > chooser[s, best]):
+                if mask[s, a] and (best < 0 or online[s, a] > online[s, best]):
                     best = a
             if best >= 0:
-                out[k] = judge[s, best]
+                out[k] = target[s, best]
     return out
 
 
@@ -89,10 +90,10 @@ def taken(values: Tensor, action: Tensor) -> Tensor:
     return values.gather(1, index)[:, 0]
 
 
-def double_values(chooser: Tensor, judge: Tensor, mask: Tensor) -> Tensor:
-    """judge[argmax over legal a of chooser[a]]: judge float[n, A, …] -> float[n, …]. Double Q-learning has the online values as chooser and
-    the target's as judge (van Hasselt et al. 2016, equation 4); plain Q-learning has the target's as both."""
-    return taken(judge, greedy(chooser, mask))
+def double_values(online: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """target[argmax over legal a of online[a]]: target float[n, A, …] -> float[n, …]. online: values by the online network,
+    target: by the target network (double Q-learning: van Hasselt et al. 2016, equation 4); plain Q-learning gives the target's as both."""
+    return taken(target, greedy(online, mask))
 
 
 def project(values: Tensor, probability: Tensor, support: Tensor) -> Tensor:

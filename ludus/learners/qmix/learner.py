@@ -126,11 +126,11 @@ class TeamLearner(QLearner):
         spec = config.policy(context.env, context.seats)
         self.config, self._env, self._seats = config, context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        self._module, self._judge = (self._networks(spec, context) for _ in range(2))
+        self._online, self._target = (self._networks(spec, context) for _ in range(2))
         if start is not None:
-            loaded(self._module.q, spec, start)
-        self._judge.requires_grad_(False)
-        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+            loaded(self._online.q, spec, start)
+        self._target.requires_grad_(False)
+        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
         super().__init__(config, context, spec, online=online, target=target)
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
 
@@ -174,7 +174,7 @@ class TeamLearner(QLearner):
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
-        self._online.joint.fill(0.0)
+        self._online_parameters.joint.fill(0.0)
         found = Found(0.0, 0.0, 0.0, np.zeros(0))
         if len(mine["reward"]):
             weights = np.ones(rows) if weight is None else weight
@@ -202,7 +202,7 @@ class TeamLearner(QLearner):
     # ------------------------------------------------------------------------------------------ state
 
     def _network_weights(self) -> Weights:
-        return arrays_of(self._module.q)
+        return arrays_of(self._online.q)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "rewards": self._rewards.state_dict()}
@@ -242,19 +242,23 @@ class StepLearner(TeamLearner):
     def compared(self, columns: ItemColumns) -> Compared:
         """See `TeamLearner.compared`; T is 1."""
         action = torch.from_numpy(columns["action"].astype(np.int64)).flatten()
-        chosen = taken(self._values(self._module, columns, "observation", "mask"), action)
-        value = self._mixed(self._module, chosen, columns, "present", "state")
+        chosen = taken(self._values(self._online, columns, "observation", "mask"), action)
+        value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
         return Compared(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
 
     @torch.no_grad()
     def _next_values(self, columns: ItemColumns) -> Tensor:
         """The team's value of what comes next, float32[m]: each agent's best action by the online network (double) or the target's."""
-        judge = self._values(self._judge, columns, "next", "next_mask")
-        chooser = self._values(self._module, columns, "next", "next_mask") if self.config.double else judge
+        target_values = self._values(self._target, columns, "next", "next_mask")
+        online_values = (
+            self._values(self._online, columns, "next", "next_mask") if self.config.double else target_values
+        )
         legal = self._legal(columns, "next_mask")
-        best = double_values(chooser, judge, torch.ones_like(judge, dtype=torch.bool) if legal is None else legal)
-        return self._mixed(self._judge, best, columns, "next_present", "next_state")
+        best = double_values(
+            online_values, target_values, torch.ones_like(target_values, dtype=torch.bool) if legal is None else legal
+        )
+        return self._mixed(self._target, best, columns, "next_present", "next_state")
 
     def _values(self, team: TeamModel, columns: ItemColumns, seen: str, mask: str) -> Tensor:
         """Of every agent, float32[m × n, A]."""
@@ -348,7 +352,7 @@ class SequenceLearner(TeamLearner):
     def _memory(self, view: Joint, found: Windows) -> NDArray[np.float32]:
         """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning, taken
         through the steps in between by the weights of now, which are those that acted unless workers are behind."""
-        module = self._agents(self._module)
+        module = self._agents(self._online)
         pieces, longest = len(view.tail), int(found.warm.max(initial=0))
         memory0 = view.memory0
         if memory0 is None:
@@ -373,17 +377,17 @@ class SequenceLearner(TeamLearner):
     def compared(self, columns: ItemColumns) -> Compared:
         """See `TeamLearner.compared`."""
         batch = self._batch(columns)
-        q = self._values(self._module, batch)
+        q = self._values(self._online, batch)
         chosen = taken(q[:, :-1].flatten(0, 2), batch.action.flatten()).view_as(batch.action)
         steps = torch.arange(batch.place.shape[1]).expand_as(batch.place)
-        value = self._mixed(self._module, chosen, batch, steps)
+        value = self._mixed(self._online, chosen, batch, steps)
         with torch.no_grad():
-            judge = self._values(self._judge, batch)
+            target_values = self._values(self._target, batch)
             at = torch.arange(len(q))[:, None], batch.place
-            chooser = q.detach() if self.config.double else judge
-            best = greedy(chooser[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
-            after = taken(judge[at].flatten(0, 2), best).view_as(batch.action)
-            target = self.targets(columns, self._mixed(self._judge, after, batch, batch.place))
+            online_values = q.detach() if self.config.double else target_values
+            best = greedy(online_values[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
+            after = taken(target_values[at].flatten(0, 2), best).view_as(batch.action)
+            target = self.targets(columns, self._mixed(self._target, after, batch, batch.place))
         return Compared(value, target, batch.there)
 
     def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
@@ -410,7 +414,7 @@ class SequenceLearner(TeamLearner):
         return module.values(states.flatten(0, 2), batch.legal.flatten(0, 2)).view(m, steps, n, actions)
 
     def _batch(self, columns: ItemColumns) -> _Batch:
-        module, own = self._agents(self._module), self.config.burn_in
+        module, own = self._agents(self._online), self.config.burn_in
         observation, present = columns["observation"], columns["present"]
         m, slots, n = present.shape
         by_time = np.moveaxis(observation, 1, 0).reshape(slots * m * n, *observation.shape[3:])

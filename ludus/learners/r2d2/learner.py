@@ -152,11 +152,11 @@ class R2D2Learner(QLearner):
     def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         seed = seeding.key(context.seed, "r2d2", "weights") % 2**63
-        self._module, self._judge = make_recurrent(spec, seed=seed), make_recurrent(spec)
+        self._online, self._target = make_recurrent(spec, seed=seed), make_recurrent(spec)
         if start is not None:
-            loaded(self._module, spec, start)
-        self._judge.requires_grad_(False)
-        online, target = FlatModule(self._module, sums=SUMS), FlatModule(self._judge)
+            loaded(self._online, spec, start)
+        self._target.requires_grad_(False)
+        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
         super().__init__(config, context, spec, online=online, target=target)
         self.config = config
 
@@ -201,7 +201,7 @@ class R2D2Learner(QLearner):
     def _memory(self, rows: Trajectories, found: Windows) -> NDArray[np.float32]:
         """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
-        segments, module = rows.num_segments, self._module
+        segments, module = rows.num_segments, self._online
         memory0 = np.zeros((segments, module.memory_size), np.float32) if rows.memory0 is None else rows.memory0
         out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
         if not longest:
@@ -222,14 +222,14 @@ class R2D2Learner(QLearner):
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> Found:
         batch = self._batch(columns, rows, weight)
-        self._online.joint.fill(0.0)
+        self._online_parameters.joint.fill(0.0)
         decisions = max(1, int(columns["count"].sum()))
         mine = self._found_in(batch, decisions) if len(batch.action) else Found(0.0, 0.0, 0.0, np.zeros(0))
         return self._joint(mine, rows) if self._ranks.size > 1 else mine
 
     def _found_in(self, batch: _Batch, decisions: int) -> Found:
         """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
-        q = self._values(self._module, batch)
+        q = self._values(self._online, batch)
         target = self._targets(batch, q.detach())
         error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
         loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
@@ -243,12 +243,12 @@ class R2D2Learner(QLearner):
     @torch.no_grad()
     def _targets(self, batch: _Batch, q: Tensor) -> Tensor:
         """h(R + discount h⁻¹(Q_target(s', argmax Q(s', ·)))), float32[n, T]. (R2D2, equation in §2.3.)"""
-        judge = self._values(self._judge, batch)
+        target_values = self._values(self._target, batch)
         n, steps = batch.place.shape
         at = torch.arange(n)[:, None], batch.place
-        chooser = q if self.config.double else judge
-        best = greedy(chooser[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
-        value = taken(judge[at].flatten(0, 1), best).view(n, steps)
+        online_values = q if self.config.double else target_values
+        best = greedy(online_values[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
+        value = taken(target_values[at].flatten(0, 1), best).view(n, steps)
         if not self.config.rescale:
             return batch.reward + batch.discount * value
         epsilon = self.config.rescale_epsilon
@@ -287,7 +287,7 @@ class R2D2Learner(QLearner):
         else:
             every = np.ones((len(observation), self.config.length + 1, self._actions), np.bool_)
             legal = mine.get("mask", every)
-        shape = (len(observation), observation.shape[1], *self._module.shape)
+        shape = (len(observation), observation.shape[1], *self._online.shape)
         present = np.arange(self.config.length) < mine["count"][:, None]
         weight = np.ones(rows) if weight is None else weight
         return _Batch(
@@ -306,9 +306,9 @@ class R2D2Learner(QLearner):
     def _seen(self, observation: Array) -> Tensor:
         """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
         if self._states is None:
-            return rows_of(observation, self._module.shape)
+            return rows_of(observation, self._online.shape)
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        return self._states.x[torch.from_numpy(ids)].view(-1, *self._module.shape)
+        return self._states.x[torch.from_numpy(ids)].view(-1, *self._online.shape)
 
     def _network_weights(self) -> Weights:
-        return arrays_of(self._module)
+        return arrays_of(self._online)

@@ -99,7 +99,7 @@ def _sample(slot, ids, bound, cumulative, table, offset, noise, action, logp):  
 
 _UNKNOWN, _TABLE, _GROUP = -1, 0, 1
 LARGE = 16_384
-"""With more information states than this, a learner's weights are evaluated on the rows that come: they are new in every order, and
+"""With more information states than this, a learner's weights are evaluated on the rows that come: they are new in every request, and
 tabulating them on all states would take longer than playing it."""
 
 _LOOK = -2  # not looked up since slots were bound

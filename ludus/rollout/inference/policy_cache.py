@@ -96,9 +96,9 @@ class PolicyCache:
     def _find(self, ref: PolicyRef, sent: Ref) -> _Entry:
         policy = self._recent.find(sent)
         if policy is None:
-            parcel = self._fetch(sent)
-            policy = parcel.policy
-            self._recent.keep(sent, policy, parcel.size)
+            message = self._fetch(sent)
+            policy = message.policy
+            self._recent.keep(sent, policy, message.size)
             self.fetched += 1
         require_mode(ref, policy.modes)
         return _Entry(sent, ref.mode, policy)

@@ -40,10 +40,10 @@ class _Piece(NamedTuple):
 
 
 class RemoteBank:
-    """`PolicyBank` over an inference server, for `num_envs` environments of `spec`; `load` takes references to parcels for policies.
+    """`PolicyBank` over an inference server, for `num_envs` environments of `spec`; `load` takes references to policy messages.
 
     Slots, recurrent memory and noise stay here, so that the server has no state but the policies. All rows of a step go in one request.
-    client: a name that no other bank of the server has. server: its present incarnation, which whoever gives orders sets before `load`.
+    client: a name that no other bank of the server has. server: its present incarnation, which whoever gives requests sets before `load`.
     """
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, client: str) -> None:
@@ -119,7 +119,7 @@ class RemoteBank:
 
     def _ask(self, method: str, *args: Any) -> Any:
         if self.server is None:
-            raise RunError("a bank of shared inference was given no server; set `server` before an order.")
+            raise RunError("a bank of shared inference was given no server; set `server` before a request.")
         return self.server.ask(method, self._client, *args)
 
     def _enter(self, entries: dict[int, _Entry]) -> None:

@@ -177,7 +177,7 @@ class InferenceServer:
 
     def __init__(self, spec: ServerSpec) -> None:
         self._name = secrets.token_hex(8)
-        self._shelf = PolicyCache(spec.fetch, kept=spec.kept)
+        self._cache = PolicyCache(spec.fetch, kept=spec.kept)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
@@ -199,9 +199,9 @@ class InferenceServer:
         """From now on a client holds what it `keep`s of what it held on this incarnation, and the `wanted`; and asks for these extras.
         None, and nothing is done, if it did not hold what it wants to keep. Raises PolicyError for a policy that lacks its mode."""
         with self._loading, self._counted("loading"):
-            if keep and (server != self._name or not self._shelf.holds(client, keep)):
+            if keep and (server != self._name or not self._cache.holds(client, keep)):
                 return None
-            held = self._shelf.load(client, keep, wanted)
+            held = self._cache.load(client, keep, wanted)
             self._extras[client] = tuple(extras)
             return Loaded(self._name, held)
 
@@ -222,7 +222,7 @@ class InferenceServer:
             "requests": done.requests,
             "rows": done.rows,
             "batches": done.batches,
-            "fetched": self._shelf.fetched,
+            "fetched": self._cache.fetched,
         }
 
     def close(self) -> None:
@@ -231,7 +231,7 @@ class InferenceServer:
 
     def _answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[CacheAnswer]]:
         with self._counted("evaluating"):
-            return self._shelf.answer(requests)
+            return self._cache.answer(requests)
 
     @contextmanager
     def _counted(self, what: str) -> Iterator[None]:
@@ -284,7 +284,7 @@ class _Made(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """A server's incarnation, for one order of a host."""
+    """A server's incarnation, for one request of a host."""
 
     server: int
     life: int
@@ -326,7 +326,7 @@ class Servers:
         return Serving(number, life, self._runtime.peer(server))
 
     def mend(self, serving: Serving) -> None:
-        """An order ended with PartDied, and its host lives: so its server died, or could not be reached. Returns once another incarnation
+        """A request ended with PartDied, and its host lives: so its server died, or could not be reached. Returns once another incarnation
         takes its place; raises PartDied if it has no restart left."""
         server = self._servers[serving.server]
         if self._runtime.incarnation(server) != serving.life:

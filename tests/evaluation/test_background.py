@@ -15,7 +15,7 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.background import BackgroundEvaluator, Score
-from ludus.rollout.base import Episodes, Rollout, RolloutOrder
+from ludus.rollout.base import Episodes, Rollout, RolloutRequest
 from ludus.rollout.manager import Pending
 from ludus.storage.base import Silent
 from ludus.storage.reader import Reader
@@ -27,7 +27,7 @@ oracle: {kind: ppo, batch: 24, hidden: [8]}
 response: {episodes: 240}
 generations: 1
 """
-BESIDE = "evaluation.beside={every: 3, episodes: 40, num_envs: 8}"
+BACKGROUND = "evaluation.background={every: 3, episodes: 40, num_envs: 8}"
 
 
 def policies(folder: Path) -> dict[str, str]:
@@ -43,7 +43,7 @@ def scores(folder: Path, task: str) -> list[tuple[int, float]]:
 
 def test_versions_are_scored_and_training_does_not_notice(tmp_path: Path) -> None:
     run(parse_scenario(PSRO), run_dir=tmp_path / "without", report=False)
-    run(parse_scenario(PSRO, [BESIDE]), run_dir=tmp_path / "with", report=False)
+    run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "with", report=False)
     assert policies(tmp_path / "with") == policies(tmp_path / "without")
     for population in (0, 1):
         found = scores(tmp_path / "with", f"response-{population}-1")
@@ -53,7 +53,7 @@ def test_versions_are_scored_and_training_does_not_notice(tmp_path: Path) -> Non
             assert set(reader.metrics(f"response-{population}-1/episodes", "versions").value) == {40.0}
             error = reader.metrics(f"response-{population}-1/return_error", "versions").value
         assert all(0 < e < 0.5 for e in error)
-    run(parse_scenario(PSRO, [BESIDE]), run_dir=tmp_path / "again", report=False)
+    run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "again", report=False)
     assert scores(tmp_path / "again", "response-0-1") == scores(tmp_path / "with", "response-0-1")
 
 
@@ -87,7 +87,11 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_a_version_is_scored_once_however_often_the_run_is_resumed(
     tmp_path: Path, recorded: list[tuple[str, int]]
 ) -> None:
-    changes = ["evaluation.beside={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2", "generations=1"]
+    changes = [
+        "evaluation.background={every: 1, episodes: 40, num_envs: 8}",
+        "checkpoints.iterations=2",
+        "generations=1",
+    ]
     run(parse_scenario(PSRO, changes), run_dir=tmp_path / "whole", report=False)
     whole = list(recorded)
     recorded.clear()
@@ -103,7 +107,7 @@ def test_a_version_is_scored_once_however_often_the_run_is_resumed(
 
 def test_scores_of_a_learner_that_is_given_up_go_with_it(tmp_path: Path, recorded: list[tuple[str, int]]) -> None:
     """Under another oracle the response begins anew: its versions are not those that were scored."""
-    changes = ["evaluation.beside={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2"]
+    changes = ["evaluation.background={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2"]
     other = "oracle.hidden=[4]"
     observer = Stopping(5)
     run(parse_scenario(PSRO, changes), run_dir=tmp_path / "run", report=False, observer=observer, stop=observer.stop)
@@ -126,11 +130,11 @@ class FakeRollouts:
     started: list[int] = field(default_factory=list)  # versions
     closed: int = 0
 
-    def start(self, order: RolloutOrder, policies: object) -> Pending:
-        assert order.learner is not None
-        assert order.learner.version is not None
-        self.started.append(order.learner.version)
-        return Pending(order, 0, [], [], 0.0)
+    def start(self, request: RolloutRequest, policies: object) -> Pending:
+        assert request.learner is not None
+        assert request.learner.version is not None
+        self.started.append(request.learner.version)
+        return Pending(request, 0, [], [], 0.0)
 
     def done(self, pending: list[Pending], *, at_least: int, timeout: float) -> list[Pending]:
         assert (at_least, timeout) == (0, 0.0), "training does not wait for scores"
@@ -163,7 +167,7 @@ class Watched:
     def __init__(self, ends: list[float | PartDied | None], *, scored: frozenset[int] = frozenset()) -> None:
         self.rollouts, self.scores, self.told = FakeRollouts(ends), list[Score](), list[str]()
         self.task = TrainingTask("task", 1, 0, (0,), "0-1", Mixture(()))
-        self.beside = BackgroundEvaluator(
+        self.background = BackgroundEvaluator(
             self.rollouts,  # type: ignore[arg-type]
             every=1,
             episodes=2,
@@ -176,7 +180,7 @@ class Watched:
     def offer(self, *versions: int) -> None:
         for version in versions:
             ref = PolicyRef(0, "0-1", version)
-            self.beside.offer(self.task, version, [(ref, None)])  # type: ignore[list-item]
+            self.background.offer(self.task, version, [(ref, None)])  # type: ignore[list-item]
 
 
 def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
@@ -185,7 +189,7 @@ def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
     assert watched.rollouts.started == [1, 2, 3, 4]
     error = 2**0.5 / 2**0.5  # two returns, 1 above and 1 below their mean
     assert watched.scores == [Score("task", 1, 2, 0.5, error), Score("task", 4, 2, 0.25, error)]
-    assert (watched.beside.skipped, watched.told) == (2, [])
+    assert (watched.background.skipped, watched.told) == (2, [])
 
 
 def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:
@@ -194,8 +198,8 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:
     assert watched.rollouts.started == [1, 2, 3], "two wait, and the fourth is passed over"
     watched.rollouts.ends.append(PartDied("part 'Evaluator' died."))
     watched.offer(5, 6)
-    watched.beside.take(wait_for="task")
-    watched.beside.close()
+    watched.background.take(wait_for="task")
+    watched.background.close()
     assert watched.rollouts.started == [1, 2, 3]
     assert [score.version for score in watched.scores] == [1]
     assert watched.rollouts.closed == 1
@@ -207,14 +211,14 @@ def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
     watched = Watched([0.1, 0.2], scored=frozenset({1, 3}))
     watched.offer(1, 3, 4)
     assert [score.version for score in watched.scores] == [4]
-    watched.beside.take(wait_for="task")
+    watched.background.take(wait_for="task")
     assert watched.rollouts.started == [4]
 
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
-    changes = [BESIDE, "runtime.kind=ray", "runtime.shards=1", "runtime.tasks=1"]
-    run(parse_scenario(PSRO, [BESIDE]), run_dir=tmp_path / "here", report=False)
+    changes = [BACKGROUND, "runtime.kind=ray", "runtime.shards=1", "runtime.tasks=1"]
+    run(parse_scenario(PSRO, [BACKGROUND]), run_dir=tmp_path / "here", report=False)
     run(parse_scenario(PSRO, changes), run_dir=tmp_path / "ray", report=False)
     assert policies(tmp_path / "ray") == policies(tmp_path / "here")
     here, found = dict(scores(tmp_path / "here", "response-0-1")), dict(scores(tmp_path / "ray", "response-0-1"))

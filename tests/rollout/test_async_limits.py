@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ludus.core.errors import DataError
-from ludus.rollout.pacing import Credits, Lease
+from ludus.rollout.async_limits import Credits, Lease
 
 
 def test_reserve_deliver_release():

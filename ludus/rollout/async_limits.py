@@ -27,9 +27,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class AsyncLimits:
-    """Of asynchronous collection. in_flight: orders that a host has at most, played and unplayed. min_completed: portions to learn from
-    in one iteration at least (None: as many as there are hosts). gather_window: seconds to wait for more after these. max_lag: portions
-    whose weights are more versions behind when they arrive are thrown away (None: never)."""
+    """Of asynchronous collection. in_flight: requests that a host has at most, played and unplayed. min_completed: partial results to
+    learn from in one iteration at least (None: as many as there are hosts). gather_window: seconds to wait for more after these. max_lag:
+    partial results whose weights are more versions behind when they arrive are thrown away (None: never)."""
 
     in_flight: int = 2
     min_completed: int | None = None
