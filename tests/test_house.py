@@ -104,7 +104,6 @@ def test_names_given_as_strings_are_modules() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.xfail(strict=True, reason="options and learners, scenarios and their kinds: on their way out")
 def test_no_file_imports_another_in_a_circle() -> None:
     graph = {m: {t for t, _ in arrows(p, types=False)} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
     try:

@@ -153,7 +153,7 @@ def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tenso
 
 def test_the_network_is_that_of_the_population() -> None:
     """Players 0 and 1 share one, and their critic sees which of them it judges."""
-    from ludus.driver.scenarios.psro import PSRO
+    from ludus.driver.scenario_kinds import PSRO
     from ludus.learners.ppo.options import MAPPO
 
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)

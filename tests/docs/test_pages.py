@@ -14,8 +14,8 @@ import yaml
 
 from ludus.cli.main import COMMANDS
 from ludus.core import errors
-from ludus.driver.scenario import SCENARIOS
 from ludus.driver.scenario_files import list_presets, load_scenario
+from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.envs.families import FAMILIES
 from ludus.evaluation.ratings import RATINGS
 from ludus.learners.registry import ALGORITHMS
