@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.evaluation.bots import Named, parse_bot
-from ludus.evaluation.stored import StoredRun
 from ludus.evaluation.tournament.arena import ArenaPlayer
 from ludus.evaluation.tournament.entrants import Entrant, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.file import digest_of
 from ludus.population.ratings.bradley_terry import Z95
+from ludus.storage.stored_run import StoredRun
 
 _SNAPSHOT = "snapshot"
 
@@ -56,7 +56,7 @@ def play(
 ) -> tuple[Record, Record]:
     """The records as first and as second player, `games` each, of the populations' members at `place`, who take their likeliest actions,
     against tree search. Results stay in `folder`: what was played is not played again."""
-    settings = stored.scenario.env.played
+    settings = stored.env.played
     made = settings.make(num_envs=1)
     made.close()
     field = TournamentField(settings, made.spec, (_members(stored, place), _search(simulations)))

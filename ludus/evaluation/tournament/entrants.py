@@ -21,11 +21,11 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.evaluation.bots import Named, parse_bot, require_fit
 from ludus.evaluation.policies import Drawn, FindRun, Wanted, identity, policies_of, take_apart, told
-from ludus.evaluation.stored import StoredRun
 from ludus.evaluation.tournament.arena import ArenaPlayer
 from ludus.evaluation.tournament.process import Asked, BotProcess
 from ludus.policies.file import digest_of
 from ludus.storage.database import FILE
+from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # The game of a tournament and who plays in it.
@@ -96,8 +96,8 @@ def read_field(
     twice = sorted({text for text in texts if texts.count(text) > 1})
     if twice:
         raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
-    open_run = lru_cache(maxsize=None)(StoredRun)
-    given = [take_apart(text, find_run, open_run) for text in texts]
+    opened = lru_cache(maxsize=None)(open_run)
+    given = [take_apart(text, find_run, opened) for text in texts]
     settings = _common_game(given, env)
     made = settings.make(num_envs=1)
     try:
@@ -111,7 +111,7 @@ def read_field(
 
 def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id."""
-    found = [(repr(one.text), one.run.scenario.env.played) for one in given if one.run is not None]
+    found = [(repr(one.text), one.run.env.played) for one in given if one.run is not None]
     found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
