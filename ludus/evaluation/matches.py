@@ -13,7 +13,7 @@ from ludus.core import seeding
 from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.population.matches import moments
-from ludus.rollout.base import RolloutOrder
+from ludus.rollout.base import PlannedEpisodes, RolloutOrder
 from ludus.rollout.manager import Pending, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
 
@@ -40,6 +40,12 @@ class MatchPlayer:
         """float64[episodes, P]: returns where every seat is drawn from `players`. Another `block` gives independent episodes; no match has
         one with a name."""
         return self._rollouts.finish(self._start(players, episodes, block)).episodes.returns
+
+    def planned(self, episodes: PlannedEpisodes) -> NDArray[np.float64]:
+        """float64[n, P]: returns of these episodes."""
+        policies = [(ref, self._policy(ref)) for ref in episodes.refs]
+        pending = [self._rollouts.start(order, policies) for order in episodes.orders(self._rollouts.num_envs)]
+        return np.concatenate([self._rollouts.finish(one).episodes.returns for one in pending])
 
     def play(self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
