@@ -46,8 +46,8 @@ def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_population_starts_from_a_clone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a learning rate of nothing, the response is the clone itself, which plays about as well as the run's last strategies."""
-    from ludus.evaluation.stored import StoredRun
     from ludus.policies.file import load_policy
+    from ludus.storage.stored_run import StoredRun
 
     capsys.readouterr()
     line = ["clone", "games.parquet", "my.yaml", "--out", "c.safetensors", "--epochs", "10", "--learning-rate", "0.01"]

@@ -15,7 +15,6 @@ from ludus.driver.scenario import Evaluation
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
-from ludus.evaluation.stored import StoredRun
 from ludus.population.payoff_table import PayoffTable
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess
@@ -23,6 +22,7 @@ from ludus.schedulers.subgame import restricted
 from ludus.solvers.games import nash_conv
 from ludus.solvers.nash import Nash
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import StoredRun
 from ludus.testing.meta_solver import exact_view
 
 LEDUC = """
@@ -128,7 +128,7 @@ def test_as_good_with_a_third_of_the_episodes(tmp_path: Path) -> None:
     played, so parts of one whole table are what a run that fills all holes has had in each generation."""
     run(parse_scenario(LEDUC), run_dir=tmp_path, report=False)
     stored = StoredRun(tmp_path)
-    env = stored.scenario.env.make()
+    env = stored.env.make()
     exact = ExactEvaluator(env.tree, stored.population)  # type: ignore[attr-defined]
     uniform = PayoffTable(utility_range=env.spec.utility_range, population=stored.population, zero_sum=True)
     for ref in stored.records:

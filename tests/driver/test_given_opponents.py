@@ -18,8 +18,8 @@ from ludus.driver.runner import resume
 from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.evaluation.stored import StoredRun
 from ludus.policies.file import load_policy
+from ludus.storage.stored_run import StoredRun
 
 BLOTTO = "openspiel/blotto(coins=3,fields=2)"
 

@@ -163,7 +163,10 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
     ("change", "words"),
     [
         ("DELETE FROM policies WHERE id = '0-1'", "has 4 policies of player 0, whose last meta-strategy is over 5"),
-        ("UPDATE run SET value = replace(value, 'oracle', 'orakle')", "the scenario in the database of .* unknown key"),
+        (
+            "UPDATE run SET value = replace(value, 'num_envs', 'num_env')",
+            "the scenario in the database of .* unknown key",
+        ),
     ],
 )
 def test_a_database_changed_by_hand_is_refused(finished: Path, tmp_path: Path, change: str, words: str) -> None:
