@@ -246,7 +246,7 @@ def examine(bots: Sequence[Named], spec: EnvSpec, *, wrapped: bool, deadline: fl
         process.call()
         while not process.answered():
             process.check(deadline)
-            wait([process.connection], timeout=_LOOK)
+            wait([process.fileno()], timeout=_LOOK)
         found: list[str] = process.answer()
     finally:
         process.close()

@@ -89,7 +89,7 @@ class ProcessPool:
             for _ in range(wanted):
                 self._give(self._idle.pop() if self._idle else BotProcess(self._setup))
             while self._playing:
-                wait([process.connection for process in self._playing], timeout=_LOOK)
+                wait([process.fileno() for process in self._playing], timeout=_LOOK)
                 for process in list(self._playing):
                     self._look(process)
         except BaseException:
