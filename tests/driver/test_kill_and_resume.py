@@ -12,6 +12,8 @@ from ludus.core.errors import RunError
 from ludus.driver.runner import resume
 
 POINTS = 4
+MANY = 30
+"""Kills of a run, in the slow tests, that does at its changes what those that are killed at each do, too."""
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,9 @@ def test_killed_at_a_change_and_resumed(name: str, whole: dict[str, Path], tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(tools.SCENARIOS))
 def test_killed_at_every_change_and_resumed(name: str, whole: dict[str, Path], tmp_path: Path) -> None:
-    stride = 1 if name in ("exact", "ppo") else 3
-    for at in range(1, changes(name, tmp_path) + 1, stride):
+    last = changes(name, tmp_path)
+    stride = 1 if name in ("exact", "ppo") else -(-last // MANY)
+    for at in range(1, last + 1, stride):
         run_dir = tmp_path / str(at)
         assert tools.dies(lambda d=run_dir: tools.train(name, d), run_dir, at=at) is None
         tools.goes_on(run_dir, name)

@@ -143,23 +143,16 @@ def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
 
 
 SLOW_DOWN = {
-    "adaptive": ["generations=5", "response.episodes=1000", "evaluation.adaptive.budget=800"],
-    "exact": ["generations=25"],
-    "ppo": ["generations=4", "response.episodes=3000", "checkpoints.iterations=3"],
-    "dqn": ["generations=3", "response.decisions=3000", "checkpoints.iterations=2"],
-    "tabular_q": ["generations=6", "response.decisions=6000", "checkpoints.iterations=3"],
-    "simulate": ["generations=4", "response.episodes=1500", "evaluation.episodes=600"],
-    "shared": ["generations=6", "response.episodes=4000", "evaluation.episodes=1000"],
-    "general": ["generations=4", "response.decisions=3000"],
-    "ranking": ["generations=5", "response.episodes=3000", "evaluation.adaptive.budget=800"],
-    "self_play": ["generations=5", "response.episodes=2000", "checkpoints.iterations=3"],
-    "own_past": ["generations=4", "response.decisions=3000", "evaluation.episodes=400"],
+    "dqn": ["generations=3", "response.decisions=2000", "checkpoints.iterations=2"],
+    "ranking": ["generations=3", "response.episodes=2000", "evaluation.adaptive.budget=600"],
+    "self_play": ["generations=4", "response.episodes=2000", "checkpoints.iterations=3"],
 }
-"""Runs of a few seconds, so that kills come at all their moments."""
+"""Runs of a few seconds, so that kills come at all their moments. What the other scenarios do at a kill, test_kill_and_resume shows."""
+KILLS = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(tools.SCENARIOS))
+@pytest.mark.parametrize("name", SLOW_DOWN)
 def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
     rng = random.Random(f"kill {name}")
     (tmp_path / "mine.yaml").write_text(tools.SCENARIOS[name])
@@ -167,23 +160,21 @@ def test_killed_at_random_moments(name: str, tmp_path: Path) -> None:
     line = ["train", "mine.yaml", *SLOW_DOWN[name], "--run-dir"]
     subprocess.run([*START, *line, "whole"], cwd=tmp_path, capture_output=True, timeout=120, check=True)
     length = time.monotonic() - begun
-    for round_ in range(2):
-        run_dir = tmp_path / f"run{round_}"
-        kills = 0
-        while not finished(run_dir):
-            again = ["resume", run_dir.name] if begun_in(run_dir) else [*line, run_dir.name]
-            with start(*again, folder=tmp_path) as process:
-                if kills < 5:
-                    with suppress(subprocess.TimeoutExpired):
-                        process.communicate(timeout=rng.uniform(0.2, 0.9) * length)
-                    process.kill()
-                    kills += 1
-                _, err = process.communicate(timeout=120)
-            assert process.returncode in (0, -signal.SIGKILL), err
-        assert kills
-        if process.returncode:  # killed after its last commit
-            subprocess.run([*START, "resume", run_dir.name], cwd=tmp_path, capture_output=True, timeout=60, check=True)
-        tools.assert_same_run(tmp_path / "whole", run_dir)
+    run_dir, kills = tmp_path / "run", 0
+    while not finished(run_dir):
+        again = ["resume", run_dir.name] if begun_in(run_dir) else [*line, run_dir.name]
+        with start(*again, folder=tmp_path) as process:
+            if kills < KILLS:
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=rng.uniform(0.2, 0.9) * length)
+                process.kill()
+                kills += 1
+            _, err = process.communicate(timeout=120)
+        assert process.returncode in (0, -signal.SIGKILL), err
+    assert kills
+    if process.returncode:  # killed after its last commit
+        subprocess.run([*START, "resume", run_dir.name], cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    tools.assert_same_run(tmp_path / "whole", run_dir)
 
 
 def begun_in(run_dir: Path) -> bool:

@@ -193,6 +193,7 @@ class Hangs(MLPPolicy):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_ray")
 def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) -> None:
     from ludus.runtime.ray_runtime import RayRuntime
 
@@ -203,7 +204,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=8.0)
+        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=4.0)
         assert_same(made.run(asked, given), expected)
         (tmp_path / "marker").touch()
         got = made.run(asked, given)
@@ -223,6 +224,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_ray")
 def test_servers_and_workers_of_ray_are_killed() -> None:
     from ludus.runtime.ray_runtime import RayRuntime
 
