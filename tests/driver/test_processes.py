@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import run_tools as tools
 
+from ludus.cli.main import main
 from ludus.core.errors import RunError
 from ludus.storage.reader import Reader, run_state
 
@@ -50,14 +51,14 @@ def going(tmp_path: Path) -> subprocess.Popen[str]:
     process.communicate()
 
 
-def test_one_ctrl_c_stops_cleanly(going: subprocess.Popen[str], tmp_path: Path) -> None:
-    refused = start("resume", "run", folder=tmp_path)
-    out, err = refused.communicate(timeout=60)
-    assert (refused.returncode, out) == (2, "")
-    assert (
-        err
-        == f"error: run 'run' is in use by another process (pid {going.pid}). Wait for it or stop it, then try again.\n"
-    )
+def test_one_ctrl_c_stops_cleanly(
+    going: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["resume", "run"]) == 2
+    out, err = capsys.readouterr()
+    in_use = f"run 'run' is in use by another process (pid {going.pid}). Wait for it or stop it, then try again."
+    assert (out, err) == ("", f"error: {in_use}\n")
     going.send_signal(signal.SIGINT)
     out, err = going.communicate(timeout=60)
     assert going.returncode == 0
@@ -67,10 +68,7 @@ def test_one_ctrl_c_stops_cleanly(going: subprocess.Popen[str], tmp_path: Path) 
     with Reader(tmp_path / "run") as reader:
         assert run_state(tmp_path / "run", reader.summary()) == "stopped"
         last = len(reader.generations())  # the generation that it was in
-    done = subprocess.run(
-        [*START, "resume", "run", f"generations={last}"], cwd=tmp_path, capture_output=True, timeout=60
-    )
-    assert done.returncode == 0
+    assert main(["resume", "run", f"generations={last}"]) == 0
     tools.train("ppo", tmp_path / "whole", *LONG, f"generations={last}")
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 

@@ -22,6 +22,7 @@ from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutOrder
+from ludus.rollout.inference import server as inference_server
 from ludus.rollout.inference.server import Servers, Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
@@ -194,8 +195,12 @@ class Hangs(MLPPolicy):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_ray")
-def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) -> None:
+def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ludus.runtime.ray_runtime import RayRuntime
+
+    monkeypatch.setattr(inference_server, "_PATIENCE", 5.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
     me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
