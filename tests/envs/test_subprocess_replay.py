@@ -256,7 +256,7 @@ class Killer:
         os.kill(pid, self._kind)
 
 
-@pytest.mark.parametrize(("kind", "strikes", "kills"), [(signal.SIGKILL, 6, 9), (signal.SIGSTOP, 3, 3)])
+@pytest.mark.parametrize(("kind", "strikes", "kills"), [(signal.SIGKILL, 4, 6), (signal.SIGSTOP, 2, 2)])
 def test_at_random(kind: signal.Signals, strikes: int, kills: int) -> None:
     make = partial(games.walks, deaths=games.Deaths(""))
     deadline = DEADLINE if kind == signal.SIGSTOP else None

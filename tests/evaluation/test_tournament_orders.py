@@ -31,7 +31,7 @@ SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)
 
 def spec(players: int, *, zero_sum: bool = False) -> EnvSpec:
     """Returns between -1 and 1."""
-    games = {1: "openspiel/catch", 2: "openspiel/tic_tac_toe", 3: "openspiel/kuhn_poker(players=3)"}
+    games = {1: "openspiel/catch", 2: "openspiel/kuhn_poker", 3: "openspiel/kuhn_poker(players=3)"}
     found = make_env(games[players], num_envs=1).spec
     return replace(found, utility_range=((-1.0, 1.0),) * players, zero_sum=zero_sum)
 
