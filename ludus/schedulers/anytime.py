@@ -115,7 +115,7 @@ class AnytimePSROScheduler(PSROScheduler):
         super().__init__(options, population=population, sampling=sampling)
         self._means = MeanMixtures(population)
 
-    def trained(self, result: Trained) -> None:
+    def trained(self, result: Trained, view: View) -> None:
         self._means.record(result)
 
     def solve(self, view: View) -> Solution:

@@ -12,15 +12,15 @@ is then nothing but results, so that a run can stop and go on anywhere.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
-from ludus.schedulers.queue import TaskQueue, alone
+from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import Places, everyone
 from ludus.schedulers.win_rates import PolicyProfile
@@ -76,33 +76,23 @@ class OwnPastOptions(ChunkedOptions):
         return self.cells == "all"
 
 
-class ChunkedScheduler(ABC):
-    """State: how many chunks are done, and which tasks are queued or out. `together`: learners that play each other's live weights."""
+class ChunkedScheduler(PlanningScheduler):
+    """State beyond the tasks: how many chunks are done. `together`: learners that play each other's live weights."""
 
     options: ChunkedOptions
-    together = 1
 
     def __init__(
         self, options: ChunkedOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
     ) -> None:
         """population: [P] index of each player's population. sampling: what is played after a chunk, by default every hole."""
-        self.options, self.population, self.sampling = options, population, sampling or EveryHole()
+        super().__init__(population)
+        self.options, self.sampling = options, sampling or EveryHole()
         self.chunk = 0  # chunks that are done
         self._steps = 0  # evaluation tasks since then
         self._announced = False  # their meta-strategies
         self._failed: dict[
             str, tuple[int, str]
         ] = {}  # tasks that ended early -> generation, and the policy that was saved
-        self._queue = TaskQueue()
-
-    @property
-    def populations(self) -> tuple[int, ...]:
-        """The indices of the populations."""
-        return tuple(sorted(set(self.population)))
-
-    def seats(self, population: int) -> tuple[int, ...]:
-        """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
 
     # ------------------------------------------------------------------------------------------ what subclasses say
 
@@ -118,15 +108,19 @@ class ChunkedScheduler(ABC):
         """The policies whose meta-game the next chunk depends on; None: on none."""
         return None
 
-    def review(self, view: View) -> None:  # noqa: B027 - most have nothing to review
+    def review(self, view: View) -> None:
         """Called once after each chunk (and before the first), when the needed cells are there."""
 
     @abstractmethod
     def solution(self, view: View) -> Solution:
         """The meta-strategies that are announced after a chunk."""
 
-    def trained(self, result: Trained, view: View) -> None:  # noqa: B027 - the view has it already
-        """Called once per training result."""
+    def trained(self, result: Trained, view: View) -> None:
+        """Called once per training result; whoever adds to it calls this one too."""
+        now = result.task.generation
+        self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
+        if result.failure is not None:
+            self._failed[result.task.id] = (now, result.ref.policy)
 
     @property
     def over(self) -> bool:
@@ -145,23 +139,10 @@ class ChunkedScheduler(ABC):
 
     # ------------------------------------------------------------------------------------------ the scheduler
 
-    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        if self._queue.idle:
-            self._queue.plan(self._plan(view))
-        return self._queue.take(free)
-
-    def on_result(self, result: TaskResult, view: View) -> None:
-        if not self._queue.answered(result.task):
-            return  # given twice
-        if isinstance(result, Trained):
-            now = result.task.generation
-            self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
-            if result.failure is not None:
-                self._failed[result.task.id] = (now, result.ref.policy)
-            self.trained(result, view)
-            if not self._queue.training:
-                self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
-                self.sampling.begin()
+    def advance(self) -> None:
+        """The next chunk."""
+        self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
+        self.sampling.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -183,23 +164,22 @@ class ChunkedScheduler(ABC):
         return groups
 
     def state_dict(self) -> State:
-        """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
+            **super().state_dict(),
             "chunk": self.chunk,
             "steps": self._steps,
             "sampling": self.sampling.state_dict(),
             "announced": self._announced,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
-            "tasks": self._queue.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
         self.chunk = int(state["chunk"])
         self._steps, self._announced = int(state["steps"]), bool(state["announced"])
         if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
             self.sampling.load_state_dict(state["sampling"])
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
-        self._queue.load_state_dict(state["tasks"])
 
 
 def refuse_changes(saved: Mapping[str, object], options: Mapping[str, object]) -> None:

@@ -120,7 +120,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         """Of the policy that it trains in this generation."""
         return f"{population}-{self.generation + 1}{self._label(level)}"
 
-    def trained(self, result: Trained) -> None:
+    def trained(self, result: Trained, view: View) -> None:
         """The mixture that the last level has met is what is announced."""
         if result.ref.policy == self._name(result.task.population, self._training):
             self._means.record(result)

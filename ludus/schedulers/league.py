@@ -359,6 +359,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot."""
+        super().trained(result, view)
         names = [ref.policy for ref in view.populations[result.ref.population]]
         place = names.index(result.ref.policy)
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)

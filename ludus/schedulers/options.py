@@ -73,7 +73,7 @@ class ScheduleOptions(Config):
     mode: Literal["explore", "greedy"] = "greedy"
     seed: int = Field(0, ge=0)
 
-    model_config = ConfigDict(validate_default=True)
+    model_config = ConfigDict(validate_default=True, defer_build=True)  # of the kinds, a run uses one
 
     @property
     def needs_learner(self) -> bool:

@@ -244,6 +244,7 @@ class PBTScheduler(ChunkedScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot."""
+        super().trained(result, view)
         population = result.task.population
         place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
         (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)

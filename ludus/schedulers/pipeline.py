@@ -169,6 +169,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot of a level."""
+        super().trained(result, view)
         population = result.task.population
         i = self.populations.index(population)
         (level,) = (v for v in self._active if self._task_id(population, v, v.ages[i] + 1) == result.task.id)

@@ -7,7 +7,6 @@ policies are trained against is a rule of `ludus.schedulers.responses`: with cor
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -20,12 +19,12 @@ from ludus.core import seeding
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError, SolverError
 from ludus.core.parts import build_part, dump_part, kind_of, require
-from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.diversity import DiversityField, check_diversity
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import TaskQueue, alone, pack_solution, unpack_solution
+from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
 from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import everyone
@@ -110,56 +109,27 @@ class ResponseOptions(ScheduleOptions):
                 context.check_file("warm_start", rule.path)
 
 
-class ResponseScheduler(ABC):
-    """State: the generation, its solution, and which tasks are queued or out."""
+class ResponseScheduler(PlanningScheduler):
+    """State beyond the tasks: the generation, and its solution."""
 
     options: ResponseOptions
-    together = 1  # responses do not depend on each other
 
     def __init__(self, options: ResponseOptions, *, population: tuple[int, ...]) -> None:
-        """population: [P] index of each player's population (equal where players share one)."""
-        self.options, self.population = options, population
+        """population: [P] index of each player's population."""
+        super().__init__(population)
+        self.options = options
         self.generation = 0
         self.solution: Solution | None = None  # of this generation, once solved
         self._asked = False  # for its responses
-        self._queue = TaskQueue()
-
-    @property
-    def populations(self) -> tuple[int, ...]:
-        """The indices of the populations."""
-        return tuple(sorted(set(self.population)))
-
-    def seats(self, population: int) -> tuple[int, ...]:
-        """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
-
-    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        if self._queue.idle:
-            self._queue.plan(self._plan(view))
-        return self._queue.take(free)
-
-    def on_result(self, result: TaskResult, view: View) -> None:
-        if not self._queue.answered(result.task):
-            return  # given twice
-        if not isinstance(result, Trained):
-            return
-        self.trained(result)
-        if not self._queue.training:
-            self.solution, self._asked = None, False
-            self.advance()
-
-    # ------------------------------------------------------------------------------------------ what subclasses say
-
-    @abstractmethod
-    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """Groups of what can be done now; nothing when the schedule is complete."""
 
     def advance(self) -> None:
-        """All responses that were asked for are there."""
+        """The next generation."""
         self.generation += 1
+        self._renew()
 
-    def trained(self, result: Trained) -> None:  # noqa: B027 - most have nothing to keep
-        """Called once per training result."""
+    def _renew(self) -> None:
+        """What was solved and asked for is over."""
+        self.solution, self._asked = None, False
 
     # ------------------------------------------------------------------------------------------ responses
 
@@ -192,18 +162,17 @@ class ResponseScheduler(ABC):
         )
 
     def state_dict(self) -> State:
-        """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
+            **super().state_dict(),
             "generation": self.generation,
-            "tasks": self._queue.state_dict(),
             "solution": None if self.solution is None else pack_solution(self.solution),
             "asked": self._asked,
         }
 
     def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
         self.generation, self._asked = int(state["generation"]), bool(state["asked"])
         self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
-        self._queue.load_state_dict(state["tasks"])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -273,6 +242,7 @@ class PSROScheduler(ResponseScheduler):
         at_once = self.options.order == "simultaneous"
         self._turn = 0 if at_once else (self._turn + 1) % len(self.populations)
         self.generation += self._turn == 0
+        self._renew()
         self._steps = 0
         self.sampling.begin()
 

@@ -266,6 +266,7 @@ class SelfPlayScheduler(ChunkedScheduler):
 
     def trained(self, result: Trained, view: View) -> None:
         """Count its games."""
+        super().trained(result, view)
         self._games[str(result.task.population)] = float(result.counters.get("episodes", 0))
 
     def solution(self, view: View) -> Solution:

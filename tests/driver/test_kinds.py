@@ -12,11 +12,11 @@ import run_tools as tools
 
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.core.parts import with_options
+from ludus.core.parts import load, with_options
 from ludus.core.types import TrainingTask
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenario_kinds import SCENARIOS
+from ludus.driver.scenario_kinds import PSRO, SCENARIOS
 from ludus.storage.reader import Reader
 from ludus.training.trainer import Learned, Trainer
 from ludus.training.training import Training
@@ -62,6 +62,19 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_kind_is_here() -> None:
     assert KINDS.keys() == SCENARIOS.keys()
+    assert all(load("scenario", name, SCENARIOS).kind == name for name in SCENARIOS)
+
+
+class Mine(PSRO):
+    """A kind of one's own."""
+
+    extra: int = 1
+
+
+def test_a_kind_of_ones_own_is_named_by_its_class() -> None:
+    mine = Mine(env="openspiel/kuhn_poker", extra=2)
+    assert mine.kind == "test_kinds:Mine"
+    assert parse_scenario(mine.to_yaml()) == mine
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
