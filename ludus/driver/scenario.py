@@ -17,8 +17,8 @@ from ludus.envs.options import Environment, Switch
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.specs import tabulates
 from ludus.population.base import populations_of, seats_of
+from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
-from ludus.schedulers.sampling import AdaptiveSampling, EveryHole, Sampling
 from ludus.solvers.match_selection import Goal, ResponseGraph
 from ludus.training.callbacks import dump_callback, parse_callbacks
 from ludus.training.stopping import dump_stopper, parse_stopper
@@ -110,12 +110,12 @@ class Evaluation(Config):
         """Episodes that a profile plays at a time."""
         return self.episodes if self.adaptive is None else self.adaptive.portion
 
-    def sampling(self, solver: MetaSolver, seed: int) -> Sampling:
+    def selection(self, solver: MetaSolver, seed: int) -> MatchSelection:
         """What decides which matches are played. solver: whose solutions it looks at."""
         if self.adaptive is None:
             return EveryHole()
         options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
-        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **options)
+        return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
     def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:
         """Raises ScenarioError for what cannot be computed of this game, or of what the oracle trains."""

@@ -27,24 +27,24 @@ class PSRO(PSROOptions, Scenario, kind="psro"):
     """Policy-Space Response Oracles and their family; see `PSROOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return PSROScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PSROScheduler(self, population=population, selection=selection)
 
 
 class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
     """PSRO whose opponents adapt while a response trains; see `AnytimePSROOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return AnytimePSROScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return AnytimePSROScheduler(self, population=population, selection=selection)
 
 
 class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
     """Anytime PSRO with a new strategy that trains against the response; see `SelfPlayPSROOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayPSROScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return SelfPlayPSROScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayPSROScheduler(self, population=population, selection=selection)
 
 
 class EfficientPSRO(EfficientPSROOptions, Scenario, kind="efficient_psro"):
@@ -58,56 +58,56 @@ class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
     """PSRO whose generations train at the same time; see `PipelinePSROOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return PipelinePSROScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PipelinePSROScheduler(self, population=population, selection=selection)
 
 
 class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
     """Self-play; see `SelfPlayOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, sampling=sampling, modes=_modes(self.oracle))
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
 
 
 class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
     """Fictitious self-play over snapshots; see `FictitiousSelfPlayOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection)
 
 
 class PFSP(PFSPOptions, Scenario, kind="pfsp"):
     """Prioritised fictitious self-play; see `PFSPOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, sampling=sampling, modes=_modes(self.oracle))
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
 
 
 class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
     """Plain (multi-agent) reinforcement learning; see `FixedOpponentsOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> FixedOpponentsScheduler:
-        sampling = self.evaluation.sampling(Last(), self.seed)
-        return FixedOpponentsScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(Last(), self.seed)
+        return FixedOpponentsScheduler(self, population=population, selection=selection)
 
 
 class League(LeagueOptions, Scenario, kind="league"):
     """A league of main agents and exploiters; see `LeagueOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
-        sampling = self.evaluation.sampling(self.meta_solver or Last(), self.seed)
-        return LeagueScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(self.meta_solver or Last(), self.seed)
+        return LeagueScheduler(self, population=population, selection=selection)
 
 
 class PBT(PBTOptions, Scenario, kind="pbt"):
     """Population based training; see `PBTOptions`."""
 
     def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
-        sampling = self.evaluation.sampling(Last(), self.seed)
-        return PBTScheduler(self, population=population, sampling=sampling)
+        selection = self.evaluation.selection(Last(), self.seed)
+        return PBTScheduler(self, population=population, selection=selection)
 
 
 def _modes(oracle: object) -> Modes:

@@ -228,5 +228,5 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
     if not solves:
         state = {**state, "scheduler": {**state["scheduler"], "warm": None}}
     if not solves or scenario.evaluation != stored.evaluation:
-        state = {**state, "scheduler": {**state["scheduler"], "sampling": None}}
+        state = {**state, "scheduler": {**state["scheduler"], "selection": None}}
     return state

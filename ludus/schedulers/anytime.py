@@ -26,10 +26,10 @@ from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import RULES
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
 from ludus.schedulers.responses import Target
-from ludus.schedulers.sampling import Sampling
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a no-regret rule moves while responses train.
@@ -106,13 +106,13 @@ class AnytimePSROScheduler(PSROScheduler):
     options: AnytimePSROOptions
 
     def __init__(
-        self, options: AnytimePSROOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
+        self, options: AnytimePSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
         """As `PSROScheduler`. Raises ConfigError for other than two players: only there is a distribution moved by one response, that of
         its only opponent."""
         if len(population) != 2:
             raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(population)}.")
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         self._means = MeanMixtures(population)
 
     def trained(self, result: Trained, view: View) -> None:

@@ -19,9 +19,9 @@ from typing import Literal, TypedDict
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
-from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import Places, everyone
 from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
@@ -82,11 +82,11 @@ class ChunkedScheduler(PlanningScheduler):
     options: ChunkedOptions
 
     def __init__(
-        self, options: ChunkedOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
+        self, options: ChunkedOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """population: [P] index of each player's population. sampling: what is played after a chunk, by default every hole."""
+        """population: [P] index of each player's population. selection: what is played after a chunk, by default every hole."""
         super().__init__(population)
-        self.options, self.sampling = options, sampling or EveryHole()
+        self.options, self.selection = options, selection or EveryHole()
         self.chunk = 0  # chunks that are done
         self._steps = 0  # evaluation tasks since then
         self._announced = False  # their meta-strategies
@@ -142,7 +142,7 @@ class ChunkedScheduler(PlanningScheduler):
     def advance(self) -> None:
         """The next chunk."""
         self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
-        self.sampling.begin()
+        self.selection.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -151,7 +151,7 @@ class ChunkedScheduler(PlanningScheduler):
         groups: list[Sequence[Task]] = []
         if not self._announced:
             game = everyone(view.payoffs) if self.options.complete else self.game(view)
-            missing = self.sampling.next_profiles(view.payoffs, game=game, needed=self.needed(view))
+            missing = self.selection.next_profiles(view.payoffs, game=game, needed=self.needed(view))
             if missing:
                 self._steps += 1
                 return alone([EvaluationTask(task_id(f"payoffs-{self.chunk}", self._steps), self.chunk, missing)])
@@ -168,7 +168,7 @@ class ChunkedScheduler(PlanningScheduler):
             **super().state_dict(),
             "chunk": self.chunk,
             "steps": self._steps,
-            "sampling": self.sampling.state_dict(),
+            "selection": self.selection.state_dict(),
             "announced": self._announced,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
         }
@@ -177,8 +177,8 @@ class ChunkedScheduler(PlanningScheduler):
         super().load_state_dict(state)
         self.chunk = int(state["chunk"])
         self._steps, self._announced = int(state["steps"]), bool(state["announced"])
-        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
-            self.sampling.load_state_dict(state["sampling"])
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
 
 

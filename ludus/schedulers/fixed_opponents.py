@@ -14,8 +14,8 @@ from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.core.types import Mixture, State, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
 
@@ -74,10 +74,10 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     options: FixedOpponentsOptions
 
     def __init__(
-        self, options: FixedOpponentsOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
+        self, options: FixedOpponentsOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
         """As `ChunkedScheduler`. Raises ConfigError for no learners, for one given twice, and if a population does not exist."""
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         learners = options.learners
         if unknown := set(learners) - set(self.populations):
             raise ConfigError(f"learners are populations; given {sorted(unknown)}, there are {list(self.populations)}.")

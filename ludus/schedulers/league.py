@@ -21,8 +21,8 @@ from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
 from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates, without_monotonic_suffix
 from ludus.solvers.pfsp import Weighting, pfsp
@@ -263,10 +263,10 @@ class LeagueScheduler(ChunkedScheduler):
     options: LeagueOptions
 
     def __init__(
-        self, options: LeagueOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
+        self, options: LeagueOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
         """As `ChunkedScheduler`."""
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         numbers = zip(ROLES, (options.main, options.main_exploiters, options.league_exploiters), strict=True)
         roles = [(role, number) for role, count in numbers for number in range(count)]
         players = [LeaguePlayer(k, role, number) for k in self.populations for role, number in roles]
@@ -375,7 +375,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     def solution(self, view: View) -> Solution:
         """Of the main agents."""
-        places, payoffs = self._main_places(), self.sampling.completed(view.payoffs)
+        places, payoffs = self._main_places(), self.selection.completed(view.payoffs)
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(

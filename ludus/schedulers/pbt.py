@@ -23,8 +23,8 @@ from ludus.core.parts import build_part, dump_part, with_options
 from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import spread
 from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
 
@@ -178,9 +178,11 @@ class PBTScheduler(ChunkedScheduler):
 
     options: PBTOptions
 
-    def __init__(self, options: PBTOptions, *, population: tuple[int, ...], sampling: Sampling | None = None) -> None:
+    def __init__(
+        self, options: PBTOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
+    ) -> None:
         """As `ChunkedScheduler`."""
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         self._learners = tuple(
             Tuned(k, number, drawn(options.ranges, seeding.generator(options.seed, "draw", k, number)))
             for k in self.populations

@@ -21,9 +21,9 @@ from ludus.core.types import Diversity, PolicyRef, Solution, State, Trained, Tra
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents, values_of
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted
 
 
@@ -85,10 +85,10 @@ class PipelinePSROScheduler(ChunkedScheduler):
     options: PipelinePSROOptions
 
     def __init__(
-        self, options: PipelinePSROOptions, *, population: tuple[int, ...], sampling: Sampling | None = None
+        self, options: PipelinePSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
         """As `ChunkedScheduler`."""
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         self.together = max(1, min(options.levels, options.generations)) * len(self.populations)
         self._levels: tuple[PipelineLevel, ...] = ()
         self._initial: tuple[int, ...] = ()
@@ -124,13 +124,13 @@ class PipelinePSROScheduler(ChunkedScheduler):
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
-        part = restricted(self.sampling.completed(view.payoffs), places)
+        part = restricted(self.selection.completed(view.payoffs), places)
         return lifted(self.options.meta_solver.solve(part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
-        part = restricted(self.sampling.completed(view.payoffs), places)
+        part = restricted(self.selection.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
         against = lifted(self.options.meta_solver.solve(restricted(part, below), rng=rng), part, below)

@@ -23,10 +23,10 @@ from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, 
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
-from ludus.schedulers.sampling import EveryHole, Sampling, task_id
 from ludus.schedulers.subgame import everyone
 from ludus.solvers.base import Solution
 from ludus.solvers.registry import META_SOLVERS
@@ -229,10 +229,12 @@ class PSROScheduler(ResponseScheduler):
 
     options: PSROOptions
 
-    def __init__(self, options: PSROOptions, *, population: tuple[int, ...], sampling: Sampling | None = None) -> None:
-        """population: [P] index of each player's population. sampling: what is played before the game is solved, by default every hole."""
+    def __init__(
+        self, options: PSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
+    ) -> None:
+        """population: [P] index of each player's population. selection: what is played before the game is solved, by default every hole."""
         super().__init__(options, population=population)
-        self.sampling = sampling or EveryHole()
+        self.selection = selection or EveryHole()
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
         self._steps = 0  # evaluation tasks of this turn's game
         self._warm: Any = None
@@ -244,18 +246,18 @@ class PSROScheduler(ResponseScheduler):
         self.generation += self._turn == 0
         self._renew()
         self._steps = 0
-        self.sampling.begin()
+        self.selection.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
-            missing = self.sampling.next_profiles(view.payoffs, game=everyone(view.payoffs))
+            missing = self.selection.next_profiles(view.payoffs, game=everyone(view.payoffs))
             if missing:
                 self._steps += 1
                 name = task_id(f"payoffs-{'x'.join(map(str, view.payoffs.sizes))}", self._steps)
                 return alone([EvaluationTask(name, self.generation, missing)])
-        view = replace(view, payoffs=self.sampling.completed(view.payoffs))
+        view = replace(view, payoffs=self.selection.completed(view.payoffs))
         if self.solution is None:
             self.solution = self.solve(view)
             if self._turn == 0:
@@ -305,12 +307,12 @@ class PSROScheduler(ResponseScheduler):
             **super().state_dict(),
             "turn": self._turn,
             "steps": self._steps,
-            "sampling": self.sampling.state_dict(),
+            "selection": self.selection.state_dict(),
             "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self._turn, self._steps, self._warm = int(state["turn"]), int(state["steps"]), state["warm"]
-        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
-            self.sampling.load_state_dict(state["sampling"])
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])

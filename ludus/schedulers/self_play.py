@@ -23,9 +23,9 @@ from ludus.learners.base import Algorithm
 from ludus.policies.specs import Modes
 from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import alone
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
 from ludus.solvers.base import Solution
 from ludus.solvers.fixed import Last, LastK, Uniform
@@ -207,12 +207,12 @@ class SelfPlayScheduler(ChunkedScheduler):
         options: SelfPlayOptions | FictitiousSelfPlayOptions | PFSPOptions,
         *,
         population: tuple[int, ...],
-        sampling: Sampling | None = None,
+        selection: MatchSelection | None = None,
         modes: Modes = (),
     ) -> None:
         """As `ChunkedScheduler`. modes: in which the newest weights are met, and how often each; by default they explore. Raises
         ConfigError for `every_seat` where no learner could play them all."""
-        super().__init__(options, population=population, sampling=sampling)
+        super().__init__(options, population=population, selection=selection)
         if options.every_seat and len(population) < 2:
             raise ConfigError("every_seat lets one learner play all seats at once; here is one player. Leave it out.")
         if options.every_seat and len(self.populations) > 1:
@@ -272,7 +272,7 @@ class SelfPlayScheduler(ChunkedScheduler):
     def solution(self, view: View) -> Solution:
         """The meta-solver's."""
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        payoffs = self.sampling.completed(view.payoffs)
+        payoffs = self.selection.completed(view.payoffs)
         solution: Solution = self.options.meta_solver.solve(payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution

@@ -12,9 +12,9 @@ from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
-from ludus.schedulers.sampling import AdaptiveSampling, EveryHole, Sampling
 from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
@@ -30,8 +30,8 @@ def view(count: Any, *, exact: Any = False, population: tuple[int, ...] = (0, 1)
     return Payoffs(mean, count, m2, exact, ((-1.0, 1.0),) * count.ndim, population, True)
 
 
-def adaptive(**options: Any) -> AdaptiveSampling:
-    return AdaptiveSampling(**{"solver": Nash(), "budget": 200, "portion": 10, "episodes": 30, "seed": 0, **options})
+def adaptive(**options: Any) -> AdaptiveSelection:
+    return AdaptiveSelection(**{"solver": Nash(), "budget": 200, "portion": 10, "episodes": 30, "seed": 0, **options})
 
 
 def test_every_hole_once() -> None:
@@ -77,7 +77,9 @@ def test_nobody_has_a_choice() -> None:
     assert rule.next_profiles(view([[10]]), game=game) == ()
 
 
-def played(rule: Sampling, sizes: tuple[int, ...], *, stop: int = 100) -> tuple[list[tuple[Any, ...]], np.ndarray]:
+def played(
+    rule: MatchSelection, sizes: tuple[int, ...], *, stop: int = 100
+) -> tuple[list[tuple[Any, ...]], np.ndarray]:
     """What it asks for until it wants nothing or has asked `stop` times, and the counts in the end."""
     count, asked = np.zeros(sizes, int), []
     game = {p: range(n) for p, n in enumerate(sizes)}
@@ -121,8 +123,8 @@ def check(make: Any, options: Any, population: tuple[int, ...], **chosen: Any) -
     solver = Nash() if len(population) == 2 else Uniform()
 
     def made() -> Any:
-        sampling = adaptive(solver=solver, budget=60, portion=5, episodes=10, batch=20, start=2)
-        return make(options(meta_solver=solver, **chosen), population=population, sampling=sampling)
+        selection = adaptive(solver=solver, budget=60, portion=5, episodes=10, batch=20, start=2)
+        return make(options(meta_solver=solver, **chosen), population=population, selection=selection)
 
     check_scheduler(made, population=population)
 
