@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
@@ -17,15 +17,13 @@ from ludus.envs.options import Environment, Switch
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.specs import tabulates
 from ludus.population.base import populations_of, seats_of
+from ludus.schedulers.base import Scheduler
 from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
+from ludus.solvers.base import MetaSolver
 from ludus.solvers.match_selection import Goal, ResponseGraph
 from ludus.training.callbacks import dump_callback, parse_callbacks
 from ludus.training.stopping import dump_stopper, parse_stopper
-
-if TYPE_CHECKING:
-    from ludus.schedulers.base import Scheduler
-    from ludus.solvers.base import MetaSolver
 
 
 class BackgroundEvaluation(Config):
