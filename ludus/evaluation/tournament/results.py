@@ -71,6 +71,8 @@ def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Meetin
 
 def _pool_matches(parts: Sequence[Match]) -> Match:
     """Of one order of seats, under the id of the first."""
+    if len(parts) == 1:
+        return parts[0]
     total = Moments(0, parts[0].mean, parts[0].m2)
     for part in parts:
         total = merge(total, Moments(part.n, part.mean, part.m2))
