@@ -64,7 +64,11 @@ def play(
         folder / f"{place}-{simulations}",
         Options(episodes=games, seed=seed, deadline=600, num_envs=settings.num_envs),
     )
-    records = {order.seats.index(_SNAPSHOT): order for result in report.results for order in result.orders}
+    records = {
+        [ref.policy for ref in order.seats].index(_SNAPSHOT): order
+        for result in report.results
+        for order in result.orders
+    }
     first, second = (Record(*records[seat].wins[seat]) for seat in range(2))
     return first, second
 

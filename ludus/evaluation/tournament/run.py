@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -31,9 +31,9 @@ from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import ProcessPool, Setup
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, pooled
-from ludus.evaluation.tournament.store import Played, StoredOrder, TournamentStore
+from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_order
 from ludus.policies.base import Policy
-from ludus.population.matches import moments
+from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
@@ -233,7 +233,7 @@ def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
     orders = []
     for k, seats in enumerate(meeting.orders):
         found = moments(by_order[:, k])
-        orders.append(StoredOrder(seats, piece.n, found.mean, found.m2, outcomes(by_order[:, k])))
+        orders.append(match_of_order(meeting, piece.first, seats, found, outcomes(by_order[:, k])))
     total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
     return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
 
@@ -316,8 +316,6 @@ class _Sides:
 # --------------------------------------------------------------------------------------------------------------------
 # A tournament on a compiled game tree, computed instead of played.
 
-_NOTHING = np.zeros(0)
-
 
 def computable(field: TournamentField) -> bool:
     """Whether the game is a compiled tree, and what everybody does is a function of its states."""
@@ -380,7 +378,8 @@ def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[d
     total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
     for seats in meeting.orders:
         values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
-        orders.append(StoredOrder(seats, 0, values, _NOTHING, ()))
+        match = match_of_order(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        orders.append(replace(match, exact=True))
         for name, value in zip(seats, values.tolist(), strict=True):
             total[name] += value
             count[name] += 1
