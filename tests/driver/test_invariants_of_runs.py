@@ -1,4 +1,4 @@
-"""The invariants of the design, watched in whole runs; README.md here says which test elsewhere holds which invariant in the small."""
+"""The invariants of the design, watched in whole runs; INVARIANTS.md here says which test elsewhere holds which invariant in the small."""
 
 from __future__ import annotations
 

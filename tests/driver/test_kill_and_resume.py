@@ -1,4 +1,4 @@
-"""Killed at any change to its directory, a run goes on and ends equal to the bit to one that nobody touched (DESIGN §3, invariant 13)."""
+"""Killed at any change to its directory, a run goes on and ends equal to the bit to one that nobody touched (invariant 13)."""
 
 from __future__ import annotations
 
