@@ -6,6 +6,8 @@ CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 export OMP_NUM_THREADS ?= 1
+# Tests start many processes, which all import Ludus: compiled code is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo test test-slow search check lint types format benchmarks clean
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.evaluation.bots import Named, parse_bot
-from ludus.evaluation.stored import StoredRun
-from ludus.evaluation.tournament.arena import ArenaPlayer
-from ludus.evaluation.tournament.entrants import Entrant, EntrantSeat, TournamentField, sha256
+from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.file import digest_of
 from ludus.population.ratings.bradley_terry import Z95
+from ludus.storage.stored_run import StoredRun
 
 _SNAPSHOT = "snapshot"
 
@@ -56,7 +55,7 @@ def play(
 ) -> tuple[Record, Record]:
     """The records as first and as second player, `games` each, of the populations' members at `place`, who take their likeliest actions,
     against tree search. Results stay in `folder`: what was played is not played again."""
-    settings = stored.scenario.env.played
+    settings = stored.env.played
     made = settings.make(num_envs=1)
     made.close()
     field = TournamentField(settings, made.spec, (_members(stored, place), _search(simulations)))
@@ -65,7 +64,11 @@ def play(
         folder / f"{place}-{simulations}",
         Options(episodes=games, seed=seed, deadline=600, num_envs=settings.num_envs),
     )
-    records = {order.seats.index(_SNAPSHOT): order for result in report.results for order in result.orders}
+    records = {
+        [ref.policy for ref in order.seats].index(_SNAPSHOT): order
+        for result in report.results
+        for order in result.orders
+    }
     first, second = (Record(*records[seat].wins[seat]) for seat in range(2))
     return first, second
 
@@ -74,7 +77,7 @@ def _members(stored: StoredRun, place: int) -> Entrant:
     seats, digests = [], []
     for population in stored.population:
         policy = stored.policy(stored.members[population][place].ref)
-        seats.append(EntrantSeat((ArenaPlayer(_SNAPSHOT, policy, "greedy"),), (1.0,)))
+        seats.append(EntrantSeat((EntrantPlayer(_SNAPSHOT, policy, "greedy"),), (1.0,)))
         digests.append(digest_of(policy))
     return Entrant(_SNAPSHOT, tuple(seats), sha256("".join(digests).encode()), f"member {place}, greedy")
 
@@ -82,6 +85,6 @@ def _members(stored: StoredRun, place: int) -> Entrant:
 def _search(simulations: int) -> Entrant:
     name = f"mcts,simulations={simulations}"
     spec = parse_bot(name)
-    seat = EntrantSeat((ArenaPlayer(name, bot=Named(name, spec)),), (1.0,))
+    seat = EntrantSeat((EntrantPlayer(name, bot=Named(name, spec)),), (1.0,))
     identity = json.dumps(spec.identity(), sort_keys=True)
     return Entrant(name, (seat, seat), sha256(identity.encode()), identity)

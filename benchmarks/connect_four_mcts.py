@@ -84,8 +84,8 @@ def _measure(
 ) -> None:
     """Trains and plays. games, curve: as `GAMES` and `CURVE`. more: changes to the preset."""
     from benchmarks.connect_four_matches import play
-    from ludus.evaluation.stored import StoredRun
     from ludus.storage.reader import Reader
+    from ludus.storage.stored_run import StoredRun
 
     lines = Lines(PACKAGES)
     _train(folder / "run", [f"seed={seed}", f"stop={{seconds: {60 * minutes}}}", *more])

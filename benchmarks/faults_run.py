@@ -23,7 +23,7 @@ from ludus.core.errors import LudusError
 from ludus.core.types import Metrics
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenarios.psro import PSRO
+from ludus.driver.scenario_kinds import PSRO
 from ludus.storage.base import RunSummary, Silent
 
 SCENARIO = """

@@ -22,10 +22,10 @@ from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import evaluate_run
-from ludus.evaluation.stored import StoredRun
 from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import StoredRun
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
 KEPT = ROOT / "runs" / "benchmarks" / "learning"

@@ -22,8 +22,7 @@ from ludus.core.types import Match, PolicyRef, Weights
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import outcomes
-from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
+from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.options import PPO
 from ludus.policies.base import Policy
@@ -33,6 +32,9 @@ from ludus.population.matches import moments
 from ludus.population.ratings.base import RatingTable
 from ludus.population.ratings.bradley_terry import BradleyTerry
 from ludus.population.ratings.results import PairTally, pairs
+from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.manager import manage
+from ludus.runtime.inprocess import build_runtime
 from ludus.solvers.nash import Nash
 from ludus.storage.base import RunInfo
 from ludus.storage.policy_files import PolicyFiles
@@ -117,11 +119,13 @@ class League:
                 some = self.rng.choice(sizes[1 - player], min(OPPONENTS, sizes[1 - player]), replace=False)
                 profiles += [(k, int(o)) if player == 0 else (int(o), k) for o in some]
         profiles = list(dict.fromkeys(profiles))
-        players = [ArenaPlayer(f"{p}-{k}", policy) for p in (0, 1) for k, policy in enumerate(self.policies[p])]
-        arena = Arena(self.env, players)
+        policies = {PolicyRef(p, f"{p}-{k}"): policy for p in (0, 1) for k, policy in enumerate(self.policies[p])}
         seats = np.repeat(np.array(profiles, np.int32) + np.array([0, sizes[0]], np.int32), EPISODES, axis=0)
         luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))
-        returns = arena.play(seats, luck, own).reshape(len(profiles), EPISODES, 2)
+        rollouts = manage(build_runtime("inprocess"), self.env)
+        episodes = PlannedEpisodes(tuple(policies), seats, luck, own)
+        played = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes)
+        returns = played.reshape(len(profiles), EPISODES, 2)
         self.manager.record_matches(_match(profile, played) for profile, played in zip(profiles, returns, strict=True))
         self.matches = len(profiles)
 

@@ -18,9 +18,9 @@ from ludus.core.config import to_yaml
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.population import population_exploitability, stored_plans, tree_of
-from ludus.evaluation.stored import StoredRun
 from ludus.storage.base import GenerationRecord, Silent
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import StoredRun
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")
 _POINTS = 10  # of the curve of population exploitability, which takes seconds each

@@ -79,8 +79,7 @@ def _policies(seed: int) -> list[Any]:
 def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     """A function that holds the tournament and returns what it took."""
     from ludus.envs.options import Environment
-    from ludus.evaluation.tournament.arena import ArenaPlayer
-    from ludus.evaluation.tournament.entrants import Entrant, EntrantSeat, TournamentField
+    from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField
     from ludus.evaluation.tournament.run import Options, exact_tournament, run_tournament
     from ludus.policies.file import digest_of
 
@@ -88,7 +87,7 @@ def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     spec = settings.make(num_envs=1).spec
     entrants = []
     for k, policy in enumerate(_policies(seed)):
-        seat = EntrantSeat((ArenaPlayer(str(k), policy),), (1.0,))
+        seat = EntrantSeat((EntrantPlayer(str(k), policy),), (1.0,))
         entrants.append(Entrant(f"policy {k}", (seat, seat), digest_of(policy), "mlp"))
     field = TournamentField(settings, spec, tuple(entrants))
     number = count()

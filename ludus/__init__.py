@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ludus.driver.runner import resume, run
     from ludus.driver.scenario import Checkpoints, Evaluation, Scenario
     from ludus.driver.scenario_files import list_presets, load_scenario
-    from ludus.driver.scenarios.psro import PSRO
+    from ludus.driver.scenario_kinds import PSRO
     from ludus.envs.options import Environment
     from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.learners.exact.oracle import ExactBestResponse
     from ludus.learners.ppo.options import PPO
     from ludus.learners.tabular_q.options import TabularQ
-    from ludus.schedulers.warm_start import WarmStart
+    from ludus.schedulers.psro import WarmStart
     from ludus.training.callbacks import Callback
     from ludus.view.report import write_report
 
@@ -66,7 +66,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 _HOMES = {
     "DQN": "ludus.learners.dqn.options",
     "PPO": "ludus.learners.ppo.options",
-    "PSRO": "ludus.driver.scenarios.psro",
+    "PSRO": "ludus.driver.scenario_kinds",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
     "Environment": "ludus.envs.options",
@@ -76,7 +76,7 @@ _HOMES = {
     "Result": "ludus.driver.result",
     "Scenario": "ludus.driver.scenario",
     "TabularQ": "ludus.learners.tabular_q.options",
-    "WarmStart": "ludus.schedulers.warm_start",
+    "WarmStart": "ludus.schedulers.psro",
     "evaluate_against": "ludus.evaluation.against",
     "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",

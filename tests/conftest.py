@@ -2,7 +2,9 @@
 thread in each process of the tests, as it has under `make`: more threads than cores wait for each other."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch or numpy
@@ -10,3 +12,43 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch o
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("search", print_blob=True)
 settings.load_profile("fixed")
+
+LONGEST = (
+    "faults/test_kills.py",
+    "driver/test_kill_and_resume.py",
+    "docs/test_cluster_slurm.py",
+    "driver/test_runtimes.py",
+    "driver/test_processes.py",
+    "envs/test_pettingzoo.py",
+    "rollout/test_shared_inference_hosts.py",
+    "driver/test_control_of_runs.py",
+    "runtime/",
+    "rollout/test_hosts_on_ray.py",
+    "learners/test_gates.py",
+    "evaluation/test_tournament",
+    "envs/",
+    "training/test_circles.py",
+    "driver/",
+    "faults/",
+    "docs/",
+    "learners/",
+)
+"""What takes long is begun first, so that at the end no process works alone: beginnings of paths below tests/."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        path = item.nodeid.removeprefix("tests/")
+        return next((k for k, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="module")
+def shared_ray() -> Iterator[None]:
+    """Holds a local Ray open, which all runs and runtimes of the module then share. For tests that do not end it."""
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    runtime = RayRuntime()
+    yield
+    runtime.close()

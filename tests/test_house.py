@@ -34,11 +34,6 @@ ROOMS = (
     "cli",
 )
 """Each may use those before it."""
-_LEFT = {
-    ("ludus.evaluation.stored", "ludus.driver.scenario"),
-    ("ludus.evaluation.stored", "ludus.driver.scenario_files"),
-}
-"""Arrows that are on their way out."""
 _NAMED = re.compile(rf"ludus\.({'|'.join(ROOMS)})(\.[a-z_0-9]+)*(:\w+)?")
 
 
@@ -89,7 +84,7 @@ def test_no_arrow_runs_back_up(room: str) -> None:
         for module, path in MODULES.items()
         if module.split(".")[1:2] == [room]
         for target, line in arrows(path, types=True)
-        if target.split(".")[1:2] and target.split(".")[1] in below and (module, target) not in _LEFT
+        if target.split(".")[1:2] and target.split(".")[1] in below
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -104,7 +99,6 @@ def test_names_given_as_strings_are_modules() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.xfail(strict=True, reason="options and learners, scenarios and their kinds: on their way out")
 def test_no_file_imports_another_in_a_circle() -> None:
     graph = {m: {t for t, _ in arrows(p, types=False)} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
     try:

@@ -83,7 +83,7 @@ def _meta_solvers() -> None:
 
 
 def _scenarios() -> None:
-    from ludus.driver.scenario import SCENARIOS
+    from ludus.driver.scenario_kinds import SCENARIOS
 
     _parts("scenario", SCENARIOS)
 

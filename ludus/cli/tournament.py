@@ -231,7 +231,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "half_width": _numbers(result.half_width.tolist()),
                 "orders": [
                     {
-                        "seats": list(order.seats),
+                        "seats": [ref.policy for ref in order.seats],
                         "mean": _numbers(order.mean.tolist()),
                         "wins": [list(w) for w in order.wins],
                     }

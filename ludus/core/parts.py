@@ -123,6 +123,13 @@ def kind_of(part: Any, table: Mapping[str, str]) -> str:
     return next((name for name, target in table.items() if target == path or load("part", name, table) is cls), path)
 
 
+def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
+    """Raises ConfigError unless the part, given as `what`, has the methods of one of these protocols."""
+    if not isinstance(part, protocols):
+        names = " or ".join(f"{p.__module__}.{p.__name__}" for p in protocols)
+        raise ConfigError(f"{kind_of(part, table)!r} is not {article(what)}: it lacks methods of {names}.")
+
+
 def with_options(part: Any, options: Mapping[str, Any]) -> Any:
     """The same part with other values of these options, rounded where whole ones are expected. Raises ConfigError for an option that it
     does not have, or a value that it refuses."""

@@ -190,6 +190,22 @@ class Factor:
     entries: tuple[tuple[PolicyRef, ...], ...]
     probs: tuple[float, ...]
 
+    @staticmethod
+    def of(seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: NDArray[np.float64]) -> Factor:
+        """From probabilities float64[n_0, …] over the members of each seat; what has none is left out."""
+        kept = np.argwhere(probs > 0)
+        entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in kept.tolist())
+        return Factor(seats, entries, tuple(float(p) for p in probs[tuple(kept.T)]))
+
+    def without(self, seat: int) -> Factor:
+        """Over the other seats, each entry once."""
+        place = self.seats.index(seat)
+        probs: dict[tuple[PolicyRef, ...], float] = {}
+        for entry, prob in zip(self.entries, self.probs, strict=True):
+            rest = entry[:place] + entry[place + 1 :]
+            probs[rest] = probs.get(rest, 0.0) + prob
+        return Factor(self.seats[:place] + self.seats[place + 1 :], tuple(probs), tuple(probs.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
@@ -208,6 +224,18 @@ class Mixture:
                 for seat, (refs, probs) in sorted(marginals.items())
             )
         )
+
+    def instead(self, seat: int, ref: PolicyRef) -> Mixture:
+        """With one policy in a seat: the others are drawn as before, whatever was drawn for that seat."""
+        factors = []
+        for factor in self.factors:
+            if seat not in factor.seats:
+                factors.append(factor)
+                continue
+            if len(factor.seats) > 1:
+                factors.append(factor.without(seat))
+            factors.append(Factor((seat,), ((ref,),), (1.0,)))
+        return Mixture(tuple(factors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +286,17 @@ class Solution:
         assert self.joint is not None
         axes = range(self.joint.ndim)
         return tuple(self.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
+
+    def factors(self, members: Sequence[Sequence[PolicyRef]], seats: Sequence[int]) -> tuple[Factor, ...]:
+        """How it plays some of the seats: each by itself, or from a joint distribution with what it is over these seats alone.
+
+        members: [P] the policies of each player. What has no weight is left out.
+        """
+        if self.joint is None:
+            return tuple(Factor.of((p,), [members[p]], self.strategies[p]) for p in seats)
+        others = tuple(p for p in range(self.joint.ndim) if p not in seats)
+        joint = self.joint.sum(axis=others)
+        return (Factor.of(tuple(seats), [members[p] for p in seats], joint),) if seats else ()
 
 
 @dataclass(frozen=True, slots=True)

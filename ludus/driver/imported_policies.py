@@ -17,13 +17,13 @@ from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.driver.driver import Driver
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.policies import NEWEST, Drawn, NamedSeats, Wanted, identity, misfit, policies_of, take_apart, told
-from ludus.evaluation.stored import META, StoredRun
 from ludus.learners.base import ComputedOracle
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
 from ludus.population.base import Lineage
 from ludus.schedulers.base import MeetsGiven
 from ludus.storage.run_dirs import find_run
+from ludus.storage.stored_run import META, open_run
 
 _FORMS = "RUN, RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors or random"
 
@@ -67,10 +67,10 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
         raise ScenarioError(
             f"the scenario {scenario.kind!r} brings opponents, and its scheduler has no methods `met` and `meet` to take them."
         )
-    open_run = lru_cache(maxsize=None)(StoredRun)
+    opened = lru_cache(maxsize=None)(open_run)
     entries: list[tuple[Wanted, float, NamedSeats]] = []
     for text, weight in scenario.given:
-        wanted = take_apart(text, find_run, open_run, what="opponent", forms=_FORMS)
+        wanted = take_apart(text, find_run, opened, what="opponent", forms=_FORMS)
         _require_playable(wanted, scenario)
         entries.append((wanted, weight, policies_of(wanted, spec)))
     _require_seats(entries, scheduler.met, spec)
@@ -84,8 +84,8 @@ def _require_playable(wanted: Wanted, scenario: Scenario) -> None:
             f"{wanted.text!r} is a bot, which is asked one decision at a time, in a process of its own, and cannot play while a policy "
             "trains. Record its games and clone it (ludus record --trajectories, ludus clone), or play `ludus tournament` against it."
         )
-    if wanted.run is not None and identity(wanted.run.scenario.env.played) != identity(scenario.env.played):
-        theirs, ours = wanted.run.scenario.env, scenario.env
+    if wanted.run is not None and identity(wanted.run.env.played) != identity(scenario.env.played):
+        theirs, ours = wanted.run.env, scenario.env
         raise ScenarioError(
             f"{wanted.text!r} plays {told(theirs, ours)}, and this scenario {told(ours, theirs)}. Give a policy of the same game."
         )

@@ -35,7 +35,7 @@ from ludus.runtime.base import Runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
-from ludus.storage.run_dirs import require_writable
+from ludus.storage.run_dirs import require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.callbacks import CallbackObserver
 from ludus.view.report import write_report
@@ -61,6 +61,7 @@ def run(
     given = read_given(scenario, env.spec)
     folder = _folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
+    require_empty(folder)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
     stop, observer = stop or StopRequest(), observer or Silent()
@@ -191,7 +192,8 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
 
 def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
     if run_dir is not None:
-        return Path(run_dir)
+        given = Path(run_dir)
+        return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent
     if name is None:
         stem = scenario.name or scenario.env.id.rpartition("/")[2].partition("(")[0].replace(":", "-")
         return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")

@@ -1,53 +1,29 @@
-"""What to run: environment, algorithm, limits, runtime; each kind of scenario adds its schedule. Plain data from a YAML file or Python."""
+"""What to run: environment, oracle, limits, runtime; each kind adds its schedule's options. Plain data from a YAML file or Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config, to_yaml
-from ludus.core.errors import ConfigError
-from ludus.core.parts import build_part, dump_part
+from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.parts import build_part, dump_part, kind_of
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.envs.options import Environment, Switch
 from ludus.learners.registry import ALGORITHMS
-from ludus.population.base import populations_of
+from ludus.policies.specs import tabulates
+from ludus.population.base import populations_of, seats_of
+from ludus.schedulers.base import Scheduler
+from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
+from ludus.schedulers.options import ScheduleContext, ScheduleOptions
+from ludus.solvers.base import MetaSolver
+from ludus.solvers.match_selection import Goal, ResponseGraph
 from ludus.training.callbacks import dump_callback, parse_callbacks
 from ludus.training.stopping import dump_stopper, parse_stopper
-
-if TYPE_CHECKING:
-    from ludus.schedulers.base import Scheduler
-    from ludus.schedulers.sampling import Sampling
-    from ludus.solvers.base import MetaSolver
-    from ludus.solvers.match_selection import Goal
-
-# --------------------------------------------------------------------------------------------------------------------
-# The kinds of scenarios by name.
-
-SCENARIOS: Final[dict[str, str]] = {
-    "anytime_psro": "ludus.driver.scenarios.anytime_psro:AnytimePSRO",
-    "efficient_psro": "ludus.driver.scenarios.efficient_psro:EfficientPSRO",
-    "fictitious_self_play": "ludus.driver.scenarios.self_play:FictitiousSelfPlay",
-    "fixed_opponents": "ludus.driver.scenarios.fixed_opponents:FixedOpponents",
-    "league": "ludus.driver.scenarios.league:League",
-    "pbt": "ludus.driver.scenarios.pbt:PBT",
-    "pfsp": "ludus.driver.scenarios.self_play:PFSP",
-    "pipeline_psro": "ludus.driver.scenarios.pipeline_psro:PipelinePSRO",
-    "psro": "ludus.driver.scenarios.psro:PSRO",
-    "self_play": "ludus.driver.scenarios.self_play:SelfPlay",
-    "self_play_psro": "ludus.driver.scenarios.anytime_psro:SelfPlayPSRO",
-}
-"""name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""
-
-
-def name_of(kind: type) -> str:
-    """How a scenario of this class names its kind in a file."""
-    target = f"{kind.__module__}:{kind.__qualname__}"
-    return next((name for name, known in SCENARIOS.items() if known == target), target)
 
 
 class BackgroundEvaluation(Config):
@@ -89,10 +65,23 @@ class AdaptivePayoffs(Config):
             )
         return self
 
+    def check(self, env: EnvSpec) -> None:
+        """Raises ScenarioError where returns have no known limits, and what is asked for needs them."""
+        if np.isfinite(env.utility_range).all():
+            return
+        if self.goal == "ranking":
+            raise ScenarioError(
+                f"evaluation.adaptive.goal=ranking needs returns between known limits, or no comparison is ever decided, and {env.id} has "
+                f"{env.utility_range}. Give the environment a utility_range if it takes one, or use goal=meta_strategy."
+            )
+        if self.tolerance > 0:
+            raise ScenarioError(
+                f"evaluation.adaptive.tolerance={self.tolerance} needs returns between known limits, and {env.id} has {env.utility_range}. "
+                "Set it to 0, so that the budget alone ends the evaluation."
+            )
+
     def made(self) -> Goal | None:
         """The goal; None: that of the meta-strategy, which needs to know the rest."""
-        from ludus.solvers.match_selection import ResponseGraph  # a scenario can be read without loading it
-
         return ResponseGraph(confidence=self.confidence) if self.goal == "ranking" else None
 
 
@@ -119,14 +108,43 @@ class Evaluation(Config):
         """Episodes that a profile plays at a time."""
         return self.episodes if self.adaptive is None else self.adaptive.portion
 
-    def sampling(self, solver: MetaSolver, seed: int) -> Sampling:
+    def selection(self, solver: MetaSolver, seed: int) -> MatchSelection:
         """What decides which matches are played. solver: whose solutions it looks at."""
-        from ludus.schedulers.sampling import AdaptiveSampling, EveryHole
-
         if self.adaptive is None:
             return EveryHole()
         options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
-        return AdaptiveSampling(solver=solver, episodes=self.episodes, seed=seed, **options)
+        return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
+
+    def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:
+        """Raises ScenarioError for what cannot be computed of this game, or of what the oracle trains."""
+        spec = context.env
+        exact = [k for k in ("payoffs", "exploitability") if getattr(self, k) == "exact"]
+        if exact and spec.enumeration is None:
+            raise ScenarioError(
+                f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {spec.id} is not (tree={env.tree}, "
+                f"node_limit={env.node_limit}). Use auto, or raise env.node_limit."
+            )
+        if spec.enumeration is not None:
+            self._check_tables(context, schedule)
+        if self.adaptive is not None:
+            self.adaptive.check(spec)
+
+    def _check_tables(self, context: ScheduleContext, schedule: ScheduleOptions) -> None:
+        """That policies can be evaluated exactly where they will be."""
+        chosen = {"payoffs": self.payoffs, "exploitability": self.exploitability}
+        exact = ", ".join(f"evaluation.{key}={how}" for key, how in chosen.items() if how not in ("simulate", "off"))
+        if not exact:
+            return
+        for spec in context.policies:
+            for mode in sorted(schedule.modes):
+                if not tabulates(spec, mode=mode):
+                    other = " Or set mode=greedy." if tabulates(spec, mode="greedy") else ""
+                    raise ScenarioError(
+                        f"{exact}: {context.env.id} has a game tree, on which that is computed exactly, and the oracle "
+                        f"{kind_of(context.oracle, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
+                        "more than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
+                        f"evaluation.exploitability=off.{other}"
+                    )
 
 
 class Checkpoints(Config):
@@ -172,52 +190,38 @@ CallbackList = Annotated[
 ]
 
 
-class Scenario(Config):
-    """What every kind of scenario has; a kind adds its options and `scheduler`.
+class Scenario(ScheduleOptions):
+    """What every kind of scenario has; a kind adds the options of its schedule, and `scheduler`.
 
-    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. response:
-    when a training task stops, {episodes: 20000} say; a computed oracle needs none. generations: tasks per population, one after the other.
-    stop: ends the run earlier. mode: how the members of a population are played; against a fixed mixture some best response is
-    deterministic, so greedy loses nothing. share: one population for interchangeable players (auto: where the environment says that they
-    are), or for all players (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random.
+    env: an id or `Environment`. oracle: what trains or computes a policy, a registered name or `module:Class` with options. response: when
+    a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
+    interchangeable players (auto: where the environment says that they are), or for all players (always). callbacks: code of one's own
+    that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see `ScheduleOptions`.
+
+    kind: how a file names it, `module:Class` unless the class was given a name (`class PSRO(PSROOptions, Scenario, kind="psro")`).
     """
 
+    kind: ClassVar[str]
+
     env: Annotated[Environment, BeforeValidator(_environment)]
-    algorithm: AlgorithmChoice = "ppo"
-    generations: int = Field(20, ge=0)
+    oracle: Oracle = "ppo"
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
-    mode: Literal["explore", "greedy"] = "greedy"
     share: Literal["auto", "never", "always"] = "auto"
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
     callbacks: CallbackList = ()
-    seed: int = Field(0, ge=0)
     name: Annotated[str, AfterValidator(_name)] = ""
 
-    model_config = ConfigDict(validate_default=True)
-
-    @property
-    def needs_learner(self) -> bool:
-        """Whether its policies meet others that still learn, or go on learning: then an algorithm that computes them will not do."""
-        return False
-
-    @property
-    def given(self) -> Sequence[tuple[str, float]]:
-        """Policies from elsewhere that its learners meet, as (name, weight): they are read when a run begins, and members from then on. Its
-        scheduler is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
-        return ()
+    def __init_subclass__(cls, *, kind: str = "", **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.kind = kind or f"{cls.__module__}:{cls.__qualname__}"
 
     def scheduler(self, population: tuple[int, ...]) -> Scheduler:
         """What decides which tasks come next. population: [P] index of each player's population. Raises ConfigError for options that do
         not fit these populations."""
         raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
-
-    @property
-    def kind(self) -> str:
-        """How a file names it."""
-        return name_of(type(self))
 
     def to_yaml(self) -> str:
         """The scenario in full; `load_scenario` of it gives an equal one."""
@@ -235,8 +239,7 @@ class Scenario(Config):
 
     def seats(self, env: EnvSpec) -> list[tuple[int, ...]]:
         """The players of each population."""
-        population = self.population(env)
-        return [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+        return seats_of(self.population(env))
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together."""

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from ludus.core.config import Config, from_yaml, override
 from ludus.core.errors import ConfigError, LudusError, UnknownName
 from ludus.core.parts import load
-from ludus.driver.scenario import SCENARIOS, Scenario
+from ludus.driver.scenario import Scenario
+from ludus.driver.scenario_kinds import SCENARIOS
 from ludus.learners.registry import ALGORITHMS
 from ludus.learners.schedule import Schedule
 

@@ -24,6 +24,7 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock, is_running
 from ludus.storage.store import Store
+from ludus.storage.stored_run import StoredRun
 
 SCENARIO = "scenario.yaml"
 _FIXED = (
@@ -106,29 +107,25 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
     wrong or change what a run cannot change."""
     if is_running(folder):
         RunLock(folder).close()  # raises, and says which process has it
+    run = StoredRun(folder)
     with Reader(folder) as reader:
-        info, checkpoints, policies, summary = (
-            reader.info(),
-            reader.checkpoints(),
-            reader.policies(),
-            reader.summary(),
-        )
         for read in (reader.generations, reader.payoffs, reader.ratings):
             read()  # damage must be found before anything is changed
-    stored = _scenario(folder, info, begun=bool(checkpoints))
+    stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
     scenario = parse_scenario(stored.to_yaml(), list(overrides)) if overrides else stored
     _check_changes(stored, scenario)
-    named, state, lost = _newest(folder / "checkpoint", [c.id for c in checkpoints])
+    named, state, lost = _newest(folder / "checkpoint", [c.id for c in run.checkpoints])
+    refs = list(run.records)
     if lost:  # what came after the checkpoint is made again, policies too
         known = _members(state)
-        policies = tuple(p for p in policies if [p.record.ref.population, p.record.ref.policy] in known)
-    files = PolicyFiles(folder, {p.record.ref: p.sha256 for p in policies})
+        refs = [ref for ref in refs if [ref.population, ref.policy] in known]
+    files = run.files(refs)
     files.check()
-    _check_policies(folder, [p.record.ref for p in policies], state)
+    _check_policies(folder, refs, state)
     fitting = None if state is None else _fitting(state, stored, scenario)
     return ResumableRun(
         folder=folder,
-        info=info,
+        info=run.info,
         scenario=scenario,
         changed=scenario != stored,
         files=files,
@@ -138,7 +135,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         if state is None or fitting is None
         else tuple(state["trainings"].keys() - fitting["trainings"].keys()),
         lost=lost,
-        summary=summary,
+        summary=run.summary,
     )
 
 
@@ -231,5 +228,5 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
     if not solves:
         state = {**state, "scheduler": {**state["scheduler"], "warm": None}}
     if not solves or scenario.evaluation != stored.evaluation:
-        state = {**state, "scheduler": {**state["scheduler"], "sampling": None}}
+        state = {**state, "scheduler": {**state["scheduler"], "selection": None}}
     return state

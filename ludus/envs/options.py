@@ -33,7 +33,7 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
 
 
 class Environment(Config):
-    """id: `family/name` or `module:Class`. num_envs: environments stepped together; they are also the shard of DESIGN §3, so
+    """id: `family/name` or `module:Class`. num_envs: environments stepped together; `runtime.shards` cuts them into shards, so
     results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
     that share slow environments out. deadline: seconds that a step may take there. restarts: how many faults of environments are repaired
     before the run ends. wrappers: {kind: name, …}, the innermost first. options: the family's own."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.evaluation.stored import StoredRun
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
 from ludus.evaluation.tournament.run import Options, Tell, computable, exact_tournament, run_tournament
@@ -20,6 +19,7 @@ from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.solvers import games
 from ludus.solvers.nash import Nash
+from ludus.storage.stored_run import open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # Measures of populations, rather than of single policies.
@@ -151,8 +151,7 @@ def evaluate_against(
 
 def _entrants(folder: Path) -> dict[str, str]:
     """Each policy's name, by the text that names it as an entrant."""
-    stored = StoredRun(folder)
-    return {f"{folder}:{ref.population}/{ref.policy}": ref.policy for ref in stored.records}
+    return {f"{folder}:{ref.population}/{ref.policy}": ref.policy for ref in open_run(folder).records}
 
 
 def _results(

@@ -16,10 +16,10 @@ from ludus.core.types import Exploitability
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
-from ludus.evaluation.stored import META, StoredRun
 from ludus.policies.specs import tabulates
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
+from ludus.storage.stored_run import META, open_run
 
 FRESH = "fresh"
 """A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
@@ -62,17 +62,17 @@ def evaluate_run(run_dir: Path | str, *, episodes: int = 10_000, policies: Seque
         raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
     matches = tuple(run.match(profile, episodes) for profile in product(*seats))
     exploitability = run.exact.exploitability(stored.solution) if run.exact is not None else None
-    return EvaluationReport(stored.folder, stored.scenario.env.id, stored.generation, matches, exploitability)
+    return EvaluationReport(stored.folder, stored.env.id, stored.generation, matches, exploitability)
 
 
 class _Run:
     """A stored run and what plays its policies."""
 
     def __init__(self, folder: Path) -> None:
-        self.stored = StoredRun(folder)
-        env = self.stored.scenario.env.played.make()
+        self.stored = open_run(folder)
+        env = self.stored.env.played.make()
         rollouts = manage(build_runtime("inprocess"), env)
-        self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.scenario.seed)
+        self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.info.seed)
         self.exact = self._exact(getattr(env, "tree", None))
 
     def _exact(self, tree: object) -> ExactEvaluator | None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Exploitability, Mixture, PolicyRef, Solution
 from ludus.envs.tree.game_tree import GameTree, PlanStack
-from ludus.evaluation.matches import instead
 from ludus.policies.base import Policy
 
 
@@ -95,7 +94,7 @@ class ExactEvaluator:
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
         """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored)."""
-        return float(self.values(instead(opponents, seat, ref))[seat])
+        return float(self.values(opponents.instead(seat, ref))[seat])
 
     def values(self, players: Mixture) -> NDArray[np.float64]:
         """float64[P]: expected returns where every seat is drawn from `players`."""

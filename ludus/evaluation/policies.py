@@ -23,13 +23,13 @@ from ludus.core.errors import ConfigError, LudusError, PolicyError, ScenarioErro
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
-from ludus.evaluation.stored import META, StoredRun
 from ludus.policies.base import Policy
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.population.base import PolicyRecord
 from ludus.storage.database import FILE
+from ludus.storage.stored_run import META, StoredRun
 
 # --------------------------------------------------------------------------------------------------------------------
 # What makes two games the same.

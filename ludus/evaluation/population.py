@@ -14,8 +14,8 @@ from scipy import sparse
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.stored import StoredRun
 from ludus.solvers.nash import solve_matrix
+from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # How little exploitable the best mixture of each population is: one measure for methods whose meta-solvers differ.
@@ -116,21 +116,21 @@ def evaluate_population(run_dir: Path | str) -> PopulationReport:
     Raises RunError for an unreadable run; ScenarioError for a game without a tree, one that is not zero-sum for two, and policies with
     memory.
     """
-    stored = StoredRun(Path(run_dir))
+    stored = open_run(run_dir)
     tree = tree_of(stored)
     if tree is None:
         raise ScenarioError(
-            f"{stored.scenario.env.id} is not compiled into a tree, so the best mixture of policies cannot be computed. Approximate it: "
+            f"{stored.env.id} is not compiled into a tree, so the best mixture of policies cannot be computed. Approximate it: "
             "`ludus evaluate RUN --population --exploit EPISODES`, or ludus.exploit_population."
         )
     found = population_exploitability(tree, stored_plans(stored, tree))
     names = tuple(tuple(stored.names(player)) for player in range(tree.num_players))
-    return PopulationReport(stored.folder, stored.scenario.env.id, stored.generation, names, found)
+    return PopulationReport(stored.folder, stored.env.id, stored.generation, names, found)
 
 
 def tree_of(stored: StoredRun) -> GameTree | None:
     """The compiled tree of the run's game, if it has one."""
-    env = stored.scenario.env.make(num_envs=1)
+    env = stored.env.make(num_envs=1)
     tree = getattr(env, "tree", None)
     env.close()
     return tree if isinstance(tree, GameTree) else None

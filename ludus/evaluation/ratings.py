@@ -15,13 +15,13 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.parts import build_part, load
 from ludus.core.types import Match, Solution
-from ludus.evaluation.stored import StoredRun
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.solvers import games
 from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # The ratings by name.
@@ -247,7 +247,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     raters = parse_ratings(ratings)
     if not raters:
         raise ConfigError("no rating was given; `ludus list ratings` lists them.")
-    stored = StoredRun(Path(run_dir))
+    stored = open_run(run_dir)
     with Reader(stored.folder) as reader:
         payoffs = reader.payoffs()
         log = [found.match for found in reader.matches() if not found.match.exact]
@@ -257,7 +257,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     every = population_sizes(payoffs)
     return RunRatings(
         run_dir=stored.folder,
-        env=stored.scenario.env.id,
+        env=stored.env.id,
         generation=stored.generation,
         names=tuple(tuple(r.ref.policy for r in stored.members[k][:n]) for k, n in enumerate(sizes)),
         tables=rate_all(raters, _first(payoffs, sizes), log),

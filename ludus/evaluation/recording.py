@@ -27,12 +27,12 @@ from ludus.envs.families import FAMILIES, adapter
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
-from ludus.evaluation.stored import META, StoredRun
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.rollout.worker import RolloutWorker
+from ludus.storage.stored_run import META, StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # Images kept small: an hour of film as plain arrays would fill a machine's memory.
@@ -359,8 +359,9 @@ def record_run(
     Raises ConfigError for unknown names, with the nearest, or another number of them; RunError for an unreadable run; EnvError for an
     environment that cannot be rendered.
     """
-    stored, strategies = open_run(run_dir, policies)
-    settings = stored.scenario.env.played
+    stored = open_run(run_dir)
+    strategies = strategies_of(stored, policies)
+    settings = stored.env.played
     alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
     return record(
         alone.make(num_envs=1, **_rendering(settings)),
@@ -375,10 +376,9 @@ def record_run(
     )
 
 
-def open_run(run_dir: Path | str, policies: Sequence[str] = ()) -> tuple[StoredRun, Mixture]:
-    """A run, and who plays: one name per player, default "meta" for all. Raises ConfigError for unknown names, with the nearest, or
-    another number of them; RunError for an unreadable run."""
-    stored = StoredRun(Path(run_dir))
+def strategies_of(stored: StoredRun, policies: Sequence[str]) -> Mixture:
+    """Who plays: one name per player, default "meta" for all. Raises ConfigError for unknown names, with the nearest, or another number
+    of them."""
     players = len(stored.population)
     names = list(policies) or [META] * players
     stored.check_names(names)
@@ -389,7 +389,7 @@ def open_run(run_dir: Path | str, policies: Sequence[str] = ()) -> tuple[StoredR
     for player, name in enumerate(names):
         if name != META and name not in stored.names(player):
             raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
-    return stored, stored.mixture(names)
+    return stored.mixture(names)
 
 
 def _rendering(settings: Environment) -> dict[str, object]:

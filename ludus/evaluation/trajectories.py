@@ -17,13 +17,14 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.evaluation.recording import open_run
+from ludus.evaluation.recording import strategies_of
 from ludus.policies.base import Policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import manage
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.runtime.inprocess import build_runtime
+from ludus.storage.stored_run import open_run
 
 MOST_ENVS = 256  # that are stepped together where nobody says how many
 _IMAGE_ENVS = 8  # where an observation is large
@@ -60,8 +61,9 @@ def record_run_trajectories(
     unknown names, with the nearest, or another number of them; RunError for an unreadable run.
     """
     check_file(path)
-    stored, mixture = open_run(run_dir, policies)
-    settings = stored.scenario.env.played
+    stored = open_run(run_dir)
+    mixture = strategies_of(stored, policies)
+    settings = stored.env.played
     alone = settings.model_copy(update={"workers": 0, "deadline": None})
     env = alone.make(num_envs=num_envs or min(episodes, settings.num_envs, MOST_ENVS))
     if num_envs is None and env.num_envs > _IMAGE_ENVS and _large(env.spec):

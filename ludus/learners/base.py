@@ -10,6 +10,7 @@ The driver's training loop, whatever the algorithm:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
+from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks
 from ludus.replay.base import ItemColumns, ItemUnit, Sample, Sizes, TableSpec
@@ -182,6 +184,66 @@ class Sized(Protocol):
 def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
     """What `EpisodeServer.create` looks for deadlocks with: the sizes that the algorithm tells, or none."""
     return algorithm.sizes() if isinstance(algorithm, Sized) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """What is collected before the first update. option: of the algorithm, which asks for `decisions` of them. updates_per_decision: that
+    become due after those. part: of the algorithm that has both options; "": itself."""
+
+    option: str
+    decisions: int
+    updates_per_decision: float
+    part: str = ""
+
+    @property
+    def more(self) -> int:
+        """Decisions until one update is due: of 0.02 for each, 50."""
+        count = math.ceil(1.0 / self.updates_per_decision)
+        return count if int(count * self.updates_per_decision) >= 1 else count + 1  # as learners count, in floats
+
+    @property
+    def needed(self) -> int:
+        """Decisions before the first update."""
+        return self.decisions + self.more
+
+    def __str__(self) -> str:
+        inner = self._inner
+        return (
+            f"{inner}{self.option}={self.decisions}, and {self.more} more at "
+            f"{inner}updates_per_decision={self.updates_per_decision:g}"
+        )
+
+    def changes(self, decisions: int) -> list[str]:
+        """Settings with which the first update comes after so many decisions, each by itself."""
+        out = []
+        if (left := decisions - self.decisions) > 0 and self.more > 1:
+            out.append(f"oracle.{self._inner}updates_per_decision={math.ceil(1000 / left) / 1000:g} or more")
+        if (most := decisions - self.more) > 0:
+            out.append(f"oracle.{self._inner}{self.option}={most} or less")
+        return out
+
+    @property
+    def _inner(self) -> str:
+        return f"{self.part}." if self.part else ""
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """An algorithm whose learners replay, and wait before their first update."""
+
+    def warm_up(self) -> WarmUp:
+        """How long."""
+        ...
+
+
+@runtime_checkable
+class ChecksStart(Protocol):
+    """An algorithm that asks of an environment what no spec of it says."""
+
+    def check_start(self, env: VectorEnv) -> None:
+        """Raises ScenarioError if it cannot learn there. May reset it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

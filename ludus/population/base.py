@@ -45,6 +45,11 @@ class View:
     payoffs: Payoffs
 
 
+def seats_of(population: Sequence[int]) -> list[tuple[int, ...]]:
+    """The players of each population. population: [P] index of each player's."""
+    return [tuple(p for p, which in enumerate(population) if which == one) for one in sorted(set(population))]
+
+
 def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:
     """[P] index of each player's population: interchangeable players share one, unless `share` is False. Raises EnvError if the
     environment's `symmetry` is no partition of its players."""

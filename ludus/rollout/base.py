@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -13,6 +13,36 @@ from numpy.typing import NDArray
 from ludus.core.types import Act, Due, Mixture, PolicyRef
 from ludus.policies.base import Policy
 from ludus.replay.trajectories import Trajectories
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedEpisodes:
+    """Evaluation episodes that are each decided in advance: who sits where, and all of its luck. Such an episode is the same whatever it is
+    played beside (up to the rounding of batches), so many profiles can be played together, and cut as one likes.
+
+    refs: who plays. seats int32[n, P]: by place among `refs`. luck uint64[n]: the environment's seeds. noise uint64[n]: keys of the
+    players' chance, of which decision d draws number d · 2**16 + w as its w-th.
+    """
+
+    refs: tuple[PolicyRef, ...]
+    seats: NDArray[np.int32]
+    luck: NDArray[np.uint64]
+    noise: NDArray[np.uint64]
+
+    def requests(self, num_envs: int) -> Iterator[RolloutRequest]:
+        """To play them all, in order, one at a time in each of `num_envs` environments."""
+        for first in range(0, len(self.luck), num_envs):
+            rows = slice(first, first + num_envs)
+            part = PlannedEpisodes(self.refs, self.seats[rows], self.luck[rows], self.noise[rows])
+            yield RolloutRequest(
+                learner=None,
+                seats=(),
+                opponents=Mixture(()),
+                unit="episodes",
+                amount=len(part.luck),
+                seed=0,
+                planned=part,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +60,7 @@ class RolloutRequest:
     modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.specs.drawn`); (): in its ref's.
     first_episode: what the request's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
+    planned: instead of `opponents` and `seed`, for an evaluation: episode k in environment k.
     """
 
     learner: PolicyRef | None
@@ -45,6 +76,7 @@ class RolloutRequest:
     modes: tuple[tuple[str, float], ...] = ()
     modes_seed: int = 0
     state: bool = False
+    planned: PlannedEpisodes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

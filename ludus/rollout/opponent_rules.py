@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import State
@@ -217,6 +216,8 @@ def nearest_in_hull(rows: Floats, point: Floats) -> Floats:
     With x = t β, ‖(rows - point)ᵀ x‖² + (1 - Σ x)² is least, over x ≥ 0, at the β of the nearest point: a problem of least squares with
     non-negative unknowns, which needs no penalty (Lawson and Hanson 1974, chapter 23).
     """
+    from scipy.optimize import nnls  # 0.2 s to import, and most runs never need it
+
     moved = rows - point
     moved = np.vstack([moved.T / max(float(np.abs(moved).max()), 1e-300), np.ones(len(rows))])
     found, _ = nnls(moved, np.append(np.zeros(len(point)), 1.0))

@@ -16,7 +16,7 @@ from ludus.core import seeding
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.policies.specs import drawn, mode_keys
-from ludus.rollout.base import RolloutRequest
+from ludus.rollout.base import PlannedEpisodes, RolloutRequest
 from ludus.rollout.shards import Shard
 
 LEARNER = -1
@@ -50,10 +50,14 @@ class OpponentSampler:
         self.learners = [p for p, row in enumerate(self.mine) if row.any()]
         self.others = [p for p, row in enumerate(self.mine) if not row.all()]
         self.shared = set(self.learners) & set(self.others)
+        if request.planned is not None:  # an environment plays one episode, so nobody is drawn for a second one
+            self.others = []
         self.entry = np.full((num_envs, len(factors)), -1, np.int32)
         self.policy = np.full((num_envs, num_players), LEARNER, np.int32)
         self._keys = shard.keys(request.seed, "opponents") if factors else np.empty(0, np.uint64)
         self._cumulative, self._policies, self._seats = _compile(factors, num_players, known, always=_always(request))
+        if request.planned is not None:
+            self.policy[:] = _planned(request.planned, shard, known)
 
     def adopt(self, last: OpponentSampler) -> None:
         """Go on with the open episodes of the last request: what was drawn for them stays (invariant 1)."""
@@ -150,6 +154,12 @@ def _check_factor(factor: Factor, num_players: int) -> None:
 
 
 def _check_seats(request: RolloutRequest, num_players: int) -> None:
+    if request.planned is not None:
+        if request.learner is not None or request.opponents.factors or request.amount != len(request.planned.luck):
+            raise ScenarioError(
+                "planned episodes were given beside a learner or opponents, or in another number; they are all that is played."
+            )
+        return
     given = [seat for factor in request.opponents.factors for seat in factor.seats]
     if len(given) != len(set(given)):
         raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
@@ -184,6 +194,17 @@ def _index(known: dict[PolicyRef, int], ref: PolicyRef) -> int:
             f"the request names {ref}, which the policy bank has not loaded; load every policy of a request before running it."
         )
     return known[ref]
+
+
+def _planned(planned: PlannedEpisodes, shard: Shard, known: dict[PolicyRef, int]) -> NDArray[np.int32]:
+    """int32[E, P], bank indices. An environment without an episode has the players of the last one."""
+    if len(planned.luck) > shard.total:
+        raise ScenarioError(
+            f"{len(planned.luck)} planned episodes were given for {shard.total} environments, which play one each; give fewer at a time."
+        )
+    places = np.array([_index(known, ref) for ref in planned.refs], np.int32)
+    episode = np.minimum(shard.environments, len(planned.luck) - 1)
+    return places[planned.seats[episode]]
 
 
 def _compile(

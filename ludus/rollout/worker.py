@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Discrete
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core import seeding
 from ludus.core.arrays import addresses, flat_at
 from ludus.core.errors import EnvError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
@@ -62,6 +63,40 @@ class Uniforms:
         self._generator.random(dtype=np.float32, out=self._block[len(left) :])
         self._at = 0
 
+
+class PlannedUniforms:
+    """Each of the E environments has a stream of its own, which its planned episode's key names."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._key = np.zeros(num_envs, np.uint64)
+        self._count = np.zeros(num_envs, np.int64)
+
+    def restart(self, keys: NDArray[np.uint64]) -> None:
+        """keys: uint64[n] of the first n environments."""
+        self._key[: len(keys)] = keys
+        self._count.fill(0)
+
+    def take(self, environments: NDArray[np.int32], width: int) -> NDArray[np.float32]:
+        """The next float32[n, width] of these environments' streams."""
+        out = np.empty((len(environments), width), np.float32)
+        _fill(environments, self._key, self._count, out)
+        return out
+
+
+@njit(cache=True)
+def _fill(environment, key, count, out):  # type: ignore[no-untyped-def]
+    for i in range(len(environment)):
+        e = environment[i]
+        for w in range(out.shape[1]):
+            u = seeding.uniform(
+                key[e], np.uint64((count[e] << 16) + w)
+            )  # whatever the width is, which others have a part in
+            out[i, w] = np.float32(int(u * 16777216.0)) / np.float32(16777216.0)  # 24 bits: rounding cannot give 1
+        count[e] += 1
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The finished episodes of a request.
 
 _EPISODE, _INDEX, _QUOTA, _CLOCK, _SEAT, _ENTRY = range(6)
 _RETURNS, _LENGTH, _TERMINATED, _TO_SEAT, _TO_ENTRY, _TO_INDEX = range(6, 12)  # places in the table of `_finish`
@@ -166,6 +201,7 @@ class RolloutWorker:
         self._clocks = Clocks(self._shard)
         self._writer = TrajectoryWriter(spec, self._clocks)
         self._noise = Uniforms()
+        self._planned = PlannedUniforms(env.num_envs)
         self._idle = tuple(_no_actions(spec, p) for p in range(spec.num_players))
         self._timestep: Timestep | None = None
         self._sampler: OpponentSampler | None = None
@@ -235,9 +271,20 @@ class RolloutWorker:
                 np.int32
             )
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
-        timestep = self.env.reset(self._shard.keys(request.seed, "environment"), episodes=quota)
+        timestep = self.env.reset(self._seeds(request), episodes=quota)
         self._observe(sampler, log, run, timestep)
         return timestep
+
+    def _seeds(self, request: RolloutRequest) -> NDArray[np.uint64]:
+        """Of the environments; planned episodes bring those of their players' chance, too."""
+        if request.planned is None:
+            return self._shard.keys(request.seed, "environment")
+        mine = slice(self._shard.first, self._shard.first + self._shard.num_envs)
+        self._planned.restart(request.planned.noise[mine])
+        luck = request.planned.luck[mine]
+        seeds = np.zeros(self._shard.num_envs, np.uint64)
+        seeds[: len(luck)] = luck
+        return seeds
 
     def _continue(self, request: RolloutRequest, sampler: OpponentSampler) -> None:
         """Open episodes keep their opponents; the learner's seats are played by the weights of this request."""
@@ -297,7 +344,7 @@ class RolloutWorker:
                 memory = self.bank.memory(p, due.slot, sampler.learner)
                 if memory is not None:
                     memory[due.first] = 0
-            act = self.bank.act(p, due, self._noise.take(n, self.bank.noise_width))
+            act = self.bank.act(p, due, self._uniforms(run.request, p, due))
             now = perf_counter()
             run.inference += now - begun
             run.decisions += n
@@ -306,6 +353,14 @@ class RolloutWorker:
                 self._write(run, sampler, p, due, act, memory)
                 run.writing += perf_counter() - now
         return tuple(actions)
+
+    def _uniforms(self, request: RolloutRequest, player: int, due: Due) -> NDArray[np.float32]:
+        """What the policies of these rows draw their actions with."""
+        width = self.bank.noise_width
+        if request.planned is None:
+            return self._noise.take(len(due.slot), width)
+        agents = self._agents[player]
+        return self._planned.take(due.slot if agents == 1 else due.slot // agents, width)
 
     def _write(
         self, run: _Run, sampler: OpponentSampler, player: int, due: Due, act: Act, memory: NDArray[np.float32] | None

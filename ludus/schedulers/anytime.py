@@ -13,60 +13,114 @@ that are not zero-sum it is what holds the response down, and promises nothing f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ludus.core.errors import ConfigError
+from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.psro import PSROScheduler
+from ludus.rollout.opponent_rules import RULES
+from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import ScheduleContext
+from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
 from ludus.schedulers.responses import Target
 
-_AVERAGES = TypeAdapter(dict[str, Mixture])
+# --------------------------------------------------------------------------------------------------------------------
+# What a no-regret rule moves while responses train.
+
+_MEANS = TypeAdapter(dict[str, Mixture])
+
+
+class MovedMixtureOptions(ResponseOptions):
+    """rule, rule_options: how the mixture that a response meets moves, `regret_matching_plus` or `hedge` (`ludus.rollout.opponent_rules`).
+    begin: where it begins, uniform over the population or at the last mean, in which policies without weight get a uniform share."""
+
+    rule: str = "regret_matching_plus"
+    rule_options: dict[str, Any] = Field(default_factory=dict)
+    begin: Literal["uniform", "last"] = "uniform"
+
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
+    @property
+    def moves_opponents(self) -> bool:
+        return True
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        build_part("rule", {"kind": self.rule, **self.rule_options}, RULES)  # refuses what there is not
+
+
+class MeanMixtures:
+    """State: what the opponents of each population have played on average while its last response trained."""
+
+    def __init__(self, population: tuple[int, ...]) -> None:
+        """population: [2] index of each player's population."""
+        self._population = population
+        self._means: dict[str, Mixture] = {}  # population that has trained -> what its opponents have played
+
+    def record(self, result: Trained) -> None:
+        """Keep what the rule has come to."""
+        if isinstance(result.task.opponents, Adaptive):
+            self._means.pop(str(result.task.population), None)
+            if result.average is not None:
+                self._means[str(result.task.population)] = result.average
+
+    def solution(self, view: View) -> Solution | None:
+        """The means as meta-strategies, in which new policies have no weight yet, as in the paper; None if one is not known."""
+        marginals = []
+        for player, which in enumerate(self._population):
+            by = self._means.get(str(self._population[1 - player]))  # what the other player's response has met
+            if by is None:
+                return None
+            marginals.append(_marginal(by, player, view.populations[which]))
+        return Solution(tuple(marginals), np.nan)
+
+    def state_dict(self) -> State:
+        state: State = _MEANS.dump_python(self._means, mode="json")
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        self._means = _MEANS.validate_python(state)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
+    """Anytime PSRO (McAleer et al. 2022): a response trains against a distribution over all members, which a no-regret rule moves in the
+    meantime; its mean is what is announced. So exploitability should not rise. meta_solver: of generation 0, and of oracles that move
+    nothing. Two players."""
 
 
 class AnytimePSROScheduler(PSROScheduler):
-    """State beyond PSRO's: the mean mixture of each population's last task."""
+    """State beyond PSRO's: the mean mixtures."""
+
+    options: AnytimePSROOptions
 
     def __init__(
-        self,
-        *,
-        rule: str = "regret_matching_plus",
-        rule_options: Mapping[str, Any] | None = None,
-        begin: Literal["uniform", "last"] = "uniform",
-        **options: Any,
+        self, options: AnytimePSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """rule, rule_options: of `Adaptive`. begin: the distribution that a task begins with, uniform over the population or the last
-        meta-strategy, in which policies without weight get a uniform share. Options: those of `PSROScheduler`; its solver serves
-        generation 0, and algorithms that move nothing. Raises ConfigError for other than two players: only there is a distribution moved by
-        one response, that of its only opponent."""
-        super().__init__(**options)
-        if len(self.population) != 2:
-            raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(self.population)}.")
-        self.rule, self.rule_options, self.begin = rule, dict(rule_options or {}), begin
-        self._averages: dict[str, Mixture] = {}  # population that has trained -> what its opponents have played
+        """As `PSROScheduler`. Raises ConfigError for other than two players: only there is a distribution moved by one response, that of
+        its only opponent."""
+        if len(population) != 2:
+            raise ConfigError(f"anytime and self-play PSRO are for two players; this game has {len(population)}.")
+        super().__init__(options, population=population, selection=selection)
+        self._means = MeanMixtures(population)
 
-    def trained(self, result: Trained) -> None:
-        """Keep what the rule has come to."""
-        if isinstance(result.task.opponents, Adaptive):
-            self._averages.pop(str(result.task.population), None)
-            if result.average is not None:
-                self._averages[str(result.task.population)] = result.average
+    def trained(self, result: Trained, view: View) -> None:
+        self._means.record(result)
 
     def solve(self, view: View) -> Solution:
-        """The means of the last distributions. New policies have no weight in them yet, as in the paper."""
-        marginals = []
-        for player, which in enumerate(self.population):
-            by = self._averages.get(str(self.population[1 - player]))  # what the other player's response has met
-            if by is None:
-                return super().solve(view)
-            marginals.append(_marginal(by, player, view.populations[which]))
-        return Solution(tuple(marginals), np.nan)
+        """The means of the last distributions."""
+        return self._means.solution(view) or super().solve(view)
 
     def opponents(self, target: Target, view: View) -> Adaptive:
         """All members, whatever their weight is now."""
@@ -74,31 +128,38 @@ class AnytimePSROScheduler(PSROScheduler):
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             uniform = np.full(len(refs), 1.0 / len(refs))
-            probs = uniform if self.begin == "uniform" else with_newcomers(target.opponents.strategies[player])
+            probs = uniform if self.options.begin == "uniform" else with_newcomers(target.opponents.strategies[player])
             marginals[player] = (refs, probs.tolist())
-        return Adaptive(Mixture.product(marginals), self.rule, self.rule_options)
+        return Adaptive(Mixture.product(marginals), self.options.rule, self.options.rule_options)
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "averages": _AVERAGES.dump_python(self._averages, mode="json")}
+        return {**super().state_dict(), "averages": self._means.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self._averages = _AVERAGES.validate_python(state["averages"])
+        self._means.load_state_dict(state["averages"])
+
+
+class SelfPlayPSROOptions(AnytimePSROOptions):
+    """Self-play PSRO (McAleer et al. 2022): besides, each response meets a new strategy that trains against it, and is added too.
+
+    share_of_new: of the response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played
+    as a member; the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`).
+    """
+
+    share_of_new: float = Field(0.5, ge=0, le=1)
+    new_mode: str = "explore"
+
+    @property
+    def modes(self) -> frozenset[str]:
+        return super().modes | {self.new_mode}
 
 
 class SelfPlayPSROScheduler(AnytimePSROScheduler):
     """In each generation a population gets a response, and a new strategy that has trained against the other's response."""
 
+    options: SelfPlayPSROOptions
     together = 2
-
-    def __init__(self, *, share: float = 0.5, new_mode: str = "explore", **options: Any) -> None:
-        """share: of a response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played;
-        the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`). Options:
-        those of `AnytimePSROScheduler`. Raises ConfigError for a share that is none."""
-        super().__init__(**options)
-        if not 0 <= share <= 1:
-            raise ConfigError(f"share is a share of the games, from 0 to 1; given {share}.")
-        self.share, self.new_mode = share, new_mode
 
     def groups(self, population: int, view: View, solution: Solution) -> Sequence[Sequence[TrainingTask]]:
         """Pairs of a response and the new strategy that it meets."""
@@ -113,7 +174,9 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
         assert isinstance(response.opponents, Adaptive)
         start = response.opponents.start
         live = PolicyRef(other, name, None)
-        factors = tuple(_shared(f, live, self.share) if f.seats[0] in seats else f for f in start.factors)
+        factors = tuple(
+            _shared(f, live, self.options.share_of_new) if f.seats[0] in seats else f for f in start.factors
+        )
         met = PolicyRef(response.population, response.policy, None)
         mine = self.seats(response.population)
         against = tuple(Factor(f.seats, ((met,),), (1.0,)) if f.seats[0] in mine else f for f in start.factors)
@@ -124,7 +187,7 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
             seats=seats,
             policy=name,
             opponents=Mixture(against),
-            mode=self.new_mode,
+            mode=self.options.new_mode,
         )
         moving = replace(response.opponents, start=replace(start, factors=factors))
         return [replace(response, opponents=moving), new]

@@ -12,19 +12,19 @@ is then nothing but results, so that a run can stop and go on anywhere.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Literal, TypedDict
 
-from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import EvaluationTask, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import EvaluationTask, PolicyRef, State, Task, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.queue import TaskQueue, alone
-from ludus.schedulers.sampling import EveryHole, Sampling, task_id
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.options import ScheduleContext, ScheduleOptions
+from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone
-from ludus.solvers.base import MetaSolver, Solution
-from ludus.solvers.match_selection import PolicyProfile
+from ludus.schedulers.win_rates import PolicyProfile
+from ludus.solvers.base import Solution
 
 Start = PolicyRef | str | None
 
@@ -36,45 +36,63 @@ class Source(TypedDict):
     start: Start
 
 
-class Chunked(ABC):
-    """State: how many chunks are done, and which tasks are queued or out. `together`: learners that play each other's live weights."""
+class ChunkedOptions(ScheduleOptions):
+    """generations: chunks of training of each learner. mode: in which snapshots are played; the learners they came from explore. start: the
+    file of a policy that each learner starts from."""
 
-    together = 1
+    start: str | None = None
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of training that there may be at most."""
+        return self.generations
+
+    @property
+    def complete(self) -> bool:
+        """Whether the game among all policies is solved after each chunk, also if the next one does not need that."""
+        return False
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        if self.start is not None:
+            context.check_file("start", self.start)
+
+
+class OwnPastOptions(ChunkedOptions):
+    """What self-play and its kin have in common. A learner goes on from generation to generation; each adds a snapshot of it to its
+    population.
+
+    mode: in which snapshots are played. cells: which payoffs are found out, those that the schedule reads (needed), or all. span: returns
+    that count as a clear defeat and a clear victory, where win rates are read; by default the least and the largest return of the game,
+    which in poker are so rare that all rates are near one half.
+    """
+
+    mode: Literal["explore", "greedy"] = "explore"
+    cells: Literal["needed", "all"] = "needed"
+    span: tuple[float, float] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.cells == "all"
+
+
+class ChunkedScheduler(PlanningScheduler):
+    """State beyond the tasks: how many chunks are done. `together`: learners that play each other's live weights."""
+
+    options: ChunkedOptions
 
     def __init__(
-        self,
-        *,
-        population: tuple[int, ...],
-        chunks: int,
-        seed: int,
-        solver: MetaSolver,
-        mode: str = "explore",
-        sampling: Sampling | None = None,
-        complete: bool = False,
+        self, options: ChunkedOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """population: [P] index of each player's population. chunks: of training. solver: what the announced meta-strategies are.
-        mode: in which snapshots are played; the learners they came from explore. sampling: what is played after a chunk, by default
-        every hole. complete: solve the game among all policies, whether the next chunk needs that or not."""
-        self.population, self.chunks, self.seed = population, chunks, seed
-        self.solver, self.mode = solver, mode
-        self.sampling, self.complete = sampling or EveryHole(), complete
+        """population: [P] index of each player's population. selection: what is played after a chunk, by default every hole."""
+        super().__init__(population)
+        self.options, self.selection = options, selection or EveryHole()
         self.chunk = 0  # chunks that are done
         self._steps = 0  # evaluation tasks since then
         self._announced = False  # their meta-strategies
-        self._warm: Any = None
         self._failed: dict[
             str, tuple[int, str]
         ] = {}  # tasks that ended early -> generation, and the policy that was saved
-        self._queue = TaskQueue()
-
-    @property
-    def populations(self) -> tuple[int, ...]:
-        """The indices of the populations."""
-        return tuple(sorted(set(self.population)))
-
-    def seats(self, population: int) -> tuple[int, ...]:
-        """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
 
     # ------------------------------------------------------------------------------------------ what subclasses say
 
@@ -90,23 +108,24 @@ class Chunked(ABC):
         """The policies whose meta-game the next chunk depends on; None: on none."""
         return None
 
-    def review(self, view: View) -> None:  # noqa: B027 - most have nothing to review
+    def review(self, view: View) -> None:
         """Called once after each chunk (and before the first), when the needed cells are there."""
 
+    @abstractmethod
     def solution(self, view: View) -> Solution:
         """The meta-strategies that are announced after a chunk."""
-        rng = seeding.generator(self.seed, "solve", self.chunk)
-        solution = self.solver.solve(self.sampling.completed(view.payoffs), warm=self._warm, rng=rng)
-        self._warm = solution.warm
-        return solution
 
-    def trained(self, result: Trained, view: View) -> None:  # noqa: B027 - the view has it already
-        """Called once per training result."""
+    def trained(self, result: Trained, view: View) -> None:
+        """Called once per training result; whoever adds to it calls this one too."""
+        now = result.task.generation
+        self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
+        if result.failure is not None:
+            self._failed[result.task.id] = (now, result.ref.policy)
 
     @property
     def over(self) -> bool:
         """Whether there is nothing more to train."""
-        return self.chunk >= self.chunks
+        return self.chunk >= self.options.chunks
 
     # ------------------------------------------------------------------------------------------ what they share
 
@@ -115,28 +134,15 @@ class Chunked(ABC):
         if before is None:
             return {"continues": None, "start": start}
         if before in self._failed:
-            return {"continues": None, "start": PolicyRef(population, self._failed[before][1], mode=self.mode)}
+            return {"continues": None, "start": PolicyRef(population, self._failed[before][1], mode=self.options.mode)}
         return {"continues": before, "start": None}
 
     # ------------------------------------------------------------------------------------------ the scheduler
 
-    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        if self._queue.idle:
-            self._queue.plan(self._plan(view))
-        return self._queue.take(free)
-
-    def on_result(self, result: TaskResult, view: View) -> None:
-        if not self._queue.answered(result.task):
-            return  # given twice
-        if isinstance(result, Trained):
-            now = result.task.generation
-            self._failed = {task: saved for task, saved in self._failed.items() if saved[0] == now}
-            if result.failure is not None:
-                self._failed[result.task.id] = (now, result.ref.policy)
-            self.trained(result, view)
-            if not self._queue.training:
-                self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
-                self.sampling.begin()
+    def advance(self) -> None:
+        """The next chunk."""
+        self.chunk, self._steps, self._announced = self.chunk + 1, 0, False
+        self.selection.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
@@ -144,8 +150,8 @@ class Chunked(ABC):
             raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []
         if not self._announced:
-            game = everyone(view.payoffs) if self.complete else self.game(view)
-            missing = self.sampling.next_profiles(view.payoffs, game=game, needed=self.needed(view))
+            game = everyone(view.payoffs) if self.options.complete else self.game(view)
+            missing = self.selection.next_profiles(view.payoffs, game=game, needed=self.needed(view))
             if missing:
                 self._steps += 1
                 return alone([EvaluationTask(task_id(f"payoffs-{self.chunk}", self._steps), self.chunk, missing)])
@@ -158,25 +164,22 @@ class Chunked(ABC):
         return groups
 
     def state_dict(self) -> State:
-        """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
+            **super().state_dict(),
             "chunk": self.chunk,
             "steps": self._steps,
-            "sampling": self.sampling.state_dict(),
+            "selection": self.selection.state_dict(),
             "announced": self._announced,
-            "warm": self._warm,
             "failed": {task: list(saved) for task, saved in self._failed.items()},
-            "tasks": self._queue.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
         self.chunk = int(state["chunk"])
         self._steps, self._announced = int(state["steps"]), bool(state["announced"])
-        self._warm = state["warm"]
-        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
-            self.sampling.load_state_dict(state["sampling"])
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])
         self._failed = {task: (int(saved[0]), str(saved[1])) for task, saved in state["failed"].items()}
-        self._queue.load_state_dict(state["tasks"])
 
 
 def refuse_changes(saved: Mapping[str, object], options: Mapping[str, object]) -> None:

@@ -11,24 +11,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.core.errors import ConfigError, ScenarioError, either
-from ludus.core.parts import kind_of, load
+from ludus.core.parts import build_part, dump_part, kind_of, load
 from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
 from ludus.learners.base import ComputedOracle
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.specs import tabulates
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.registry import DIVERSITIES
 from ludus.schedulers.responses import Target
 
 Array = NDArray[np.float64]
 
+DIVERSITIES = {
+    "behavioural": "ludus.schedulers.diversity:BehaviouralDiversity",
+    "response": "ludus.schedulers.diversity:ResponseDiversity",
+}
+"""How responses are made to differ from the members, by name -> `module:Class`; each class's fields are its options."""
+
 RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
+
+
+DiversityField = Annotated[
+    Any,
+    BeforeValidator(lambda v: None if v is None else build_part("diversity", v, DIVERSITIES)),
+    PlainSerializer(lambda part: None if part is None else dump_part(part, DIVERSITIES)),
+]
+"""A field of a schedule's options that holds a rule of diversity, or none."""
 
 
 @runtime_checkable

@@ -20,90 +20,85 @@ tendency.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from ludus.core import seeding
 from ludus.core.errors import ConfigError
-from ludus.core.types import Adaptive, EvaluationTask, Mixture, PolicyRef, State, Task, Trained, TrainingTask
+from ludus.core.types import Adaptive, EvaluationTask, Mixture, PolicyRef, Solution, State, Task, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.anytime import AnytimePSROScheduler, with_newcomers
-from ludus.schedulers.diversity import DiversityRule
+from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, with_newcomers
+from ludus.schedulers.psro import ResponseScheduler
 from ludus.schedulers.queue import alone
 from ludus.schedulers.responses import Target
-from ludus.schedulers.warm_start import WarmStart
 from ludus.solvers.fixed import Uniform
 
 
-class EfficientPSROScheduler(AnytimePSROScheduler):
-    """State beyond that of `AnytimePSROScheduler`: how many levels the generation in training has."""
+class EfficientPSROOptions(MovedMixtureOptions):
+    """Efficient PSRO (Zhou et al. 2022): a response trains against a mixture of all members, which a no-regret rule moves by the same
+    episodes; its mean is what is announced. No match is played for payoffs, so that there is no meta-game and no meta-solver.
 
-    def __init__(
-        self,
-        *,
-        generations: int,
-        population: tuple[int, ...],
-        seed: int,
-        levels: int = 1,
-        rule: str = "hedge",
-        rule_options: Mapping[str, Any] | None = None,
-        begin: Literal["uniform", "last"] = "uniform",
-        warm_start: tuple[WarmStart, ...] = (),
-        diversity: DiversityRule | None = None,
-        mode: str = "greedy",
-    ) -> None:
-        """levels: unrestricted-restricted games that are played at once, each of which adds a policy to each population. begin: the mixture
-        that they begin with, uniform, or the mean of the last one, in which policies without weight get a uniform share. The rest: see
-        `PSROScheduler` and `AnytimePSROScheduler`. Raises ConfigError for other than two players, and for what would need payoffs."""
-        if len(population) != 2:
-            raise ConfigError(f"efficient PSRO is for two players; this game has {len(population)}.")
-        if levels < 1:
-            raise ConfigError(f"efficient PSRO trains at least one level at a time; levels is {levels}.")
-        if any(rule.source == "best" for rule in warm_start):
+    levels: of such games that are played at once, each of which adds a policy to each population; each also meets the live responses of
+    those below it. warm_start, diversity: as in psro, where they need no payoffs. Two players.
+    """
+
+    rule: str = "hedge"
+    levels: int = Field(1, ge=1)
+
+    @property
+    def reads_payoffs(self) -> bool:
+        return False
+
+    @model_validator(mode="after")
+    def _without_payoffs(self) -> Self:
+        if any(rule.source == "best" for rule in self.warm_start):
             raise ConfigError(
                 "warm_start best compares payoffs, and efficient PSRO has none; use last, random or file."
             )
-        if diversity is not None and diversity.moves:
-            raise ConfigError(
-                f"{type(diversity).__name__} reads payoffs, and efficient PSRO has none; use behavioural diversity."
-            )
-        super().__init__(
-            solver=Uniform(),  # of algorithms that moved nothing
-            generations=generations,
-            population=population,
-            seed=seed,
-            rule=rule,
-            rule_options=rule_options,
-            begin=begin,
-            warm_start=warm_start,
-            diversity=diversity,
-            mode=mode,
-        )
-        self.levels = levels
-        self.together = levels * len(self.populations) if levels > 1 else 1
-        self._training = levels
+        return self
+
+
+class EfficientPSROScheduler(ResponseScheduler):
+    """State beyond that of its base: the mean mixtures, and how many levels the generation in training has."""
+
+    options: EfficientPSROOptions
+
+    def __init__(self, options: EfficientPSROOptions, *, population: tuple[int, ...]) -> None:
+        """population: [2] index of each player's population. Raises ConfigError for other than two players."""
+        if len(population) != 2:
+            raise ConfigError(f"efficient PSRO is for two players; this game has {len(population)}.")
+        super().__init__(options, population=population)
+        self.together = options.levels * len(self.populations) if options.levels > 1 else 1
+        self._training = options.levels
+        self._means = MeanMixtures(population)
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """No match is played."""
         groups: list[Sequence[Task]] = []
         if self.solution is None:
-            self.solution = self.solve(view)
+            self.solution = self._solve(view)
             name = f"exploitability-{self.generation}"
             groups += alone([EvaluationTask(name, self.generation, solution=self.solution)])
-        if self.generation < self.generations and not self._asked:
-            self._asked, self._training = True, self.levels
-            tasks = [self._level(k, level, view) for level in range(1, self.levels + 1) for k in self.populations]
-            groups += [tasks] if self.levels > 1 else alone(tasks)
+        if self.generation < self.options.generations and not self._asked:
+            levels = self.options.levels
+            self._asked, self._training = True, levels
+            tasks = [self._level(k, level, view) for level in range(1, levels + 1) for k in self.populations]
+            groups += [tasks] if levels > 1 else alone(tasks)
         return groups
+
+    def _solve(self, view: View) -> Solution:
+        """The means of the last mixtures; of oracles that moved nothing, all members alike."""
+        rng = seeding.generator(self.options.seed, "solve", self.generation)
+        return self._means.solution(view) or Uniform().solve(view.payoffs, rng=rng)
 
     def _level(self, population: int, level: int, view: View) -> TrainingTask:
         """The response of a population in a level."""
         assert self.solution is not None
         target = Target(self.seats(population), self.solution, np.empty(0))
-        task = self._response(population, target, view, label=self._label(level))
-        return replace(task, opponents=self._restricted(level, view))
+        return self.response(population, target, self._restricted(level, view), view, label=self._label(level))
 
     def _restricted(self, level: int, view: View) -> Adaptive:
         """The members, and the levels below."""
@@ -113,10 +108,10 @@ class EfficientPSROScheduler(AnytimePSROScheduler):
             known = view.populations[which]
             below = [PolicyRef(which, self._name(which, lower), None) for lower in range(1, level)]
             probs = np.full(len(known) + len(below), 1.0 / (len(known) + len(below)))
-            if self.begin == "last":
+            if self.options.begin == "last":
                 probs = with_newcomers(np.append(self.solution.strategies[player], np.zeros(len(below))))
             marginals[player] = ((*known, *below), probs.tolist())
-        return Adaptive(Mixture.product(marginals), self.rule, self.rule_options, moves_live=True)
+        return Adaptive(Mixture.product(marginals), self.options.rule, self.options.rule_options, moves_live=True)
 
     def _label(self, level: int) -> str:
         return f"-{level}" if self._training > 1 else ""
@@ -125,14 +120,15 @@ class EfficientPSROScheduler(AnytimePSROScheduler):
         """Of the policy that it trains in this generation."""
         return f"{population}-{self.generation + 1}{self._label(level)}"
 
-    def trained(self, result: Trained) -> None:
+    def trained(self, result: Trained, view: View) -> None:
         """The mixture that the last level has met is what is announced."""
         if result.ref.policy == self._name(result.task.population, self._training):
-            super().trained(result)
+            self._means.record(result)
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "training": self._training}
+        return {**super().state_dict(), "averages": self._means.state_dict(), "training": self._training}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
+        self._means.load_state_dict(state["averages"])
         self._training = int(state["training"])

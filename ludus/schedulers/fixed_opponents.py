@@ -2,65 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
 
+from ludus.core.config import Config
 from ludus.core.errors import ConfigError, RunError, nearest
-from ludus.core.types import Mixture, PolicyRef, State, TrainingTask
+from ludus.core.types import Mixture, State, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
+from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
-from ludus.schedulers.sampling import Sampling
+from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
-from ludus.solvers.fixed import Last
-from ludus.solvers.match_selection import PolicyProfile
 
 
-class FixedOpponentsScheduler(Chunked):
-    """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member.
+class FixedOpponent(Config):
+    """policy: RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors or random, as
+    `ludus tournament` names them. weight: how often it is met, beside the others."""
 
-    Where opponents were given, the payoffs of the newest snapshots against them are found out.
+    policy: str = Field(min_length=1)
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+
+
+def _opponents(value: Any) -> Any:
+    entries = value if isinstance(value, list | tuple) else (value,)
+    entries = tuple({"policy": entry} if isinstance(entry, str) else entry for entry in entries)
+    if wrong := [entry for entry in entries if not isinstance(entry, Mapping | FixedOpponent)]:
+        raise ConfigError(
+            f"{wrong[0]!r} was given; an opponent is a name, as `ludus tournament` takes it, or {{policy: NAME, weight: NUMBER}}."
+        )
+    return entries
+
+
+class FixedOpponentsOptions(ChunkedOptions):
+    """Train against opponents that do not learn, or, in a task of one player, against nothing.
+
+    opponents: who they are (see `FixedOpponent`), drawn by their weights in each episode, for each seat by itself; they are copied into the
+    run. Without any they play uniformly at random. learners: the populations that learn. mode: in which snapshots are played; each
+    generation adds one. start: the file of a policy that each learner starts from, also one that a run goes on with and that did not train
+    in the last chunk.
     """
 
+    generations: int = Field(1, ge=0)
+    learners: tuple[int, ...] = (0,)
+    opponents: Annotated[tuple[FixedOpponent, ...], BeforeValidator(_opponents)] = ()
+    mode: Literal["explore", "greedy"] = "explore"
+
+    @model_validator(mode="after")
+    def _once(self) -> FixedOpponentsOptions:
+        names = [opponent.policy for opponent in self.opponents]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"opponents: {twice[0]!r} was given twice; give it once, with a weight.")
+        return self
+
+    @property
+    def given(self) -> Sequence[tuple[str, float]]:
+        return [(opponent.policy, opponent.weight) for opponent in self.opponents]
+
+
+class FixedOpponentsScheduler(ChunkedScheduler):
+    """One learner for each population of `learners`; they do not meet each other. Each chunk's snapshot becomes a member.
+
+    opponents: over members, for all seats; None: the first member of each population. In a game of one player nobody is met, whatever they
+    are. Where opponents were given, the payoffs of the newest snapshots against them are found out.
+    """
+
+    options: FixedOpponentsOptions
+
     def __init__(
-        self,
-        *,
-        population: tuple[int, ...],
-        chunks: int = 1,
-        seed: int = 0,
-        learners: tuple[int, ...] = (0,),
-        opponents: Mixture | None = None,
-        start: PolicyRef | str | None = None,
-        mode: str = "explore",
-        sampling: Sampling | None = None,
-        complete: bool = False,
+        self, options: FixedOpponentsOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """learners: populations. opponents: over members, for all seats; None: the first member of each population. In a game of one player
-        nobody is met, whatever they are. start: of each learner, also of one that a run goes on with and that did not train in the last
-        chunk. The rest: see `Chunked`. Raises ConfigError for no learners, for one given twice, and if a population does not exist."""
-        super().__init__(
-            population=population,
-            chunks=chunks,
-            seed=seed,
-            solver=Last(),
-            mode=mode,
-            sampling=sampling,
-            complete=complete,
-        )
+        """As `ChunkedScheduler`. Raises ConfigError for no learners, for one given twice, and if a population does not exist."""
+        super().__init__(options, population=population, selection=selection)
+        learners = options.learners
         if unknown := set(learners) - set(self.populations):
             raise ConfigError(f"learners are populations; given {sorted(unknown)}, there are {list(self.populations)}.")
         if not learners or len(set(learners)) < len(learners):
             raise ConfigError(f"learners are one or more populations, each once; given {list(learners)}.")
-        self.learners, self.opponents, self.start = learners, opponents, start
+        self.opponents: Mixture | None = None
         self._lacking: tuple[int, ...] = ()  # seats that no opponent was given for
 
     @property
     def met(self) -> tuple[int, ...]:
         """Seats in which the learners meet somebody: a learner sits in each seat of its population in turn."""
         seats = range(len(self.population))
-        return tuple(q for q in seats if any(p != q for k in self.learners for p in self.seats(k)))
+        return tuple(q for q in seats if any(p != q for k in self.options.learners for p in self.seats(k)))
 
     def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
         """See `MeetsGiven`."""
@@ -69,7 +99,7 @@ class FixedOpponentsScheduler(Chunked):
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per learner."""
         opponents = self._mixture(view)
-        return alone([self._task(k, opponents, self._before(k, view)) for k in self.learners])
+        return alone([self._task(k, opponents, self._before(k, view)) for k in self.options.learners])
 
     def _before(self, population: int, view: View) -> str | None:
         """A learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
@@ -89,10 +119,10 @@ class FixedOpponentsScheduler(Chunked):
             seats=self.seats(population),
             policy=self._policy(population, chunk),
             opponents=opponents,
-            mode=self.mode,
+            mode=self.options.mode,
             keep=True,
-            length=self.chunks,
-            **self.source(population, before, self.start),
+            length=self.options.chunks,
+            **self.source(population, before, self.options.start),
         )
 
     def _mixture(self, view: View) -> Mixture:
@@ -124,7 +154,7 @@ class FixedOpponentsScheduler(Chunked):
             return
         mixture = self._mixture(view)
         place = {(ref.population, ref.policy): i for refs in view.populations for i, ref in enumerate(refs)}
-        for population in self.learners:
+        for population in self.options.learners:
             newest = self._newest(population, view)
             for seat in self.seats(population):
                 entries = [f.entries[:1] if f.seats == (seat,) else f.entries for f in mixture.factors]
@@ -141,7 +171,7 @@ class FixedOpponentsScheduler(Chunked):
         for player, which in enumerate(self.population):
             refs = view.populations[which]
             probs = np.zeros(len(refs))
-            if which in self.learners:
+            if which in self.options.learners:
                 probs[self._newest(which, view)] = 1.0
             else:
                 place = {ref.policy: i for i, ref in enumerate(refs)}
@@ -153,7 +183,7 @@ class FixedOpponentsScheduler(Chunked):
         return Solution(tuple(marginals), np.nan)
 
     def state_dict(self) -> State:
-        """As `Chunked`, with the opponents."""
+        """As `ChunkedScheduler`, with the opponents."""
         opponents = None if self.opponents is None else pack_mixture(self.opponents)
         return {**super().state_dict(), "opponents": opponents, "lacking": list(self._lacking)}
 
@@ -164,6 +194,6 @@ class FixedOpponentsScheduler(Chunked):
             self.meet(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))
         if empty := set(self.met) & set(self._lacking):
             raise RunError(
-                f"learners {list(self.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no policy "
-                "for it. Leave `learners` as they were, or start a new run with `ludus train`."
+                f"learners {list(self.options.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no "
+                "policy for it. Leave `learners` as they were, or start a new run with `ludus train`."
             )

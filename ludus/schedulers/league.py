@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, article
+from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked, refuse_changes
-from ludus.schedulers.sampling import Sampling
+from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
+from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
-from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.fixed import Last
-from ludus.solvers.match_selection import PolicyProfile
+from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates, without_monotonic_suffix
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -218,50 +217,60 @@ _PAST = TypeAdapter(tuple[PlayerCheckpoint, ...])
 _FADED = 0.01  # snapshots that count less than this part of the newest are forgotten
 
 
-class LeagueScheduler(Chunked):
+LEAGUE_RULES = {"alphastar": "ludus.schedulers.league:LeagueRules"}
+"""Whom the players of a league meet, by name -> `module:Class`; each class's fields are its options."""
+
+
+def _rules(value: Any) -> LeagueRules:
+    rules = build_part("league's rules", value, LEAGUE_RULES)
+    if not isinstance(rules, LeagueRules):
+        raise ConfigError(f"the rules of a league are LeagueRules; given {article(type(rules).__name__)}.")
+    return rules
+
+
+class LeagueOptions(OwnPastOptions):
+    """A league (AlphaStar, Vinyals et al. 2019): main agents, main exploiters and league exploiters that train at the same time, from
+    generation to generation.
+
+    main, main_exploiters, league_exploiters: how many there are of each in every population. rules: whom they meet and when they are
+    frozen, by default with the paper's numbers ({kind: alphastar, strong: 0.7} say). decay: what the results of a snapshot count beside
+    those of the next newer one. start: the file of a policy that players start from, at first and anew (there: one that imitates people).
+    meta_solver: of the game among main agents and their checkpoints; none: the newest main agents are announced, all alike.
+    """
+
+    main: int = Field(1, ge=1)
+    main_exploiters: int = Field(1, ge=0)
+    league_exploiters: int = Field(2, ge=0)
+    rules: Annotated[Any, BeforeValidator(_rules), PlainSerializer(lambda part: dump_part(part, LEAGUE_RULES))] = (
+        "alphastar"
+    )
+    decay: float = Field(0.0, ge=0, lt=1)
+    meta_solver: Solver | None = None
+
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        if self.meta_solver is not None:
+            context.check_solver(self.meta_solver)
+        super().check_schedule(context)
+
+
+class LeagueScheduler(ChunkedScheduler):
     """State beyond the chunk: the standing of each player, and the checkpoints."""
 
+    options: LeagueOptions
+
     def __init__(
-        self,
-        *,
-        population: tuple[int, ...],
-        chunks: int,
-        seed: int,
-        main: int = 1,
-        main_exploiters: int = 1,
-        league_exploiters: int = 2,
-        rules: LeagueRules | None = None,
-        decay: float = 0.0,
-        start: PolicyRef | str | None = None,
-        span: tuple[float, float] | None = None,
-        solver: MetaSolver | None = None,
-        mode: str = "explore",
-        sampling: Sampling | None = None,
-        complete: bool = False,
+        self, options: LeagueOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """main, main_exploiters, league_exploiters: players per population. rules: the paper's numbers. decay: what the results of a
-        snapshot count beside the next newer one's. start: what players start from, at first and anew (there: a policy that imitates
-        people). span: see `WinRates`. solver: of the game among main agents and their checkpoints; None: the newest main agents are
-        announced, all alike. The rest: see `Chunked`. Raises ConfigError without a main agent, and for rules that are none."""
-        super().__init__(
-            population=population,
-            chunks=chunks,
-            seed=seed,
-            solver=solver or Last(),
-            mode=mode,
-            sampling=sampling,
-            complete=complete,
-        )
-        if main < 1:
-            raise ConfigError(f"a league needs a main agent in each population; given main: {main}.")
-        if rules is not None and not isinstance(rules, LeagueRules):
-            raise ConfigError(f"the rules of a league are LeagueRules; given {article(type(rules).__name__)}.")
-        numbers = zip(ROLES, (main, main_exploiters, league_exploiters), strict=True)
+        """As `ChunkedScheduler`."""
+        super().__init__(options, population=population, selection=selection)
+        numbers = zip(ROLES, (options.main, options.main_exploiters, options.league_exploiters), strict=True)
         roles = [(role, number) for role, count in numbers for number in range(count)]
         players = [LeaguePlayer(k, role, number) for k in self.populations for role, number in roles]
-        self.rules, self.decay, self.start, self.span = rules or LeagueRules(), decay, start, span
         self.together = len(players)
-        self._solved = solver is not None
         self._standings = {player: LeagueStanding(player) for player in players}
         self._past: tuple[PlayerCheckpoint, ...] = ()
 
@@ -297,7 +306,7 @@ class LeagueScheduler(Chunked):
     def game(self, view: View) -> Places | None:
         """Among main agents and their checkpoints, if it is solved."""
         self._begin(view)
-        return self._main_places() if self._solved else None
+        return None if self.options.meta_solver is None else self._main_places()
 
     def _rivals(self, player: LeaguePlayer, population: int) -> list[Opponent]:
         mains, past = self._mains(population), self._checkpoints(population)
@@ -321,12 +330,12 @@ class LeagueScheduler(Chunked):
         to_beat: list[Opponent] = []
         for population in self._against(player):
             to_beat += self._mains(population) if player.role == "main_exploiter" else self._checkpoints(population)
-        return ready(self._standings[player].age, [self._rate(player, o, rates) for o in to_beat], self.rules)
+        return ready(self._standings[player].age, [self._rate(player, o, rates) for o in to_beat], self.options.rules)
 
     def _starts_anew(self, player: LeaguePlayer) -> bool:
         if player.role == "league_exploiter":
             path = (player.population, player.name, self.chunk)
-            return bool(seeding.generator(self.seed, "reset", *path).random() < self.rules.reset)
+            return bool(seeding.generator(self.options.seed, "reset", *path).random() < self.options.rules.reset)
         return player.role == "main_exploiter"
 
     def _begin(self, view: View) -> None:
@@ -339,38 +348,43 @@ class LeagueScheduler(Chunked):
 
     def _win_rates(self, view: View) -> WinRates:
         reference = {k: self._newest(self._mains(k)[0]) for k in self.populations}
-        return WinRates(view.payoffs, reference=reference, span=self.span)
+        return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
     def _newest(self, main: LeaguePlayer) -> int:
         snapshots = self._standings[main].snapshots
         return snapshots[0] if snapshots else self._checkpoints(main.population)[0].member.place
 
     def _rate(self, player: LeaguePlayer, opponent: Opponent, rates: WinRates) -> float:
-        return rates.of(self._members(player), self._members(opponent), decay=self.decay)
+        return rates.of(self._members(player), self._members(opponent), decay=self.options.decay)
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot."""
+        super().trained(result, view)
         names = [ref.policy for ref in view.populations[result.ref.population]]
         place = names.index(result.ref.policy)
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
         old = self._standings[player]
-        kept = 1 if self.decay <= 0 else 1 + int(min(100.0, np.log(_FADED) / np.log(min(self.decay, 0.99))))
+        kept = (
+            1
+            if self.options.decay <= 0
+            else 1 + int(min(100.0, np.log(_FADED) / np.log(min(self.options.decay, 0.99))))
+        )
         self._standings[player] = LeagueStanding(player, old.age + 1, result.task.id, (place, *old.snapshots)[:kept])
 
     # ------------------------------------------------------------------------------------------ what is announced
 
     def solution(self, view: View) -> Solution:
         """Of the main agents."""
-        places, payoffs = self._main_places(), self.sampling.completed(view.payoffs)
-        if not self._solved:
+        places, payoffs = self._main_places(), self.selection.completed(view.payoffs)
+        if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(
                 spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
                 for k in self.population
             )
             return Solution(marginals, np.nan)
-        rng = seeding.generator(self.seed, "solve", self.chunk)
-        return lifted(self.solver.solve(restricted(payoffs, places), rng=rng), payoffs, places)
+        rng = seeding.generator(self.options.seed, "solve", self.chunk)
+        return lifted(self.options.meta_solver.solve(restricted(payoffs, places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
         """Checkpoints of main agents and their newest snapshots."""
@@ -400,10 +414,10 @@ class LeagueScheduler(Chunked):
             seats=self.seats(player.population),
             policy=f"{player.name}-{chunk}",
             opponents=self._opponents(player, view, rates),
-            mode=self.mode,
+            mode=self.options.mode,
             keep=True,
-            length=self.chunks if player.role == "main" else 0,
-            **self.source(player.population, self._standings[player].task, self.start),
+            length=self.options.chunks if player.role == "main" else 0,
+            **self.source(player.population, self._standings[player].task, self.options.start),
         )
 
     def _opponents(self, player: LeaguePlayer, view: View, rates: WinRates) -> Mixture:
@@ -418,7 +432,7 @@ class LeagueScheduler(Chunked):
                 self._mains(population),
                 self._checkpoints(population),
                 lambda mine, other: self._rate(mine, other, rates),
-                self.rules,
+                self.options.rules,
             )
             marginals[seat] = ([self._ref(opponent, view) for opponent in probs], list(probs.values()))
         return Mixture.product(marginals)

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, model_validator
 
 from ludus.core import seeding
+from ludus.core.config import Config
 from ludus.core.errors import ConfigError, article
+from ludus.core.parts import build_part, dump_part, with_options
 from ludus.core.types import Mixture, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked, refuse_changes
-from ludus.schedulers.sampling import Sampling
+from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
+from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.subgame import spread
-from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.fixed import Last
-from ludus.solvers.match_selection import PolicyProfile
+from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
 
 # --------------------------------------------------------------------------------------------------------------------
 # Exploit and explore: pure functions of population based training (Jaderberg et al. 2017, sections 3 and 4; 2019,
@@ -34,20 +36,21 @@ Array = NDArray[np.float64]
 Hyper = Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Where a hyper-parameter may lie: from `low` to `high`, both above 0 if it is drawn on a logarithmic scale (`log`)."""
+class Range(Config):
+    """Where an option of the oracle may lie: from `low` to `high`, both above 0 if it is drawn on a logarithmic scale (`log`)."""
 
     low: float
     high: float
     log: bool = True
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
         if not self.low <= self.high or (self.log and self.low <= 0):
             raise ConfigError(
                 f"a range of a hyper-parameter is from low to high, above 0 if log; given low: {self.low}, high: {self.high}, "
                 f"log: {self.log}."
             )
+        return self
 
     def draw(self, rng: np.random.Generator) -> float:
         """Anywhere in the range, alike on its scale."""
@@ -129,47 +132,61 @@ class Tuned:
 _LEARNERS = TypeAdapter(tuple[Tuned, ...])
 
 
-class PBTScheduler(Chunked):
+TUNING_RULES = {"truncation": "ludus.schedulers.pbt:TuningRules"}
+"""Which learners of population based training copy which, by name -> `module:Class`; each class's fields are its options."""
+
+
+def _rules(value: Any) -> TuningRules:
+    rules = build_part("tuning rules", value, TUNING_RULES)
+    if not isinstance(rules, TuningRules):
+        raise ConfigError(
+            f"the rules of population based training are TuningRules; given {article(type(rules).__name__)}."
+        )
+    return rules
+
+
+class PBTOptions(OwnPastOptions):
+    """Population based training (Jaderberg et al. 2017, 2019): learners that play each other's newest weights, with options of their own;
+    between generations the worst copy the best, options slightly changed. The best of each population are announced.
+
+    learners: of each population. ranges: option of the oracle -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
+    rules: how often, how many and how much, by default as in the paper ({kind: truncation, fraction: 0.25} say).
+    """
+
+    learners: int = Field(8, ge=2)
+    ranges: dict[str, Range]
+    rules: Annotated[Any, BeforeValidator(_rules), PlainSerializer(lambda part: dump_part(part, TUNING_RULES))] = (
+        "truncation"
+    )
+
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        known = getattr(type(context.oracle), "model_fields", None)
+        for name, where in self.ranges.items():
+            if known is not None and name not in known:
+                raise ConfigError(f"ranges: the oracle has no option {name!r}; it has {', '.join(known)}.")
+            for end in (where.low, where.high):
+                with_options(context.oracle, {name: end})  # refuses what it would refuse in the middle of the run
+
+
+class PBTScheduler(ChunkedScheduler):
     """State beyond the chunk: the learners."""
 
+    options: PBTOptions
+
     def __init__(
-        self,
-        *,
-        population: tuple[int, ...],
-        chunks: int,
-        seed: int,
-        ranges: Mapping[str, Range],
-        learners: int = 8,
-        rules: TuningRules | None = None,
-        start: PolicyRef | str | None = None,
-        span: tuple[float, float] | None = None,
-        mode: str = "explore",
-        sampling: Sampling | None = None,
-        complete: bool = False,
+        self, options: PBTOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """ranges: option of the algorithm -> where it may lie. learners: of each population. start: of each. span: see `WinRates`. The best
-        of each population are announced. The rest: see `Chunked`. Raises ConfigError for fewer than two learners, and for rules that
-        are none."""
-        super().__init__(
-            population=population,
-            chunks=chunks,
-            seed=seed,
-            solver=Last(),
-            mode=mode,
-            sampling=sampling,
-            complete=complete,
-        )
-        if learners < 2:
-            raise ConfigError(f"population based training compares learners; given learners: {learners}, it needs two.")
-        if rules is not None and not isinstance(rules, TuningRules):
-            raise ConfigError(
-                f"the rules of population based training are TuningRules; given {article(type(rules).__name__)}."
-            )
-        self.ranges, self.rules, self.start, self.span = dict(ranges), rules or TuningRules(), start, span
+        """As `ChunkedScheduler`."""
+        super().__init__(options, population=population, selection=selection)
         self._learners = tuple(
-            Tuned(k, number, drawn(self.ranges, seeding.generator(seed, "draw", k, number)))
+            Tuned(k, number, drawn(options.ranges, seeding.generator(options.seed, "draw", k, number)))
             for k in self.populations
-            for number in range(learners)
+            for number in range(options.learners)
         )
         self.together = len(self._learners)
 
@@ -200,7 +217,7 @@ class PBTScheduler(Chunked):
 
     def _win_rates(self, view: View) -> WinRates:
         reference = {k: max(0, self._of(k)[0].place) for k in self.populations}
-        return WinRates(view.payoffs, reference=reference, span=self.span)
+        return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
     def _rating(self, learner: Tuned, view: View) -> float:
         """Its mean win rate against all that it meets; of a single player, its return."""
@@ -212,15 +229,15 @@ class PBTScheduler(Chunked):
 
     def review(self, view: View) -> None:
         """Exploit and explore."""
-        if not self.chunk or self.chunk % self.rules.every or self.over:
+        if not self.chunk or self.chunk % self.options.rules.every or self.over:
             return
         for population in self.populations:
             some = self._of(population)
-            rng = seeding.generator(self.seed, "exploit", population, self.chunk)
+            rng = seeding.generator(self.options.seed, "exploit", population, self.chunk)
             ratings = np.array([self._rating(learner, view) for learner in some])
-            for loser, winner in sorted(copies(ratings, self.rules, rng).items()):
+            for loser, winner in sorted(copies(ratings, self.options.rules, rng).items()):
                 best = some[winner]
-                hyper = explored(best.hyper, self.ranges, self.rules, rng)
+                hyper = explored(best.hyper, self.options.ranges, self.options.rules, rng)
                 self._put(replace(some[loser], hyper=hyper, task=best.task, place=best.place))
 
     def _put(self, learner: Tuned) -> None:
@@ -229,6 +246,7 @@ class PBTScheduler(Chunked):
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot."""
+        super().trained(result, view)
         population = result.task.population
         place = [ref.policy for ref in view.populations[population]].index(result.ref.policy)
         (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)
@@ -265,10 +283,10 @@ class PBTScheduler(Chunked):
             seats=self.seats(learner.population),
             policy=self._name(learner, chunk),
             opponents=self._opponents(learner, view, rates),
-            mode=self.mode,
+            mode=self.options.mode,
             keep=True,
-            length=self.chunks,
-            **self.source(learner.population, learner.task, self.start),
+            length=self.options.chunks,
+            **self.source(learner.population, learner.task, self.options.start),
             overrides=learner.hyper,
         )
 
@@ -280,7 +298,7 @@ class PBTScheduler(Chunked):
                 marginals[seat] = ([view.populations[population][0]], [1.0])
                 continue
             others = self._rivals(learner, population)
-            probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.rules.spread)
+            probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.options.rules.spread)
             live = [PolicyRef(population, self._name(other, self.chunk + 1), None) for other in others]
             marginals[seat] = (live, probs.tolist())
         return Mixture.product(marginals)

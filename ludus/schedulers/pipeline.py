@@ -10,20 +10,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Diversity, PolicyRef, Solution, State, Trained, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked
-from ludus.schedulers.diversity import DiversityRule
+from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
+from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents, values_of
-from ludus.schedulers.sampling import Sampling
 from ludus.schedulers.subgame import Places, lifted, restricted
-from ludus.solvers.base import MetaSolver
+
+
+class PipelinePSROOptions(ChunkedOptions):
+    """Pipeline PSRO (McAleer et al. 2020): several levels of each population train at once, each against the meta-strategy of those below.
+    The lowest is frozen when it no longer improves, and a new one begins on top.
+
+    generations: levels that are frozen in the end. levels: that train at a time. The lowest is frozen when the levels below it have been
+    frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than `improvement`.
+    start: the file of a policy that each level starts from. diversity: behavioural, from the frozen levels below.
+    """
+
+    meta_solver: Solver = "nash"
+    levels: int = Field(3, ge=1)
+    least: int = Field(1, ge=1)
+    most: int = Field(10, ge=1)
+    improvement: float = Field(0.0, ge=0)
+    diversity: DiversityField = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.least > self.most:
+            raise ConfigError(f"a pipeline's least is from 1 to most; given least: {self.least}, most: {self.most}.")
+        return self
+
+    @property
+    def chunks(self) -> int:
+        return self.generations * self.most
+
+    @property
+    def needs_learner(self) -> bool:
+        return True
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        context.check_solver(self.meta_solver)
+        super().check_schedule(context)
+        check_diversity(self.diversity, context.oracle, context.policies, moved=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,52 +79,23 @@ class PipelineLevel:
 _LEVELS = TypeAdapter(tuple[PipelineLevel, ...])
 
 
-class PipelinePSROScheduler(Chunked):
+class PipelinePSROScheduler(ChunkedScheduler):
     """State beyond the chunk: the levels, lowest first, and how many initial policies there are below them."""
 
+    options: PipelinePSROOptions
+
     def __init__(
-        self,
-        *,
-        solver: MetaSolver,
-        generations: int,
-        population: tuple[int, ...],
-        seed: int,
-        levels: int = 3,
-        least: int = 1,
-        most: int = 10,
-        improvement: float = 0.0,
-        start: PolicyRef | str | None = None,
-        diversity: DiversityRule | None = None,
-        mode: str = "greedy",
-        sampling: Sampling | None = None,
+        self, options: PipelinePSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """generations: levels that are frozen in the end. levels: of them train at once. The lowest is frozen when the levels below it have
-        been frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than
-        `improvement`. start: of each level. diversity: how levels are made to differ from the frozen ones below them, by another rule than
-        their opponents'. mode: in which snapshots are played, once they are not live. The rest: see `Chunked`. Raises ConfigError for
-        numbers that make no sense."""
-        super().__init__(
-            population=population,
-            chunks=generations * most,
-            seed=seed,
-            solver=solver,
-            mode=mode,
-            sampling=sampling,
-        )
-        if levels < 1 or not 1 <= least <= most:
-            raise ConfigError(
-                f"a pipeline has a level that trains, and least is from 1 to most; given levels: {levels}, least: {least}, most: {most}."
-            )
-        self.generations, self.levels = generations, levels
-        self.least, self.most, self.improvement, self.start = least, most, improvement, start
-        self.together = max(1, min(levels, generations)) * len(self.populations)
-        self.diversity = diversity
+        """As `ChunkedScheduler`."""
+        super().__init__(options, population=population, selection=selection)
+        self.together = max(1, min(options.levels, options.generations)) * len(self.populations)
         self._levels: tuple[PipelineLevel, ...] = ()
         self._initial: tuple[int, ...] = ()
 
     @property
     def over(self) -> bool:
-        return sum(level.frozen for level in self._levels) >= self.generations
+        return sum(level.frozen for level in self._levels) >= self.options.generations
 
     @property
     def _active(self) -> list[PipelineLevel]:
@@ -102,7 +110,7 @@ class PipelinePSROScheduler(Chunked):
     def _grow(self) -> None:
         """As many levels as there may be at once."""
         none = (0,) * len(self.populations)
-        while len(self._active) < self.levels and len(self._levels) < self.generations:
+        while len(self._active) < self.options.levels and len(self._levels) < self.options.generations:
             self._levels += (PipelineLevel(len(self._levels) + 1, ages=none, places=none),)
 
     def _places(self, below: int) -> Places:
@@ -115,17 +123,17 @@ class PipelinePSROScheduler(Chunked):
     def _solve(self, below: int, view: View) -> Solution:
         """The meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
-        rng = seeding.generator(self.seed, "solve", self.chunk, below)
-        part = restricted(self.sampling.completed(view.payoffs), places)
-        return lifted(self.solver.solve(part, rng=rng), view.payoffs, places)
+        rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
+        part = restricted(self.selection.completed(view.payoffs), places)
+        return lifted(self.options.meta_solver.solve(part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
-        part = restricted(self.sampling.completed(view.payoffs), places)
+        part = restricted(self.selection.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
-        rng = seeding.generator(self.seed, "values", self.chunk, level.number)
-        against = lifted(self.solver.solve(restricted(part, below), rng=rng), part, below)
+        rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
+        against = lifted(self.options.meta_solver.solve(restricted(part, below), rng=rng), part, below)
         return tuple(
             float(np.mean([values_of(part.mean, against, seat)[-1] for seat in self.seats(k)]))
             for k in self.populations
@@ -146,10 +154,10 @@ class PipelinePSROScheduler(Chunked):
         lowest = self._active[0]
         values = self._values(lowest, view)
         better = not lowest.values or any(
-            new - old > self.improvement for new, old in zip(values, lowest.values, strict=True)
+            new - old > self.options.improvement for new, old in zip(values, lowest.values, strict=True)
         )
         lowest = replace(lowest, settled=lowest.settled + 1, values=values)
-        done = lowest.settled >= self.most or (lowest.settled >= self.least and not better)
+        done = lowest.settled >= self.options.most or (lowest.settled >= self.options.least and not better)
         self._put(replace(lowest, frozen=done))
         if done:
             for following in self._active[:1]:
@@ -161,6 +169,7 @@ class PipelinePSROScheduler(Chunked):
 
     def trained(self, result: Trained, view: View) -> None:
         """A new snapshot of a level."""
+        super().trained(result, view)
         population = result.task.population
         i = self.populations.index(population)
         (level,) = (v for v in self._active if self._task_id(population, v, v.ages[i] + 1) == result.task.id)
@@ -204,20 +213,21 @@ class PipelinePSROScheduler(Chunked):
             seats=self.seats(population),
             policy=self._policy(population, level, age + 1),
             opponents=opponents(against, refs),
-            mode=self.mode,
+            mode=self.options.mode,
             diversity=self._objective(level, i, refs),
             keep=True,
             length=0,
-            **self.source(population, self._task_id(population, level, age) if age else None, self.start),
+            **self.source(population, self._task_id(population, level, age) if age else None, self.options.start),
         )
 
     def _objective(self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...]) -> Diversity | None:
         """Whom a level is to differ from: an initial policy, and the frozen levels below it."""
-        if self.diversity is None:
+        if self.options.diversity is None:
             return None
         known = refs[self.seats(self.populations[i])[0]]
         below = [lower.places[i] for lower in self._levels if lower.frozen and lower.number < level.number]
-        return self.diversity.objective([known[place] for place in (0, *below)])
+        objective: Diversity | None = self.options.diversity.objective([known[place] for place in (0, *below)])
+        return objective
 
     @staticmethod
     def _policy(population: int, level: PipelineLevel, age: int) -> str:
@@ -234,10 +244,11 @@ class PipelinePSROScheduler(Chunked):
         """With more levels or generations the pipeline grows. Raises RunError if more levels train in it than may."""
         levels = _LEVELS.validate_python(state["levels"])
         training = sum(not level.frozen for level in levels)
-        if training > min(self.levels, self.generations):
+        if training > min(self.options.levels, self.options.generations):
             raise RunError(
-                f"{training} levels of the saved pipeline train at once, which is more than the options allow: levels: {self.levels}, "
-                f"generations: {self.generations}. Go on with at least {training} of both, or start a new run."
+                f"{training} levels of the saved pipeline train at once, which is more than the options allow: levels: "
+                f"{self.options.levels}, generations: {self.options.generations}. Go on with at least {training} of both, or start a new "
+                "run."
             )
         super().load_state_dict(state)
         self._levels = levels

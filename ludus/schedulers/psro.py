@@ -1,4 +1,4 @@
-"""Policy-Space Response Oracles (Lanctot et al. 2017, Algorithm 1) for n players.
+"""Policy-Space Response Oracles (Lanctot et al. 2017, Algorithm 1) for n players, and what its family has in common.
 
 One generation: evaluate the profiles that are missing (or matter), solve the meta-game, announce the meta-strategies (which asks for
 their exploitability), train new policies for each population, and so on. Generation 0 has the initial policies only. What the new
@@ -9,100 +9,265 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core import seeding
-from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.config import Config
+from ludus.core.errors import ScenarioError, SolverError
+from ludus.core.parts import build_part, dump_part, kind_of, require
+from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
-from ludus.schedulers.diversity import DiversityRule
-from ludus.schedulers.queue import TaskQueue, alone, pack_solution, unpack_solution
-from ludus.schedulers.responses import BestResponse, ResponseRule, Target, opponents
-from ludus.schedulers.sampling import EveryHole, Sampling, task_id
+from ludus.population.payoffs import Payoffs
+from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
+from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
+from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
+from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
 from ludus.schedulers.subgame import everyone
-from ludus.schedulers.warm_start import WarmStart, choose
-from ludus.solvers.base import MetaSolver, Solution
+from ludus.solvers.base import Solution
+from ludus.solvers.registry import META_SOLVERS
 
-Order = Literal["simultaneous", "sequential"]
+# --------------------------------------------------------------------------------------------------------------------
+# What a new policy starts from: Light-MALib's rules, conditional on the generation, as data.
 
 
-class PSROScheduler:
-    """State: the generation, whose turn it is, the solution, and which tasks are queued or out."""
+class WarmStart(Config):
+    """One rule: from generation `first` to `last` (inclusive, None: for ever) new policies start from `source`.
 
-    together = 1  # responses do not depend on each other
+    random: fresh weights. last: a copy of the population's newest policy. best: a copy of its policy with the highest mean payoff
+    against the current meta-strategy. file: weights from `path` (a policy file of the same architecture).
+    """
 
-    def __init__(
-        self,
-        *,
-        solver: MetaSolver,
-        generations: int,
-        population: tuple[int, ...],
-        seed: int,
-        responses: ResponseRule | None = None,
-        order: Order = "simultaneous",
-        warm_start: tuple[WarmStart, ...] = (),
-        diversity: DiversityRule | None = None,
-        mode: str = "greedy",
-        sampling: Sampling | None = None,
-    ) -> None:
-        """population: [P] index of each player's population (equal where players share one). responses: what new policies are trained
-        against, by default one per population against the meta-strategy. diversity: how they are made to differ from the members.
-        order: whether all populations respond to the same meta-strategies, or one after the other, each to the game that holds what those
-        before it have added. mode: in which new
-        members are played. sampling: what is played before the game is solved, by default every hole."""
-        self.solver, self.generations, self.population, self.seed = solver, generations, population, seed
-        self.responses, self.order = responses or BestResponse(), order
-        self.warm_start, self.mode, self.sampling = warm_start, mode, sampling or EveryHole()
-        self.generation = 0
-        self.solution: Solution | None = None  # of this generation and turn, once solved
-        self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
-        self._steps = 0  # evaluation tasks of this turn's game
-        self._asked = False  # for this turn's responses
-        self._warm: Any = None
-        self._queue = TaskQueue()
-        self.diversity = diversity
+    source: Literal["random", "last", "best", "file"] = "random"
+    first: int = Field(default=1, ge=1)
+    last: int | None = Field(default=None, ge=1)
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> WarmStart:
+        if (self.source == "file") != (self.path is not None):
+            raise ValueError("`path` belongs to source: file, and source: file needs one")
+        if self.last is not None and self.last < self.first:
+            raise ValueError(f"from generation {self.first} to {self.last} there is none")
+        return self
+
+
+def choose(
+    rules: tuple[WarmStart, ...],
+    *,
+    generation: int,
+    population: int,
+    view: View,
+    gains: NDArray[np.float64],
+) -> PolicyRef | str | None:
+    """The start of a new policy of `population`: a ref, a file, or None for random. The first rule that applies decides.
+
+    gains: float64[n], mean payoff of each of the population's policies against the meta-strategy.
+    The initial policies (generation 0) are not copied: they are not of the learner's architecture.
+    """
+    for rule in rules:
+        if rule.first <= generation and (rule.last is None or generation <= rule.last):
+            refs = view.populations[population]
+            if rule.source == "file":
+                return rule.path
+            if rule.source == "random" or len(refs) < 2:
+                return None
+            return refs[-1] if rule.source == "last" else refs[1 + int(np.argmax(gains[1:]))]
+    return None
+
+
+def _warm_starts(value: Any) -> Any:
+    rules = value if isinstance(value, list | tuple) else (value,)
+    return tuple({"source": rule} if isinstance(rule, str) else rule for rule in rules)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Generation by generation, new policies: PSRO, and those that solve nothing.
+
+
+class ResponseOptions(ScheduleOptions):
+    """warm_start: what a new policy starts from, one rule or several. diversity: how new policies are made to differ from the members,
+    behavioural or response, {kind: behavioural, weight: 0.01} say."""
+
+    warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_warm_starts)] = (WarmStart(),)
+    diversity: DiversityField = None
 
     @property
-    def populations(self) -> tuple[int, ...]:
-        """The indices of the populations."""
-        return tuple(sorted(set(self.population)))
+    def moves_opponents(self) -> bool:
+        """Whether the method itself moves the probabilities of opponents while a response trains."""
+        return False
 
-    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        if self._queue.idle:
-            self._queue.plan(self._plan(view))
-        return self._queue.take(free)
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        check_diversity(self.diversity, context.oracle, context.policies, moved=self.moves_opponents)
+        for rule in self.warm_start:
+            if rule.path is not None:
+                context.check_file("warm_start", rule.path)
 
-    def on_result(self, result: TaskResult, view: View) -> None:
-        if not self._queue.answered(result.task):
-            return  # given twice
-        if not isinstance(result, Trained):
-            return
-        self.trained(result)
-        if not self._queue.training:
-            self._turn = 0 if self.order == "simultaneous" else (self._turn + 1) % len(self.populations)
-            self.generation += self._turn == 0
-            self.solution, self._steps, self._asked = None, 0, False
-            self.sampling.begin()
+
+class ResponseScheduler(PlanningScheduler):
+    """State beyond the tasks: the generation, and its solution."""
+
+    options: ResponseOptions
+
+    def __init__(self, options: ResponseOptions, *, population: tuple[int, ...]) -> None:
+        """population: [P] index of each player's population."""
+        super().__init__(population)
+        self.options = options
+        self.generation = 0
+        self.solution: Solution | None = None  # of this generation, once solved
+        self._asked = False  # for its responses
+
+    def advance(self) -> None:
+        """The next generation."""
+        self.generation += 1
+        self._renew()
+
+    def _renew(self) -> None:
+        """What was solved and asked for is over."""
+        self.solution, self._asked = None, False
+
+    # ------------------------------------------------------------------------------------------ responses
+
+    def response(
+        self, population: int, target: Target, opponents: Opponents, view: View, *, label: str = ""
+    ) -> TrainingTask:
+        """The task of a response. label: what tells it from the others of its population in this generation."""
+        generation, diversity = self.generation + 1, self.options.diversity
+        return TrainingTask(
+            id=f"response-{population}-{generation}{label}",
+            generation=generation,
+            population=population,
+            seats=target.seats,
+            policy=f"{population}-{generation}{label}",
+            opponents=opponents,
+            start=self._start(population, target, view),
+            mode=self.options.mode,
+            diversity=None if diversity is None else diversity.objective(view.populations[population]),
+        )
+
+    def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
+        if target.improves:  # the initial policy, at 0, is not of the learner's architecture
+            return view.populations[population][target.improves]
+        return choose(
+            self.options.warm_start,
+            generation=self.generation + 1,
+            population=population,
+            view=view,
+            gains=target.scores,
+        )
+
+    def state_dict(self) -> State:
+        return {
+            **super().state_dict(),
+            "generation": self.generation,
+            "solution": None if self.solution is None else pack_solution(self.solution),
+            "asked": self._asked,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.generation, self._asked = int(state["generation"]), bool(state["asked"])
+        self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# PSRO.
+
+
+class PSROOptions(ResponseOptions):
+    """Policy-Space Response Oracles (Lanctot et al. 2017) and its family.
+
+    meta_solver: from payoffs to meta-strategies. responses: what the new policies of a generation are trained against. order: whether all
+    populations respond at once to the same meta-strategies, or one after the other, each to the game that holds what those before it have
+    added.
+    """
+
+    meta_solver: Solver = "nash"
+    responses: Annotated[
+        Any,
+        BeforeValidator(lambda v: build_part("response rule", v, RESPONSES)),
+        PlainSerializer(lambda part: dump_part(part, RESPONSES)),
+    ] = "best"
+    order: Literal["simultaneous", "sequential"] = "simultaneous"
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        context.check_solver(self.meta_solver)
+        super().check_schedule(context)
+        require(self.responses, "response rule", (ResponseRule,), RESPONSES)
+        env, needs, name = context.env, self.responses.needs, kind_of(self.responses, RESPONSES)
+        if "joint" in needs and not self._solves_jointly(context):
+            raise ScenarioError(
+                f"responses {name!r} need a meta-solver that gives a joint distribution; "
+                f"{kind_of(self.meta_solver, META_SOLVERS)!r} gives one for each player. Use ce or cce, or responses: best."
+            )
+        if "two_player" in needs and env.num_players != 2:
+            raise ScenarioError(
+                f"responses {name!r} are for two players; {env.id} has {env.num_players}. Use best or recommended."
+            )
+
+    def _solves_jointly(self, context: ScheduleContext) -> bool:
+        """Whether the solver answers with a joint distribution, or will say for itself what it lacks: asked about one policy per player."""
+        env, shape = context.env, (1,) * context.env.num_players
+        per_player, counts = np.zeros((env.num_players, *shape)), np.ones(shape, np.int64)
+        exact = counts.astype(np.bool_)
+        alone = Payoffs(
+            per_player, counts, per_player, exact, env.utility_range, context.population, bool(env.zero_sum)
+        )
+        try:
+            return self.meta_solver.solve(alone, rng=np.random.default_rng(0)).joint is not None
+        except SolverError:
+            return True
+
+
+class PSROScheduler(ResponseScheduler):
+    """State beyond that of its base: whose turn it is, and how far the evaluation of its game is."""
+
+    options: PSROOptions
+
+    def __init__(
+        self, options: PSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
+    ) -> None:
+        """population: [P] index of each player's population. selection: what is played before the game is solved, by default every hole."""
+        super().__init__(options, population=population)
+        self.selection = selection or EveryHole()
+        self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
+        self._steps = 0  # evaluation tasks of this turn's game
+        self._warm: Any = None
+
+    def advance(self) -> None:
+        """The next population's turn, or the next generation."""
+        at_once = self.options.order == "simultaneous"
+        self._turn = 0 if at_once else (self._turn + 1) % len(self.populations)
+        self.generation += self._turn == 0
+        self._renew()
+        self._steps = 0
+        self.selection.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
         """Groups of what can be done now; nothing when the schedule is complete."""
         tasks: list[Task] = []
         if self.solution is None:
-            missing = self.sampling.next_profiles(view.payoffs, game=everyone(view.payoffs))
+            missing = self.selection.next_profiles(view.payoffs, game=everyone(view.payoffs))
             if missing:
                 self._steps += 1
                 name = task_id(f"payoffs-{'x'.join(map(str, view.payoffs.sizes))}", self._steps)
                 return alone([EvaluationTask(name, self.generation, missing)])
-        view = replace(view, payoffs=self.sampling.completed(view.payoffs))
+        view = replace(view, payoffs=self.selection.completed(view.payoffs))
         if self.solution is None:
             self.solution = self.solve(view)
             if self._turn == 0:
                 name = f"exploitability-{self.generation}"
                 tasks.append(EvaluationTask(name, self.generation, solution=self.solution))
         groups: list[Sequence[Task]] = [*alone(tasks)]
-        if self.generation < self.generations and not self._asked:
+        if self.generation < self.options.generations and not self._asked:
             self._asked = True
-            turn = self.populations if self.order == "simultaneous" else (self.populations[self._turn],)
-            for population in turn:
+            at_once = self.options.order == "simultaneous"
+            for population in self.populations if at_once else (self.populations[self._turn],):
                 groups += self.groups(population, view, self.solution)
         return groups
 
@@ -111,8 +276,8 @@ class PSROScheduler:
     def solve(self, view: View) -> Solution:
         """The meta-strategies of this generation and turn."""
         path = (self.generation, self._turn) if self._turn else (self.generation,)
-        rng = seeding.generator(self.seed, "solve", *path)
-        solution = self.solver.solve(view.payoffs, warm=self._warm, rng=rng)
+        rng = seeding.generator(self.options.seed, "solve", *path)
+        solution: Solution = self.options.meta_solver.solve(view.payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution
 
@@ -122,71 +287,32 @@ class PSROScheduler:
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
-        refs = tuple(view.populations[p] for p in self.population)
-        moved = self.diversity.opponents(target, view.payoffs, refs) if self.diversity is not None else None
+        refs, diversity = tuple(view.populations[p] for p in self.population), self.options.diversity
+        moved: Opponents | None = None if diversity is None else diversity.opponents(target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
-
-    def trained(self, result: Trained) -> None:
-        """Called once per training result."""
 
     # ------------------------------------------------------------------------------------------ responses
 
     def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
         """The responses of a population."""
-        targets = self.responses.targets(view.payoffs, solution, self.seats(population))
+        targets = self.options.responses.targets(view.payoffs, solution, self.seats(population))
         several = len(targets) > 1
         return [
-            self._response(population, target, view, label=f"-{k + 1}" if several else "")
+            self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")
             for k, target in enumerate(targets)
         ]
 
-    def seats(self, population: int) -> tuple[int, ...]:
-        """The players of a population."""
-        return tuple(p for p, which in enumerate(self.population) if which == population)
-
-    def _response(self, population: int, target: Target, view: View, *, label: str) -> TrainingTask:
-        generation = self.generation + 1
-        return TrainingTask(
-            id=f"response-{population}-{generation}{label}",
-            generation=generation,
-            population=population,
-            seats=target.seats,
-            policy=f"{population}-{generation}{label}",
-            opponents=self.opponents(target, view),
-            start=self._start(population, target, view),
-            mode=self.mode,
-            diversity=None if self.diversity is None else self.diversity.objective(view.populations[population]),
-        )
-
-    def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
-        if target.improves:  # the initial policy, at 0, is not of the learner's architecture
-            return view.populations[population][target.improves]
-        return choose(
-            self.warm_start,
-            generation=self.generation + 1,
-            population=population,
-            view=view,
-            gains=target.scores,
-        )
-
     def state_dict(self) -> State:
-        """Tasks that are out or queued are kept whole, and given out again after loading."""
         return {
-            "generation": self.generation,
+            **super().state_dict(),
             "turn": self._turn,
-            "tasks": self._queue.state_dict(),
-            "solution": None if self.solution is None else pack_solution(self.solution),
             "steps": self._steps,
-            "sampling": self.sampling.state_dict(),
-            "asked": self._asked,
+            "selection": self.selection.state_dict(),
             "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
-        self.generation, self._turn = int(state["generation"]), int(state["turn"])
-        self.solution = None if state["solution"] is None else unpack_solution(state["solution"])
-        self._steps, self._asked = int(state["steps"]), bool(state["asked"])
-        self._warm = state["warm"]
-        if state["sampling"] is not None:  # it is another rule's, if the run goes on with another one
-            self.sampling.load_state_dict(state["sampling"])
-        self._queue.load_state_dict(state["tasks"])
+        super().load_state_dict(state)
+        self._turn, self._steps, self._warm = int(state["turn"]), int(state["steps"]), state["warm"]
+        if state["selection"] is not None:  # it is another rule's, if the run goes on with another one
+            self.selection.load_state_dict(state["selection"])

@@ -1,15 +1,17 @@
-"""Tasks on their way from a scheduler: planned, out, answered."""
+"""Tasks on their way from a scheduler: planned, out, answered; and what all schedulers that plan in groups have in common."""
 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from ludus.core.errors import ScenarioError
-from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TrainingTask
+from ludus.core.types import EvaluationTask, Mixture, Solution, State, Task, TaskResult, Trained, TrainingTask
+from ludus.population.base import View
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tasks and solutions as checkpoint state: arrays and JSON values.
@@ -130,3 +132,54 @@ class TaskQueue:
 def alone(tasks: Iterable[T]) -> list[Sequence[T]]:
     """Each task as a group of its own."""
     return [(task,) for task in tasks]
+
+
+class PlanningScheduler(ABC):
+    """Plans what can be done now whenever nothing is planned or out. State: the tasks that are."""
+
+    together = 1
+
+    def __init__(self, population: tuple[int, ...]) -> None:
+        """population: [P] index of each player's population (equal where players share one)."""
+        self.population = population
+        self._queue = TaskQueue()
+
+    @property
+    def populations(self) -> tuple[int, ...]:
+        """The indices of the populations."""
+        return tuple(sorted(set(self.population)))
+
+    def seats(self, population: int) -> tuple[int, ...]:
+        """The players of a population."""
+        return tuple(p for p, which in enumerate(self.population) if which == population)
+
+    def next_tasks(self, view: View, free: int) -> Sequence[Task]:
+        if self._queue.idle:
+            self._queue.plan(self._plan(view))
+        return self._queue.take(free)
+
+    def on_result(self, result: TaskResult, view: View) -> None:
+        if not self._queue.answered(result.task):
+            return  # given twice
+        if isinstance(result, Trained):
+            self.trained(result, view)
+            if not self._queue.training:
+                self.advance()
+
+    @abstractmethod
+    def _plan(self, view: View) -> Sequence[Sequence[Task]]:
+        """Groups of what can be done now; nothing when the schedule is complete."""
+
+    def trained(self, result: Trained, view: View) -> None:  # noqa: B027 - the view may have all that is needed
+        """Called once per training result."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """All training tasks that were planned are answered."""
+
+    def state_dict(self) -> State:
+        """Tasks that are out or planned are kept whole, and given out again after loading."""
+        return {"tasks": self._queue.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._queue.load_state_dict(state["tasks"])

@@ -21,6 +21,15 @@ from ludus.solvers.games import distribution, payoff_range, shared
 
 Array = NDArray[np.float64]
 
+RESPONSES = {
+    "best": "ludus.schedulers.responses:BestResponse",
+    "preference": "ludus.schedulers.responses:PreferenceResponse",
+    "recommended": "ludus.schedulers.responses:RecommendedResponse",
+    "rectified": "ludus.schedulers.responses:RectifiedResponse",
+    "sequential_league": "ludus.schedulers.responses:SequentialLeague",
+}
+"""Which responses PSRO trains, by name -> `module:Class`; each class's fields are its options."""
+
 _TIE = 1e-9
 """Payoffs that differ by less than this part of their range are equal."""
 

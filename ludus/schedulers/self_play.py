@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer
 
+from ludus.core import seeding
 from ludus.core.errors import ConfigError
+from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, State, Trained, TrainingTask
+from ludus.learners.base import Algorithm
 from ludus.policies.specs import Modes
 from ludus.population.base import View
-from ludus.schedulers.chunked import Chunked
+from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
+from ludus.schedulers.match_selection import MatchSelection
+from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import alone
-from ludus.schedulers.sampling import Sampling
-from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.base import MetaSolver
-from ludus.solvers.fixed import Last, Uniform
-from ludus.solvers.match_selection import PolicyProfile
+from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
+from ludus.solvers.base import Solution
+from ludus.solvers.fixed import Last, LastK, Uniform
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -32,6 +36,13 @@ from ludus.solvers.pfsp import Weighting, pfsp
 # scheduler keeps.
 
 Array = NDArray[np.float64]
+
+PASTS = {
+    "prioritised": "ludus.schedulers.self_play:PrioritisedPast",
+    "quality": "ludus.schedulers.self_play:QualityPast",
+    "uniform": "ludus.schedulers.self_play:UniformPast",
+}
+"""Which of the past self-play meets, by name -> `module:Class`; each class's fields are its options."""
 
 
 @runtime_checkable
@@ -108,56 +119,114 @@ def grown(scores: Array, size: int) -> Array:
     return np.concatenate([scores, np.full(size - len(scores), best)])
 
 
-class SelfPlayScheduler(Chunked):
-    """State beyond the chunk: a score per learner and past opponent, and the games that each learner has played in its last chunk."""
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class _SolvedOptions(OwnPastOptions):
+    """meta_solver: the meta-strategy that is announced, by default the newest snapshots."""
+
+    meta_solver: Solver = "last"
+
+    @property
+    def complete(self) -> bool:
+        """Also where the meta-solver reads payoffs."""
+        return super().complete or not isinstance(self.meta_solver, Last | LastK | Uniform)
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        context.check_solver(self.meta_solver)
+        super().check_schedule(context)
+
+
+class SelfPlayOptions(_SolvedOptions):
+    """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
+    al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met
+    in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the meta-strategy that is announced, by
+    default the newest snapshots."""
+
+    latest: float = Field(1.0, ge=0, le=1)
+    every_seat: bool = False
+    past: Annotated[
+        Any,
+        BeforeValidator(lambda v: build_part("past", v, PASTS)),
+        PlainSerializer(lambda part: dump_part(part, PASTS)),
+    ] = "uniform"
+
+    @property
+    def needs_learner(self) -> bool:
+        return self.latest > 0
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        super().check_schedule(context)
+        cut = isinstance(context.oracle, Algorithm) and context.oracle.collect().unit == "decisions"
+        if self.every_seat and 0 < self.latest < 1 and cut:
+            raise ConfigError(
+                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the oracle "
+                "collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
+            )
+
+
+class FictitiousSelfPlayOptions(_SolvedOptions):
+    """Fictitious self-play over snapshots (Heinrich, Lanctot and Silver 2015): each generation trains against the average of the past,
+    which is the meta-strategy that is announced."""
+
+    latest: ClassVar[float] = 0.0
+    every_seat: ClassVar[bool] = False
+    past: ClassVar[PastRule] = UniformPast()
+
+    meta_solver: Solver = "uniform"
+
+
+class PFSPOptions(_SolvedOptions):
+    """Prioritised fictitious self-play (Vinyals et al. 2019): against the past by win rates. weighting: how, the hard ones most (squared,
+    linear, linear_capped) or those of one's own level (variance). latest: share of the games against the newest weights (0.35 of 0.85 for
+    AlphaStar's main agents)."""
+
+    every_seat: ClassVar[bool] = False
+
+    weighting: Weighting = "squared"
+    latest: float = Field(0.0, ge=0, le=1)
+
+    @property
+    def needs_learner(self) -> bool:
+        return self.latest > 0
+
+    @property
+    def past(self) -> PastRule:
+        """Whom it meets."""
+        return PrioritisedPast(weighting=self.weighting)
+
+
+class SelfPlayScheduler(ChunkedScheduler):
+    """Of all three kinds. State beyond the chunk: a score per learner and past opponent, and the games that each learner has played in its
+    last chunk."""
+
+    options: SelfPlayOptions | FictitiousSelfPlayOptions | PFSPOptions
 
     def __init__(
         self,
+        options: SelfPlayOptions | FictitiousSelfPlayOptions | PFSPOptions,
         *,
         population: tuple[int, ...],
-        chunks: int,
-        seed: int,
-        latest: float = 1.0,
-        every_seat: bool = False,
-        past: PastRule | None = None,
-        start: PolicyRef | str | None = None,
-        span: tuple[float, float] | None = None,
-        solver: MetaSolver | None = None,
-        mode: str = "explore",
+        selection: MatchSelection | None = None,
         modes: Modes = (),
-        sampling: Sampling | None = None,
-        complete: bool = False,
     ) -> None:
-        """latest: share of the games against the learners' newest weights. every_seat: the learner plays those in all seats at once, and
-        learns from all of them, for one population that all players share. past: who the opponents of the others are, by default anyone.
-        modes: in which the newest weights are met, and how often each; by default they explore.
-        start: of each learner. span: see `WinRates`. solver: by default the newest snapshots are announced. The rest: see `Chunked`.
-        Raises ConfigError for a share that is none."""
-        super().__init__(
-            population=population,
-            chunks=chunks,
-            seed=seed,
-            solver=solver or Last(),
-            mode=mode,
-            sampling=sampling,
-            complete=complete,
-        )
-        if not 0 <= latest <= 1:
-            raise ConfigError(f"latest is a share of the games, from 0 to 1; given {latest}.")
-        if every_seat and len(population) < 2:
+        """As `ChunkedScheduler`. modes: in which the newest weights are met, and how often each; by default they explore. Raises
+        ConfigError for `every_seat` where no learner could play them all."""
+        super().__init__(options, population=population, selection=selection)
+        if options.every_seat and len(population) < 2:
             raise ConfigError("every_seat lets one learner play all seats at once; here is one player. Leave it out.")
-        if every_seat and len(self.populations) > 1:
+        if options.every_seat and len(self.populations) > 1:
             raise ConfigError(
                 f"every_seat lets one learner play all seats at once; here {len(population)} players have {len(self.populations)} "
                 "populations. Give share=always, or leave every_seat out."
             )
-        self._every_seat = every_seat
-        self.latest, self.past, self.start, self.span = latest, past or UniformPast(), start, span
-        self.together = len(self.populations) if latest > 0 else 1
+        self.together = len(self.populations) if options.latest > 0 else 1
         self.modes = modes or (("explore", 1.0),)
-        self._scores: dict[str, NDArray[np.float64]] = {}  # "learner/opponents' population"
-        self._rates: dict[str, NDArray[np.float64]] = {}
+        self.past: PastRule = options.past
+        self._scores: dict[str, Array] = {}  # "learner/opponents' population"
+        self._rates: dict[str, Array] = {}
         self._games: dict[str, float] = {}  # of each learner, in its last chunk
+        self._warm: Any = None
 
     # ------------------------------------------------------------------------------------------ what the past is worth
 
@@ -183,28 +252,37 @@ class SelfPlayScheduler(Chunked):
                 if rates is not None:
                     against[:] = [rates.of([_newest(view, mine)], [m]) for m in _members(view, other)]
                 old = self._scores.get(key, np.zeros(0))
-                games = self._games.get(str(mine), 0.0) * (1.0 - self.latest)
+                games = self._games.get(str(mine), 0.0) * (1.0 - self.options.latest)
                 self._scores[key] = grown(self.past.updated(old, against[: len(old)], games), size)
                 self._rates[key] = against
 
     @property
     def _reads(self) -> bool:
-        return self.past.reads and self.latest < 1
+        return self.past.reads and self.options.latest < 1
 
     def _win_rates(self, view: View) -> WinRates:
         reference = {k: len(view.populations[k]) - 1 for k in self.populations}
-        return WinRates(view.payoffs, reference=reference, span=self.span)
+        return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
     def trained(self, result: Trained, view: View) -> None:
         """Count its games."""
+        super().trained(result, view)
         self._games[str(result.task.population)] = float(result.counters.get("episodes", 0))
+
+    def solution(self, view: View) -> Solution:
+        """The meta-solver's."""
+        rng = seeding.generator(self.options.seed, "solve", self.chunk)
+        payoffs = self.selection.completed(view.payoffs)
+        solution: Solution = self.options.meta_solver.solve(payoffs, warm=self._warm, rng=rng)
+        self._warm = solution.warm
+        return solution
 
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
         """One task per population; together where they meet each other's newest weights."""
         tasks = [self._task(k, view) for k in self.populations]
-        return [tasks] if self.latest > 0 else alone(tasks)
+        return [tasks] if self.options.latest > 0 else alone(tasks)
 
     def _task(self, population: int, view: View) -> TrainingTask:
         chunk = self.chunk + 1
@@ -216,24 +294,23 @@ class SelfPlayScheduler(Chunked):
             seats=self.seats(population),
             policy=f"{population}-{chunk}",
             opponents=self._opponents(population, view),
-            mode=self.mode,
+            mode=self.options.mode,
             keep=True,
-            length=self.chunks,
-            together=self.latest if self._every_seat else 0.0,
-            **self.source(population, before, self.start),
+            length=self.options.chunks,
+            together=self.options.latest if self.options.every_seat else 0.0,
+            **self.source(population, before, self.options.start),
         )
 
     def _opponents(self, population: int, view: View) -> Mixture:
         """Seat by seat, independently. The only seat of the learner's own population is its own, whoever is named there."""
+        at_once = self.options.every_seat and self.options.latest < 1  # those games have orders of their own
         marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
         for seat, which in enumerate(self.population):
             if self.seats(which) == (seat,) and which == population:
                 marginals[seat] = ([view.populations[which][-1]], [1.0])
                 continue
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
-            latest = (
-                0.0 if self._every_seat and self.latest < 1 else self.latest
-            )  # those games have orders of their own
+            latest = 0.0 if at_once else self.options.latest
             if latest > 0:
                 refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes]
                 probs = [latest * share for _, share in self.modes]
@@ -250,28 +327,14 @@ class SelfPlayScheduler(Chunked):
             "scores": dict(self._scores),
             "rates": dict(self._rates),
             "games": dict(self._games),
+            "warm": self._warm,
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self._scores, self._rates = dict(state["scores"]), dict(state["rates"])
+        self._warm = state["warm"]
         self._games = {key: float(games) for key, games in state["games"].items()}
-
-
-class FictitiousSelfPlayScheduler(SelfPlayScheduler):
-    """Against all of the past alike. Its average is announced as the meta-strategy."""
-
-    def __init__(self, *, solver: MetaSolver | None = None, **options: Any) -> None:
-        """Options: those of `SelfPlayScheduler`, but `latest` and `past`."""
-        super().__init__(latest=0.0, past=UniformPast(), solver=solver or Uniform(), **options)
-
-
-class PFSPScheduler(SelfPlayScheduler):
-    """Against the past by win rates; `latest` is the share of plain self-play beside it (0.35 of 0.85 for AlphaStar's main agents)."""
-
-    def __init__(self, *, weighting: Weighting = "squared", latest: float = 0.0, **options: Any) -> None:
-        """weighting: see `WEIGHTINGS`. Options: those of `SelfPlayScheduler`, but `past`."""
-        super().__init__(latest=latest, past=PrioritisedPast(weighting=weighting), **options)
 
 
 def _members(view: View, population: int) -> list[Member]:

@@ -17,7 +17,15 @@ VERSION = 3
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
-TABLES = """
+MATCHES = """
+CREATE TABLE matches (
+  id TEXT PRIMARY KEY, generation INTEGER NOT NULL, profile TEXT NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL,
+  mean BLOB NOT NULL, m2 BLOB NOT NULL, wins TEXT NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL,
+  barrier INTEGER NOT NULL);
+"""
+"""The match log of a run, and of a tournament."""
+
+TABLES = f"""
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
 CREATE TABLE policies (
@@ -37,10 +45,7 @@ CREATE TABLE joints (
 CREATE TABLE tasks (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
   metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE matches (
-  id TEXT PRIMARY KEY, generation INTEGER NOT NULL, profile TEXT NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL,
-  mean BLOB NOT NULL, m2 BLOB NOT NULL, wins TEXT NOT NULL, exact INTEGER NOT NULL, created REAL NOT NULL,
-  barrier INTEGER NOT NULL);
+{MATCHES}
 CREATE TABLE payoffs (
   seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
   barrier INTEGER NOT NULL);

@@ -294,7 +294,7 @@ class Reader:
     def matches(self) -> tuple[StoredMatch, ...]:
         """In the order in which they were recorded."""
         with translated(self.path):
-            return tuple(_match(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+            return tuple(match_of(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
     def payoff_cells(self) -> tuple[PayoffCells, ...]:
         """Exact cells, in the order in which they were recorded."""
@@ -404,7 +404,8 @@ def _task(row: tuple[Any, ...]) -> StoredTask:
     return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
 
 
-def _match(row: tuple[Any, ...]) -> StoredMatch:
+def match_of(row: tuple[Any, ...]) -> StoredMatch:
+    """What a row of the match log says."""
     identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
     match = Match(
         id=identifier,

@@ -111,6 +111,23 @@ def require_writable(run_dir: Path) -> None:
         RunLock(run_dir).close()
 
 
+_LEFT_BY_A_START = {LOCK_FILE, FILE, *(f"{FILE}-{more}" for more in ("journal", "shm", "wal"))}
+"""What a run leaves that died before it began."""
+
+
+def require_empty(run_dir: Path) -> None:
+    """Raises RunError for a folder in which anything lies: a new run would write over it. Changes nothing on disk."""
+    if not run_dir.is_dir():
+        return
+    found = sorted(path.name for path in run_dir.iterdir() if path.name not in _LEFT_BY_A_START)
+    if found:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise RunError(
+            f"run directory {str(run_dir)!r} is not empty: it holds {shown}. Nothing was written. Give a --run-dir that is new or empty, "
+            "or --name for a folder below ./runs."
+        )
+
+
 def owner_of(run_dir: Path) -> str:
     """The process id that the last driver has left, or "unknown"."""
     try:

@@ -66,6 +66,13 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     check_integrity(connection, path)
 
 
+def match_row(match: Match, generation: int, created: float) -> tuple[object, ...]:
+    """A row of the match log, but for its barrier. created: seconds since the epoch."""
+    seats = json.dumps([(seat.population, seat.policy, seat.version, seat.mode) for seat in match.seats])
+    head = (match.id, generation, json.dumps([int(k) for k in match.profile]), seats, match.n)
+    return (*head, blob(match.mean), blob(match.m2), json.dumps(match.wins), match.exact, created)
+
+
 Located = tuple[str, str]
 EventLevel = Literal["info", "warning", "error"]
 _FLUSH = 4096  # rows held in memory before they go into the open transaction
@@ -150,15 +157,12 @@ class Store:
     def matches_recorded(self, matches: Sequence[Match]) -> None:
         now = time.time()
         for match in matches:
-            seats = json.dumps([(seat.population, seat.policy, seat.version, seat.mode) for seat in match.seats])
-            head = (match.id, self.generation, json.dumps([int(k) for k in match.profile]), seats, match.n)
-            tail = (_blob(match.mean), _blob(match.m2), json.dumps(match.wins), match.exact, now)
-            self._add("matches", (*head, *tail))
+            self._add("matches", match_row(match, self.generation, now))
 
     def payoffs_recorded(self, profiles: NDArray[np.int64], mean: NDArray[np.float64]) -> None:
         """profiles int64[k, P], mean float64[k, P]."""
-        blob = np.ascontiguousarray(profiles, "<i4").tobytes()
-        self._add("payoffs", (self.generation, profiles.shape[1], blob, _blob(mean)))
+        packed = np.ascontiguousarray(profiles, "<i4").tobytes()
+        self._add("payoffs", (self.generation, profiles.shape[1], packed, blob(mean)))
 
     # ------------------------------------------------------------------------------------------ the driver
 
@@ -166,14 +170,14 @@ class Store:
         flat = [p for row in record.marginals for p in row]
         dumps = json.dumps
         scores = (dumps(record.gains), dumps(record.values), dumps(record.responses), dumps(record.sizes))
-        head = (record.number, record.seconds, record.episodes, record.nash_conv, *scores, _blob(flat))
+        head = (record.number, record.seconds, record.episodes, record.nash_conv, *scores, blob(flat))
         self._add("generations", (*head, record.solver_gap, record.solver_seconds, record.exact, time.time()))
 
     def joint_recorded(self, generation: int, joint: NDArray[np.float64]) -> None:
         """A joint meta-strategy float64[n_0, …] of a generation, whose marginals its record has."""
         profiles = np.argwhere(joint > 0)
-        blob = np.ascontiguousarray(profiles, "<i4").tobytes()
-        self._add("joints", (generation, joint.ndim, blob, _blob(joint[tuple(profiles.T)])))
+        packed = np.ascontiguousarray(profiles, "<i4").tobytes()
+        self._add("joints", (generation, joint.ndim, packed, blob(joint[tuple(profiles.T)])))
 
     def task_started(self, task: Task) -> None:
         self._task(task, "started", {}, {}, None)
@@ -332,5 +336,6 @@ def sha256_of(path: Path) -> str:
         return ""
 
 
-def _blob(values: Iterable[float] | NDArray[np.float64]) -> bytes:
+def blob(values: Iterable[float] | NDArray[np.float64]) -> bytes:
+    """float64, little-endian."""
     return np.ascontiguousarray(values, "<f8").tobytes()

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.types import Array, EnvSpec
+from ludus.core.types import Array, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.envs.wrappers.base import Wrapper
+from ludus.evaluation.bot_bank import bot_worker
 from ludus.evaluation.bots import Named, parse_bot, require_fit
-from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
+from ludus.rollout.base import PlannedEpisodes
 
 _ENVS = 4
 
@@ -30,50 +31,46 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector = make_env(env, num_envs=_ENVS, **options)
     found = parse_bot(bot)
     require_fit(repr(bot), found.make(), vector.spec)
-    player = ArenaPlayer(bot, bot=Named(bot, found))
+    player = Named(bot, found)
     spec = vector.spec
     for seat in range(spec.num_players):
-        others, keys = _others(spec), seeding.keys(seed, "check bot", seat, count=episodes)
+        keys = seeding.keys(seed, "check bot", seat, count=episodes)
         before = _streams()
-        first = _moves(env, options, [*others, player], seat, keys)
+        first = _moves(env, options, player, seat, keys)
         same = _streams() == before
         assert same, (
             f"{bot} draws from the global streams of random or NumPy; draw from a generator of your own, made from `seed`."
         )
-        again = _moves(env, options, [*others, player], seat, keys)
+        again = _moves(env, options, player, seat, keys)
         assert first == again, (
             f"{bot} plays other moves in the same episodes as player {seat}; all of its chance must come from the `seed` of `restart`, and "
             "`restart` must forget the episode before."
         )
-        backwards = _moves(env, options, [*others, player], seat, keys[::-1])
+        backwards = _moves(env, options, player, seat, keys[::-1])
         assert first == backwards[::-1], (
             f"{bot} plays an episode otherwise after others, as player {seat}; `restart` must forget the episode before."
         )
     vector.close()
 
 
-def _others(spec: EnvSpec) -> list[ArenaPlayer]:
-    """Chance in every seat, the bot's too, so that places are seats."""
-    return [
-        ArenaPlayer("chance", build_policy(random_spec(spec.agents_of(p)[0].action), {}))
-        for p in range(spec.num_players)
-    ]
-
-
-def _moves(
-    env: str, options: dict[str, Any], players: list[ArenaPlayer], seat: int, keys: NDArray[np.uint64]
-) -> list[Any]:
-    """Per episode, what was played in it."""
+def _moves(env: str, options: dict[str, Any], bot: Named, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
+    """Per episode, what was played in it, against chance."""
     out = []
     filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))
-    arena = Arena(filmed, players)
-    seats = np.arange(len(players) - 1, dtype=np.int32)
-    seats[seat] = len(players) - 1
+    spec, me = filmed.spec, PolicyRef(0, "bot")
+    chance = {
+        PolicyRef(p, "chance"): build_policy(random_spec(spec.agents_of(p)[0].action), {})
+        for p in range(spec.num_players)
+    }
+    seats = np.arange(spec.num_players, dtype=np.int32)
+    seats[seat] = spec.num_players
+    worker = bot_worker(filmed, {me: bot})
     for key in keys.reshape(-1, 1):
         filmed.moves = []
-        returns = arena.play(seats[None, :], key, key)
-        out.append([returns.tolist(), filmed.moves])
-    arena.close()
+        (request,) = PlannedEpisodes((*chance, me), seats[None, :], key, key).requests(_ENVS)
+        played = worker.play(request, list(chance.items()))
+        out.append([played.episodes.returns.tolist(), filmed.moves])
+    worker.close()
     return out
 
 

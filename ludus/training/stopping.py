@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import load
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -146,6 +146,9 @@ class _Counter(Config):
     def limit(self, unit: str) -> int | None:
         return self.value if unit == self.counter else None
 
+    def lacks(self, grows: Collection[str]) -> str | None:
+        return None if self.counter in grows else self.counter
+
 
 class Steps(_Counter):
     """Steps of single environments."""
@@ -184,7 +187,9 @@ class Generations(_Counter):
 
 
 class _Unbounded(Config):
-    """Bounds no counter; how much is done cannot be said in advance."""
+    """Bounds no counter; how much is done cannot be said in advance. reads: the field of `Progress` that it waits for."""
+
+    reads: ClassVar[str]
 
     def fraction(self, progress: Progress) -> float | None:
         return None
@@ -192,10 +197,14 @@ class _Unbounded(Config):
     def limit(self, unit: str) -> int | None:
         return None
 
+    def lacks(self, grows: Collection[str]) -> str | None:
+        return None if self.reads in grows else self.reads
+
 
 class Seconds(_Unbounded):
     """Wall time, summed over resumed sessions. A clock: exempt from determinism."""
 
+    reads: ClassVar[str] = "seconds"
     setting: ClassVar[str] = "value"
     value: float = Field(gt=0, allow_inf_nan=False)
 
@@ -214,6 +223,7 @@ class Seconds(_Unbounded):
 class NashConv(_Unbounded):
     """Stops when the newest known NashConv is at most `at_most`."""
 
+    reads: ClassVar[str] = "nash_conv"
     setting: ClassVar[str] = "at_most"
     at_most: float = Field(ge=0, allow_inf_nan=False)
 
@@ -226,6 +236,7 @@ class NashConv(_Unbounded):
 class WinRate(_Unbounded):
     """Stops when the newest evaluations in a row were each won by a share above `above`, and have `matches` matches together."""
 
+    reads: ClassVar[str] = "win_rates"
     setting: ClassVar[str] = "above"
     above: float = Field(ge=0, lt=1)
     matches: int = Field(1, ge=1)
@@ -244,6 +255,7 @@ class WinRate(_Unbounded):
 class BestResponseGain(_Unbounded):
     """Stops when the best responses of the newest `generations` generations each gained at most `at_most` over the meta-strategy."""
 
+    reads: ClassVar[str] = "gains"
     setting: ClassVar[str] = "at_most"
     at_most: float = Field(allow_inf_nan=False)
     generations: int = Field(1, ge=1)
@@ -265,6 +277,9 @@ class NoImprovement(_Unbounded):
     evaluations: int = Field(ge=1)
     min_delta: float = Field(0.0, ge=0, allow_inf_nan=False)
     of: Literal["scores", "nash_conv", "win_rates"] = "scores"
+
+    def lacks(self, grows: Collection[str]) -> str | None:
+        return None if self.of in grows else self.of
 
     def reason(self, progress: Progress) -> str | None:
         history = self._history(progress)
@@ -304,6 +319,10 @@ class AnyOf(Config):
     def limit(self, unit: str) -> int | None:
         return min((most for stopper in self.of if (most := stopper.limit(unit)) is not None), default=None)
 
+    def lacks(self, grows: Collection[str]) -> str | None:
+        missing = [out_of_reach(stopper, grows) for stopper in self.of]
+        return None if None in missing else missing[0]
+
 
 class AllOf(Config):
     """Stops when all of its stoppers say so at once."""
@@ -325,6 +344,9 @@ class AllOf(Config):
         known = [most for most in limits if most is not None]
         return max(known) if len(known) == len(limits) else None
 
+    def lacks(self, grows: Collection[str]) -> str | None:
+        return next((field for stopper in self.of if (field := out_of_reach(stopper, grows))), None)
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which stoppers could ever fire where they stand: one that cannot would let a response go on for ever (invariant
@@ -337,25 +359,35 @@ RUN = frozenset({"seconds", "generations", "gains"})
 """Those that grow during every run; counters too if its algorithm learns, nash_conv too where exploitability is computed."""
 
 
+@runtime_checkable
+class Measures(Protocol):
+    """A stopper that can tell what it waits for."""
+
+    def lacks(self, grows: Collection[str]) -> str | None:
+        """The field of `Progress` that it waits for and that is not among those that grow; None if it can fire."""
+        ...
+
+
 def out_of_reach(stopper: Stopper, grows: Collection[str]) -> str | None:
-    """The field of `Progress` that the stopper waits for and that does not grow here; None if it can fire, or is of a kind that we do
-    not know."""
-    if isinstance(stopper, AnyOf):
-        missing = [out_of_reach(one, grows) for one in stopper.of]
-        return None if None in missing else missing[0]
-    if isinstance(stopper, AllOf):
-        return next((field for one in stopper.of if (field := out_of_reach(one, grows))), None)
-    field = _reads(stopper)
-    return None if field is None or field in grows else field
+    """What a stopper lacks; None if it can fire, or is of a kind that does not tell."""
+    return stopper.lacks(grows) if isinstance(stopper, Measures) else None
 
 
-def _reads(stopper: Stopper) -> str | None:
-    if isinstance(stopper, NoImprovement):
-        return stopper.of
-    known: dict[type, str] = {
-        Seconds: "seconds",
-        NashConv: "nash_conv",
-        WinRate: "win_rates",
-        BestResponseGain: "gains",
-    }
-    return known.get(type(stopper)) or getattr(type(stopper), "counter", None)
+def check_response(stopper: Stopper | None) -> None:
+    """Raises ScenarioError if a training task would go on for ever."""
+    if stopper is None:
+        raise ScenarioError("an oracle that learns needs `response`: when to stop, such as {episodes: 20000}.")
+    if field := out_of_reach(stopper, RESPONSE):
+        raise ScenarioError(
+            f"response: the stopper waits for {field}, which does not change during one response, so it would go on for ever. "
+            "Use episodes, decisions, steps, samples, updates, seconds, win_rate or no_improvement of scores."
+        )
+
+
+def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
+    """Raises ScenarioError if it could never end a run. learns: whether the oracle does. exploitability: whether it is computed."""
+    grows = RUN | (COUNTERS if learns else set()) | ({"nash_conv"} if exploitability else set())
+    if stopper is not None and (field := out_of_reach(stopper, grows)):
+        raise ScenarioError(
+            f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."
+        )

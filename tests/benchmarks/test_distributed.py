@@ -91,14 +91,12 @@ def test_progress_outside_of_training_is_no_training() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # five runs, four of them on a Ray of their own, on cores that another test has too
 def test_a_small_version_of_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    measured = ["cartpole, in one process", "cartpole, on Ray", "async 1", "psro 1", "psro 8"]
+    measured = ["cartpole, in one process", "psro 1"]
     assert BENCHMARK.main(["--quick", "--only", *measured, "--results", str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bar ")]
     assert len(lines) == len(BENCHMARK.bars)
     document = json.loads((tmp_path / "distributed.quick.json").read_text())
     assert {name for name, many in document["measured"].items() if many and not many[0]["error"]} == set(measured)
     figures = {name: document["measured"][name][0]["figures"] for name in measured}
-    assert figures["psro 1"]["populations"] == figures["psro 8"]["populations"], "equal to the bit"
     assert all(figures[name][SECOND] > 0 for name in measured)

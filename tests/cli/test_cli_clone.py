@@ -46,8 +46,8 @@ def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_population_starts_from_a_clone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a learning rate of nothing, the response is the clone itself, which plays about as well as the run's last strategies."""
-    from ludus.evaluation.stored import StoredRun
     from ludus.policies.file import load_policy
+    from ludus.storage.stored_run import StoredRun
 
     capsys.readouterr()
     line = ["clone", "games.parquet", "my.yaml", "--out", "c.safetensors", "--epochs", "10", "--learning-rate", "0.01"]
@@ -153,7 +153,7 @@ def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tenso
 
 def test_the_network_is_that_of_the_population() -> None:
     """Players 0 and 1 share one, and their critic sees which of them it judges."""
-    from ludus.driver.scenarios.psro import PSRO
+    from ludus.driver.scenario_kinds import PSRO
     from ludus.learners.ppo.options import MAPPO
 
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)

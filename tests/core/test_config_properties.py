@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from ludus.core.config import from_yaml, override, to_yaml
 from ludus.core.errors import ConfigError
 from ludus.driver.scenario_files import list_presets, load_scenario, parse_scenario
-from ludus.driver.scenarios.psro import PSRO
+from ludus.driver.scenario_kinds import PSRO
 from ludus.learners.registry import ALGORITHMS
-from ludus.schedulers.registry import RESPONSES
+from ludus.schedulers.responses import RESPONSES
 from ludus.solvers.registry import META_SOLVERS
 from ludus.training.stopping import STOPPERS
 

@@ -3,36 +3,59 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BESIDE_CODE = sorted((ROOT / "ludus").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")), *BESIDE_CODE]
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "decisions"]
+"""Those that say how things are. Records of changes and decisions say how they were."""
 
 
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def text(page: str) -> str:
+@cache
+def text(page: str | Path) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
 def blocks(page: Path, language: str) -> list[str]:
     """The contents of the fenced blocks in one language, in order."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    return [str(block) for block in found]
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(page), re.DOTALL | re.MULTILINE)
+
+
+def without_blocks(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", text(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def spans(page: Path) -> list[str]:
+    """Inline code."""
+    return re.findall(r"`([^`\n]+)`", without_blocks(page))
 
 
 def prose(page: Path) -> str:
     """The page without its fenced blocks and inline code."""
-    without = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`]*`", "`code`", without)
+    return re.sub(r"`[^`]*`", "`code`", without_blocks(page))
 
 
-def first_cells(page: str, heading: str) -> list[str]:
-    """What is in backticks in the first column of the table whose heading's first cell is `heading`."""
-    match = re.search(rf"^\| {re.escape(heading)} \|.*?\n\|[ \-|]+\n((?:\|.*\n)+)", text(page), re.MULTILINE)
-    assert match is not None, f"{page} has no table that begins with {heading!r}"
-    cells = [row.split("|")[1] for row in match[1].splitlines()]
-    return [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
+def tables(page: str | Path) -> Iterator[list[list[str]]]:
+    """The rows of each table, its heading first."""
+    for table in re.findall(r"^((?:\|.*\n)+)", text(page), re.MULTILINE):
+        rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
+        yield [rows[0], *rows[2:]]
+
+
+def cells(page: str | Path, heading: str, column: int = 0) -> list[list[str]]:
+    """What is in backticks in a column of the rows of every table whose heading's first cell is `heading`."""
+    found = [rows for rows in tables(page) if rows[0][0] == heading]
+    assert found, f"{page} has no table that begins with {heading!r}"
+    return [re.findall(r"`([^`]+)`", row[column]) if column < len(row) else [] for rows in found for row in rows[1:]]
+
+
+def first_cells(page: str | Path, heading: str) -> list[str]:
+    return [word for row in cells(page, heading) for word in row]

@@ -22,9 +22,9 @@ SHIMS = Path(__file__).parent / "slurm"
 RUN = [
     "connect-four",
     "--workers",
-    "4",
+    "2",
     "generations=1",
-    "response={episodes: 2000}",
+    "response={episodes: 800}",
     "env.num_envs=16",
     "algorithm.batch=64",
     "algorithm.minibatches=1",
@@ -41,8 +41,10 @@ def scratch() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def submit(arguments: list[str], *, job: int, submitted: Path, scratch: Path) -> subprocess.Popen[str]:
-    """What sbatch does on the first of two nodes of two CPUs each."""
+def submit(
+    arguments: list[str], *, job: int, submitted: Path, scratch: Path, nodes: str = "one,two"
+) -> subprocess.Popen[str]:
+    """What sbatch does on the first of some nodes of one CPU each."""
     binaries = Path(sys.executable).parent
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM_"))},
@@ -50,8 +52,8 @@ def submit(arguments: list[str], *, job: int, submitted: Path, scratch: Path) ->
         "PYTHONPATH": str(pages.ROOT),
         "SLURM_SUBMIT_DIR": str(submitted),
         "SLURM_JOB_ID": str(job),
-        "SLURM_JOB_NODELIST": "one,two",
-        "SLURM_CPUS_PER_TASK": "2",
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_CPUS_PER_TASK": "1",
         "LUDUS_SCRATCH": str(scratch),
     }
     return subprocess.Popen(
@@ -83,8 +85,8 @@ def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path
         time.sleep(0.2)
     first.send_signal(signal.SIGTERM)
     said, _ = first.communicate(timeout=240)
-    assert "2 nodes, 4 CPUs" in said
-    assert "stopped by SIGTERM" in said, "four workers of one CPU each were there, so both nodes were used"
+    assert "2 nodes, 2 CPUs" in said
+    assert "stopped by SIGTERM" in said, "two workers of one CPU each were there, so both nodes were used"
     assert first.returncode == 143, "not complete: `afterok` waits for that"
     assert processes(scratch) == []
     assert list(scratch.iterdir()) == []
@@ -105,7 +107,7 @@ def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path
 @pytest.mark.slow
 def test_a_run_that_fails_fails_the_job_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
     job = os.getpid() + 2
-    failing = submit(["try1", "no-such-preset"], job=job, submitted=tmp_path, scratch=scratch)
+    failing = submit(["try1", "no-such-preset"], job=job, submitted=tmp_path, scratch=scratch, nodes="one")
     said, _ = failing.communicate(timeout=240)
     assert "no-such-preset" in said
     assert failing.returncode not in (0, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import ludus
-from ludus.driver.scenarios.fixed_opponents import FixedOpponents
+from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.envs.registry import make_env
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec

@@ -20,7 +20,7 @@ from ludus.core.types import Metrics, Task
 from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenarios.psro import PSRO
+from ludus.driver.scenario_kinds import PSRO
 from ludus.storage import checkpoint
 from ludus.storage.base import Silent
 from ludus.storage.store import Store

@@ -12,29 +12,7 @@ import run_tools as tools
 from ludus.core.errors import ConfigError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario import Evaluation
-from ludus.driver.scenario_files import parse_scenario
-from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, MatchProfile
-from ludus.evaluation.stored import StoredRun
-from ludus.population.payoff_table import PayoffTable
-from ludus.rollout.manager import manage
-from ludus.runtime.inprocess import InProcess
-from ludus.schedulers.subgame import restricted
-from ludus.solvers.games import nash_conv
-from ludus.solvers.nash import Nash
 from ludus.storage.reader import Reader
-from ludus.testing.meta_solver import exact_view
-
-LEDUC = """
-scenario: self_play
-latest: 0.5
-meta_solver: nash
-env: {id: openspiel/leduc_poker, num_envs: 256}
-algorithm: {kind: ppo, hidden: [32]}
-response: {episodes: 3000}
-generations: 40
-evaluation: {payoffs: simulate, adaptive: {budget: 1300, portion: 50, start: 3}}
-"""
 
 
 def test_what_is_played(tmp_path: Path) -> None:
@@ -120,31 +98,3 @@ def test_options_that_make_no_sense() -> None:
         Evaluation(adaptive={"goal": "elo"})
     with pytest.raises(ConfigError, match="adaptive: unknown key 'budgt'; did you mean 'budget'"):
         Evaluation(adaptive={"budgt": 50})
-
-
-@pytest.mark.slow
-def test_as_good_with_a_third_of_the_episodes(tmp_path: Path) -> None:
-    """Snapshots of self-play in Leduc poker. Training looks at no payoffs, and every profile's first block is the same whenever it is
-    played, so parts of one whole table are what a run that fills all holes has had in each generation."""
-    run(parse_scenario(LEDUC), run_dir=tmp_path, report=False)
-    stored = StoredRun(tmp_path)
-    env = stored.scenario.env.make()
-    exact = ExactEvaluator(env.tree, stored.population)  # type: ignore[attr-defined]
-    uniform = PayoffTable(utility_range=env.spec.utility_range, population=stored.population, zero_sum=True)
-    for ref in stored.records:
-        exact.add(ref, stored.policy(ref))
-        uniform.add_policy(ref.population)
-    seats = [[record.ref for record in stored.members[p]] for p in stored.population]
-    profiles = [MatchProfile((i, j), (a, b)) for i, a in enumerate(seats[0]) for j, b in enumerate(seats[1])]
-    uniform.record(MatchPlayer(manage(InProcess(), env), stored.policy, seed=0).play(profiles, 100))
-    with Reader(tmp_path) as reader:
-        records, episodes = reader.generations(), sum(m.match.n for m in reader.matches())
-    table, whole, gaps = np.array(exact.payoffs()), uniform.view(), []
-    for record in records[len(records) // 2 :]:
-        places = {p: range(n) for p, n in enumerate(record.sizes)}
-        judge = exact_view(table[(slice(None), *map(slice, record.sizes))], zero_sum=True)
-        solved = Nash().solve(restricted(whole, places), rng=np.random.default_rng(0)).strategies
-        gaps.append([nash_conv(judge, [np.array(m) for m in mine]) for mine in (record.marginals, solved)])
-    adaptive, filled = np.mean(gaps, axis=0)
-    assert episodes < 100 * whole.count.size / 3
-    assert adaptive < 1.2 * filled

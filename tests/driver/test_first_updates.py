@@ -9,7 +9,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import ScenarioError
-from ludus.driver.scenarios.self_play import SelfPlay
+from ludus.driver.scenario_kinds import SelfPlay
 from ludus.envs.registry import make_env
 from ludus.storage.reader import Reader
 

@@ -15,11 +15,11 @@ from ludus.cli.main import main
 from ludus.core.errors import RunError, ScenarioError
 from ludus.driver.imported_policies import read_given
 from ludus.driver.runner import resume
-from ludus.driver.scenarios.fixed_opponents import FixedOpponents
+from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.evaluation.stored import StoredRun
 from ludus.policies.file import load_policy
+from ludus.storage.stored_run import StoredRun
 
 BLOTTO = "openspiel/blotto(coins=3,fields=2)"
 

@@ -11,7 +11,7 @@ from given_tools import KUHN, LEARNS, given, names, train
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.driver.scenarios.fixed_opponents import FixedOpponents
+from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.policies.actor_critic import initial_weights as gru_weights
 from ludus.policies.file import save_policy
 from ludus.policies.specs import gru_spec

@@ -1,4 +1,4 @@
-"""The invariants of the design, watched in whole runs; README.md here says which test elsewhere holds which invariant in the small."""
+"""The invariants of the design, watched in whole runs; INVARIANTS.md here says which test elsewhere holds which invariant in the small."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.core.errors import RunError
 from ludus.core.types import Act, Due, PolicyRef, Solution
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
-from ludus.driver.scenarios.psro import PSRO
+from ludus.driver.scenario_kinds import PSRO
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.exact import ExactEvaluator

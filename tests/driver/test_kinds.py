@@ -12,11 +12,11 @@ import run_tools as tools
 
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.core.parts import with_options
+from ludus.core.parts import load, with_options
 from ludus.core.types import TrainingTask
 from ludus.driver.runner import resume, run
-from ludus.driver.scenario import SCENARIOS
 from ludus.driver.scenario_files import parse_scenario
+from ludus.driver.scenario_kinds import PSRO, SCENARIOS
 from ludus.storage.reader import Reader
 from ludus.training.trainer import LearnResult, Trainer
 from ludus.training.training import Training
@@ -62,6 +62,19 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_kind_is_here() -> None:
     assert KINDS.keys() == SCENARIOS.keys()
+    assert all(load("scenario", name, SCENARIOS).kind == name for name in SCENARIOS)
+
+
+class Mine(PSRO):
+    """A kind of one's own."""
+
+    extra: int = 1
+
+
+def test_a_kind_of_ones_own_is_named_by_its_class() -> None:
+    mine = Mine(env="openspiel/kuhn_poker", extra=2)
+    assert mine.kind == "test_kinds:Mine"
+    assert parse_scenario(mine.to_yaml()) == mine
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -96,8 +109,9 @@ def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
 
 
 def test_what_is_refused() -> None:
+    other = tools.scenario("pbt", "ranges={learningrate: {low: 1.0, high: 2.0}}")
     with pytest.raises(ConfigError, match="no option 'learningrate'"):
-        tools.scenario("pbt", "ranges={learningrate: {low: 1.0, high: 2.0}}").scheduler((0, 1))
+        other.check(other.env.make(num_envs=2).spec)
     with pytest.raises(ConfigError, match="unknown key 'lates'"):
         parse_scenario(text("self_play") + "lates: 0.5\n")
     with pytest.raises(ConfigError, match="is no class of scenarios"):
@@ -167,6 +181,7 @@ def test_learners_of_pbt_have_options_of_their_own(tmp_path: Path, monkeypatch: 
             ["evaluation.payoffs=simulate", "evaluation.adaptive={budget: 100}"],
             "plays no match for payoffs, so that evaluation.adaptive would do nothing",
         ),
+        ("efficient_psro", ["diversity=response"], "'response' moves the opponents of a response, which this"),
         ("efficient_psro", ["warm_start=best"], "efficient PSRO has none"),
         ("efficient_psro", ["env.id=openspiel/kuhn_poker(players=3)", "env.num_envs=9"], "this game has 3"),
         ("psro", ["diversity=behavioral"], "did you mean 'behavioural'"),

@@ -130,6 +130,22 @@ def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
         tools.train("exact", tmp_path)
 
 
+def test_a_folder_that_holds_something_is_refused_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scenario.yaml").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for given in (str(tmp_path), ".", "x/.."):
+        assert main(["train", "kuhn", "generations=1", "--run-dir", given]) == 2
+        assert "is not empty: it holds scenario.yaml. Nothing was written." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
+    assert (tmp_path / "scenario.yaml").read_text() == "mine"
+    for leftover in ("driver.lock", "ludus.db"):  # of a run that died before it began
+        (tmp_path / "new").mkdir(exist_ok=True)
+        (tmp_path / "new" / leftover).touch()
+    assert main(["train", "kuhn", "generations=1", "--run-dir", "x/../new"]) == 0
+
+
 def test_a_checkpoint_between_generations_has_each_learner_once(tmp_path: Path) -> None:
     tools.train("self_play", tmp_path)
     assert set(tools.state_of(tmp_path)["kept"]) == {"chunk-0-3", "chunk-1-3"}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +109,6 @@ def arms(num_envs: int) -> PythonVectorEnv:
 def makes_slowly(num_envs: int, *, fault: str, seeds: Sequence[int], seconds: float) -> PythonVectorEnv:
     time.sleep(seconds)
     return bad(num_envs, fault=fault, seeds=seeds)
-
-
-def half_an_answer(num_envs: int) -> PythonVectorEnv:
-    """Hangs in the midst of a message to the parent."""
-    (connection,) = (found for found in gc.get_objects() if type(found) is Connection)
-    os.write(connection.fileno(), struct.pack("!i", 100) + bytes(50))
-    time.sleep(1000)
-    raise AssertionError
 
 
 def wrong_option(num_envs: int) -> PythonVectorEnv:

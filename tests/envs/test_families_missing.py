@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -40,19 +42,41 @@ INSTALLS = {  # family -> what brings its package
 }
 
 
-def said_without(package: str, call: str) -> str:
-    """What a call says in an interpreter that cannot import `package`; one that has imported it once cannot forget it."""
-    code = (
-        f"import sys, warnings; warnings.simplefilter('ignore'); sys.modules[{package!r}] = None\n"
-        "from ludus.envs.registry import list_envs, make_env\n"
-        f"try: print({call})\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+FORKS = """
+import json, os, sys, warnings
+from ludus.envs.registry import list_envs, make_env
+warnings.simplefilter("ignore")
+for line in sys.stdin:
+    package, call = json.loads(line)
+    if os.fork() == 0:
+        sys.modules[package] = None
+        try: said = str(eval(call))
+        except Exception as error: said = f"{type(error).__name__} {error}"
+        print(json.dumps(said), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+"""Answers lines on standard input. Whoever has imported a package once cannot forget it, so each line has a process of its own."""
+
+
+@pytest.fixture(scope="module")
+def said_without() -> Iterator[Callable[[str, str], str]]:
+    """What a call says in an interpreter that cannot import a package."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asked:
+        assert asked.stdin is not None
+        assert asked.stdout is not None
+
+        def said(package: str, call: str) -> str:
+            print(json.dumps([package, call]), file=asked.stdin, flush=True)
+            return json.loads(asked.stdout.readline())  # type: ignore[union-attr]
+
+        yield said
 
 
 @pytest.mark.parametrize("id", ENVIRONMENTS)
-def test_of_an_environment(id: str) -> None:
+def test_of_an_environment(id: str, said_without: Callable[[str, str], str]) -> None:
     package, install = ENVIRONMENTS[id]
     assert said_without(package, f"make_env({id!r}, num_envs=1)") == (
         f"ConfigError {id} needs {package}, which cannot be imported; `pip install {install}` brings it."
@@ -60,7 +84,7 @@ def test_of_an_environment(id: str) -> None:
 
 
 @pytest.mark.parametrize("family", INSTALLS)
-def test_of_a_family(family: str) -> None:
+def test_of_a_family(family: str, said_without: Callable[[str, str], str]) -> None:
     package = FAMILIES[family].needs
     sentence = (
         f"environments {family}/… need {package}, which is not installed; `pip install {INSTALLS[family]}` brings it."
@@ -78,14 +102,16 @@ def test_that_every_family_is_tried() -> None:
     assert {*INSTALLS, "gymnasium"} == set(FAMILIES)  # Ludus cannot be imported without Gymnasium
 
 
-def test_that_the_other_families_are_listed() -> None:
+def test_that_the_other_families_are_listed(said_without: Callable[[str, str], str]) -> None:
     code = "sorted({id.partition('/')[0] for id in list_envs()} & {'mpe2', 'pettingzoo', 'gymnasium'})"
     assert said_without("mpe2", code) == "['gymnasium', 'pettingzoo']"
 
 
 @pytest.mark.parametrize(("package", "gone"), [("mujoco", "Ant-v5"), ("Box2D", "LunarLander-v3")])
-def test_that_gymnasium_lists_what_can_be_made(package: str, gone: str) -> None:
-    listed = said_without(package, "*list_envs('gymnasium')").split()
+def test_that_gymnasium_lists_what_can_be_made(
+    package: str, gone: str, said_without: Callable[[str, str], str]
+) -> None:
+    listed = said_without(package, "' '.join(list_envs('gymnasium'))").split()
     assert "gymnasium/CartPole-v1" in listed
     assert f"gymnasium/{gone}" not in listed
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import zlib
 
 import numpy as np
 import pytest
 from gymnasium import registry
 from gymnasium.envs.registration import load_env_creator
+from pairs import covering
 from zoo_replay import play, returns_of
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
@@ -71,12 +74,20 @@ def test_refusals(id: str, options: dict[str, object], error: type[Exception], m
         make_env(id, num_envs=1, **options)
 
 
+NAME = re.compile(r"lbf/Foraging(-2s)?-(\d+)x\d+-(\d+)p-(\d)f(-coop)?-v3")
+"""Sight, size, players, food and cooperation."""
+
+
+def test_what_there_is() -> None:
+    choices = [NAME.fullmatch(id).groups("") for id in list_envs("lbf")]  # type: ignore[union-attr]
+    assert [len(set(kind)) for kind in zip(*choices, strict=True)] == [2, 15, 8, 4, 2]
+    assert len(choices) == 2 * 15 * 8 * 4 * 2
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("size", range(5, 20))
-def test_all_of_them(size: int) -> None:
-    ids = [id for id in list_envs("lbf") if f"-{size}x{size}-" in id]
-    assert len(ids) == 8 * 4 * 4  # players, food, cooperation and sight
-    for id in ids:
+def test_any_two_choices_together() -> None:
+    ids = sorted(list_envs("lbf"), key=lambda id: zlib.crc32(id.encode()))  # a mixed order needs fewer
+    for id in covering(ids, [NAME.fullmatch(id).groups("") for id in ids]):  # type: ignore[union-attr]
         check_env(lambda n, id=id: make_env(id, num_envs=n), num_envs=2, steps=6)  # type: ignore[misc]
 
 

@@ -54,7 +54,7 @@ def test_a_vector_that_nobody_holds_ends_its_subprocesses() -> None:
 SCRIPT = """
 import sys, time
 import numpy as np
-from ludus.envs.subprocesses import SubprocessVectorEnv
+from ludus.envs.processes.vector import SubprocessVectorEnv
 import subprocess_games as games
 print("main", flush=True)  # not guarded: a second run would print it again
 env = SubprocessVectorEnv(games.turns, 2, workers=2)
@@ -192,7 +192,9 @@ def test_a_second_ctrl_c_ends_a_run_that_hangs(slow: str, tmp_path: Path) -> Non
 
 @Slow
 def test_an_import_that_fails_in_subprocesses_only(tmp_path: Path) -> None:
-    first = "import sys\nif sys.argv[0] == '-c' and 'subprocess_worker' in ' '.join(sys.orig_argv): import no_such_library\n"
+    first = (
+        "import sys\nif sys.argv[0] == '-c' and 'child_process' in ' '.join(sys.orig_argv): import no_such_library\n"
+    )
     (tmp_path / "own_import.py").write_text(first + OWN)
     program = started([*LUDUS, "check-env", "own_import:Own", "workers=2", "slow=no", "seconds=0"], tmp_path)
     _, errors = program.communicate(timeout=60)

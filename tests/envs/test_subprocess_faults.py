@@ -18,7 +18,6 @@ import subprocess_games as games
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
-from ludus.envs.processes.process import Lost, Process, Share
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.testing.ledger import Actor, play, same
@@ -212,20 +211,6 @@ def test_a_vector_made_anew_has_more_time_than_a_step(made: Made) -> None:
     env = made(make, 1, workers=1, deadline=0.5, restarts=2)
     steps(env, 5, SEEDS[:1])
     assert env.restarts == 1
-
-
-@Slow
-def test_one_that_stops_in_the_midst_of_a_message_is_lost() -> None:
-    process = Process(Share(0, 0, 1), patience=1.0)
-    os.kill(process.pid, signal.SIGSTOP)
-    with pytest.raises(Lost, match="did not answer within the deadline and was killed"):
-        process.send("make", bytes(10**7), 0, 1, True)
-    assert not games.alive(process.pid)
-    process = Process(Share(0, 0, 1), patience=1.0)
-    process.send("make", games.half_an_answer, 0, 1, True)
-    with pytest.raises(Lost, match="did not answer within the deadline and was killed"):
-        process.receive(None)
-    assert not games.alive(process.pid)
 
 
 @Slow

@@ -19,9 +19,9 @@ import subprocess_games as games
 from ludus.core.seeding import keys
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.processes.process import Process
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.publisher_kernels import episode_seed
+from ludus.runtime.child_process import ChildProcess
 from ludus.testing.ledger import Row, Trace, record
 
 pytestmark = pytest.mark.slow
@@ -191,18 +191,18 @@ def test_after_it_answered(read: bool, tmp_path: Path, monkeypatch: pytest.Monke
         partial(games.walks, deaths=games.Deaths(str(tmp_path))), ENVS, workers=WORKERS, restarts=5
     )
     timestep = env.reset(SEEDS)
-    victim, receive = env._processes[1], Process.receive
+    victim, receive = env._processes[1], ChildProcess.receive
 
-    def watched(process: Process, until: float | None) -> Any:
+    def watched(process: ChildProcess, until: float | None = None) -> Any:
         answer = receive(process, until) if read else None
         if process is victim:
-            assert read or process._answered.poll()
+            assert read or process.answered()
             os.kill(process.pid, signal.SIGKILL)
             process._popen.wait()
         return answer if read else receive(process, until)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Process, "receive", watched)
+        patch.setattr(ChildProcess, "receive", watched)
         timestep = env.step(actions(timestep))
     assert env.restarts == 0
     assert timestep.finished.environment.tolist() == []
@@ -256,7 +256,7 @@ class Killer:
         os.kill(pid, self._kind)
 
 
-@pytest.mark.parametrize(("kind", "strikes", "kills"), [(signal.SIGKILL, 6, 9), (signal.SIGSTOP, 3, 3)])
+@pytest.mark.parametrize(("kind", "strikes", "kills"), [(signal.SIGKILL, 4, 6), (signal.SIGSTOP, 2, 2)])
 def test_at_random(kind: signal.Signals, strikes: int, kills: int) -> None:
     make = partial(games.walks, deaths=games.Deaths(""))
     deadline = DEADLINE if kind == signal.SIGSTOP else None

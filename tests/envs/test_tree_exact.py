@@ -20,7 +20,6 @@ FAST = [
     "turn_based_simultaneous_game(game=matrix_pd())",
 ]
 SLOW = ["liars_dice", "tic_tac_toe", GOOFSPIEL.format("random")]
-GAMES = FAST + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
 
 
 def random_table(tree: GameTree, player: int, rng: np.random.Generator) -> np.ndarray:
@@ -63,8 +62,16 @@ def reference(name: str, tree: GameTree, rows: list[np.ndarray]) -> tuple[float,
     return pyspiel.nash_conv(game, tabular), np.array(returns)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "random", "pure"])
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *itertools.product(FAST, ["uniform", "random", "pure"]),
+        *(
+            pytest.param(name, kind, marks=pytest.mark.slow)
+            for name, kind in zip(SLOW, ["pure", "random", "uniform"], strict=True)
+        ),
+    ],
+)
 def test_values_and_nash_conv_equal_pyspiels(name: str, kind: str) -> None:
     tree = compile_tree(name)
     rows = tables(tree, kind, seed=7)
@@ -76,7 +83,7 @@ def test_values_and_nash_conv_equal_pyspiels(name: str, kind: str) -> None:
     np.testing.assert_allclose(found.value, returns, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("name", FAST)
 def test_root_mixtures_equal_pyspiel_on_the_merged_behaviour(name: str) -> None:
     tree = compile_tree(name)
     weights = np.array([0.5, 0.2, 0.3])

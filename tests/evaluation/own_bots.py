@@ -78,7 +78,7 @@ class NeverMadeToPlay(First):
     """Is made where it is looked at first, and hangs where it is to play."""
 
     def __init__(self):
-        if "ludus.evaluation.tournament.arena" in sys.modules:
+        if "ludus.evaluation.tournament.pool" in sys.modules:
             time.sleep(1e6)
 
 

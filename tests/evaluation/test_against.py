@@ -16,8 +16,8 @@ from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation import against
 from ludus.evaluation.against import population_performance
 from ludus.evaluation.population import stored_plans
-from ludus.evaluation.stored import StoredRun
 from ludus.population.payoffs import Payoffs
+from ludus.storage.stored_run import StoredRun
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
 from ludus.evaluation.exploiters import exploit_run
-from ludus.evaluation.matches import factors_of, instead
-from ludus.evaluation.stored import META, StoredRun
 from ludus.storage.reader import Reader
+from ludus.storage.stored_run import META, StoredRun
 
 MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))
 TRAFFIC = Solution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))
@@ -25,37 +24,37 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
 
 
 def test_a_joint_distribution_is_drawn_at_once() -> None:
-    (factor,) = factors_of(TRAFFIC, MEMBERS, [0, 1, 2])
+    (factor,) = TRAFFIC.factors(MEMBERS, [0, 1, 2])
     assert factor.seats == (0, 1, 2)
     assert factor.entries == (refs("0-0", "1-0", "2-0"), refs("0-1", "1-1", "2-0"), refs("0-1", "1-1", "2-1"))
     assert factor.probs == (0.5, 0.25, 0.25)
 
 
 def test_some_seats_of_a_joint_distribution() -> None:
-    (factor,) = factors_of(TRAFFIC, MEMBERS, [0, 2])
+    (factor,) = TRAFFIC.factors(MEMBERS, [0, 2])
     assert (factor.seats, factor.probs) == ((0, 2), (0.5, 0.25, 0.25))
     assert factor.entries == (refs("0-0", "2-0"), refs("0-1", "2-0"), refs("0-1", "2-1"))
-    (factor,) = factors_of(TRAFFIC, MEMBERS, [1])
+    (factor,) = TRAFFIC.factors(MEMBERS, [1])
     assert (factor.seats, factor.entries, factor.probs) == ((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
-    assert factors_of(TRAFFIC, MEMBERS, []) == ()
+    assert TRAFFIC.factors(MEMBERS, []) == ()
 
 
 def test_marginals_are_drawn_apart() -> None:
     solution = Solution((np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.array([1.0, 0.0])), 0.0)
-    first, second = factors_of(solution, MEMBERS, [0, 1])
+    first, second = solution.factors(MEMBERS, [0, 1])
     assert first == Factor((0,), (refs("0-1"),), (1.0,))
     assert second == Factor((1,), (refs("1-0"), refs("1-1")), (0.5, 0.5))
 
 
 def test_another_policy_in_a_seat_of_a_joint_distribution() -> None:
     new = PolicyRef(1, "new")
-    (joint,) = factors_of(TRAFFIC, MEMBERS, [0, 1, 2])
-    others, mine = instead(Mixture((joint,)), 1, new).factors
+    (joint,) = TRAFFIC.factors(MEMBERS, [0, 1, 2])
+    others, mine = Mixture((joint,)).instead(1, new).factors
     assert mine == Factor((1,), ((new,),), (1.0,))
     assert others.entries == (refs("0-0", "2-0"), refs("0-1", "2-0"), refs("0-1", "2-1"))
-    (both,) = instead(Mixture((others, mine)), 0, PolicyRef(0, "new")).factors[1:2]
+    (both,) = Mixture((others, mine)).instead(0, PolicyRef(0, "new")).factors[1:2]
     assert both == Factor((0,), ((PolicyRef(0, "new"),),), (1.0,))
-    assert instead(Mixture((others, mine)), 0, PolicyRef(0, "new")).factors[0] == Factor(
+    assert Mixture((others, mine)).instead(0, PolicyRef(0, "new")).factors[0] == Factor(
         (2,), (refs("2-0"), refs("2-1")), (0.75, 0.25)
     )
 

@@ -164,7 +164,7 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
     [
         ("DELETE FROM policies WHERE id = '0-1'", "has 4 policies of player 0, whose last meta-strategy is over 5"),
         (
-            "UPDATE run SET value = replace(value, 'algorithm', 'orakle')",
+            "UPDATE run SET value = replace(value, 'num_envs', 'num_env')",
             "the scenario in the database of .* unknown key",
         ),
     ],

@@ -16,6 +16,7 @@ from scipy import stats
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
+from ludus.core.types import Match
 from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.tournament.entrants import read_field, run_at
@@ -54,6 +55,10 @@ def means(report: TournamentReport) -> dict[str, float]:
     return {standing.name: standing.mean for standing in report.standings}
 
 
+def names_of(match: Match) -> tuple[str, ...]:
+    return tuple(ref.policy for ref in match.seats)
+
+
 def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float], list[float]]]:
     return {r.meeting.id: (r.n, r.mean.tolist(), r.m2.tolist()) for r in report.results}
 
@@ -71,7 +76,7 @@ def test_two_bots_by_hand(tmp_path: Path) -> None:
     assert np.isnan(report.cross[0, 0])
     assert best.low > worst.high
     (result,) = report.results
-    assert [order.seats for order in result.orders] == [result.meeting.entrants, result.meeting.entrants[::-1]]
+    assert [names_of(order) for order in result.orders] == [result.meeting.entrants, result.meeting.entrants[::-1]]
     assert result.orders[0].wins == ((0, 0, 20), (20, 0, 0))
 
 
@@ -141,7 +146,7 @@ def test_policies_of_one_player_do_not_meet(both: tuple[TournamentReport, Tourna
     place = [k for k, s in enumerate(played.standings) if s.name in pair]
     assert np.isnan(played.cross[place[0], place[1]])
     (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {f"{runs}/one:0-2", f"{runs}/one:1/1-1"}]
-    assert [order.seats for order in mixed.orders] == [(f"{runs}/one:0-2", f"{runs}/one:1/1-1")]
+    assert [names_of(order) for order in mixed.orders] == [(f"{runs}/one:0-2", f"{runs}/one:1/1-1")]
     assert exact.episodes == 0
 
 
@@ -186,7 +191,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
 def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", "bot:random")
     first = play(*names, to=tmp_path)
-    monkeypatch.setattr("ludus.evaluation.tournament.run.Arena", None)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.manage", None)
     again = play(*names, to=tmp_path)
     assert numbers(again) == numbers(first)
     fewer = play(*names, to=tmp_path, episodes=10)
@@ -241,7 +246,7 @@ def test_three_players(tmp_path: Path, entrants: tuple[str, ...]) -> None:
     assert report.episodes == 180
     assert report.rating == ""
     total = sum(
-        r * sum(o.seats.count(n) for o in result.orders)
+        r * sum(names_of(o).count(n) for o in result.orders)
         for n, r in zip(result.meeting.entrants, result.mean, strict=True)
     )
     assert total == pytest.approx(0, abs=1e-9)  # zero-sum
@@ -283,7 +288,7 @@ def test_a_table_against_a_search(tmp_path: Path) -> None:
     best, worst = report.standings
     assert best.name == "bot:mcts,simulations=50"
     (result,) = report.results
-    first = next(order for order in result.orders if order.seats[0] == best.name)
+    first = next(order for order in result.orders if names_of(order)[0] == best.name)
     assert first.wins[0] == (40, 0, 0)
     assert worst.won > 0
 

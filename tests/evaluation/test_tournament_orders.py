@@ -31,7 +31,7 @@ SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)
 
 def spec(players: int, *, zero_sum: bool = False) -> EnvSpec:
     """Returns between -1 and 1."""
-    games = {1: "openspiel/catch", 2: "openspiel/tic_tac_toe", 3: "openspiel/kuhn_poker(players=3)"}
+    games = {1: "openspiel/catch", 2: "openspiel/kuhn_poker", 3: "openspiel/kuhn_poker(players=3)"}
     found = make_env(games[players], num_envs=1).spec
     return replace(found, utility_range=((-1.0, 1.0),) * players, zero_sum=zero_sum)
 
@@ -239,7 +239,7 @@ def test_what_is_stored_counts_and_is_not_played_again(
     more = run_tournament(known, tmp_path, Options(budget=4000))
     assert all(found.n >= 40 for found in more.results)
     assert first.episodes == 28 * 80 < more.episodes <= 4000
-    monkeypatch.setattr("ludus.evaluation.tournament.run.Arena", None)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.manage", None)
     assert numbers(run_tournament(known, tmp_path, Options(budget=4000))) == numbers(more)
 
 

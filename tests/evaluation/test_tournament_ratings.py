@@ -12,7 +12,7 @@ from ludus.evaluation.ratings import mirrored, parse_ratings
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
-from ludus.evaluation.tournament.store import StoredOrder
+from ludus.evaluation.tournament.store import match_of_order
 from ludus.population.matches import moments
 
 
@@ -25,15 +25,13 @@ def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -
     """Each deal in both orders of the seats; `first` gains the same in either."""
     mine = np.array(gains)
     theirs = constant - mine
+    meeting = Meeting((first, second), ((first, second), (second, first)))
     orders = []
-    for seats, returns in (((first, second), (mine, theirs)), ((second, first), (theirs, mine))):
+    for seats, returns in zip(meeting.orders, ((mine, theirs), (theirs, mine)), strict=True):
         samples = np.stack(returns, axis=1)
-        found = moments(samples)
-        orders.append(StoredOrder(seats, len(gains), found.mean, found.m2, outcomes(samples)))
+        orders.append(match_of_order(meeting, 0, seats, moments(samples), outcomes(samples)))
     total = moments(np.stack([mine, theirs], axis=1))
-    return MeetingResult(
-        Meeting((first, second), (orders[0].seats, orders[1].seats)), len(gains), total.mean, total.m2, tuple(orders)
-    )
+    return MeetingResult(meeting, len(gains), total.mean, total.m2, tuple(orders))
 
 
 def report(results: list[MeetingResult], spec: EnvSpec, *ratings: str) -> TournamentReport:

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import DataError, RunError
-from ludus.evaluation.tournament.store import FILE, Played, StoredOrder, TournamentStore
+from ludus.core.types import Match
+from ludus.evaluation.tournament.meetings import Meeting
+from ludus.evaluation.tournament.store import FILE, Played, TournamentStore, match_of_order
+from ludus.population.matches import Moments
 
 ENTRANTS = {"a": ("1" * 64, "first"), "b": ("2" * 64, "second"), "c": ("3" * 64, "third")}
 
@@ -24,11 +27,14 @@ def store(folder: Path, **changes) -> TournamentStore:
 
 
 def played(first: int, n: int, mean: float = 0.5, names: str = "ab") -> Played:
-    def order(seats: str) -> StoredOrder:
-        return StoredOrder(tuple(seats), n, np.array([mean, -mean]), np.array([2.0, 2.0]), ((n, 0, 0), (0, 0, n)))
+    meeting = Meeting(tuple(names), (tuple(names), tuple(names[::-1])))
+
+    def order(seats: tuple[str, ...]) -> Match:
+        found = Moments(n, np.array([mean, -mean]), np.array([2.0, 2.0]))
+        return match_of_order(meeting, first, seats, found, ((n, 0, 0), (0, 0, n)))
 
     both = np.array([mean, -mean])
-    return Played(f'["{names[0]}", "{names[1]}"]', first, n, both, 2 * abs(both), (order(names), order(names[::-1])))
+    return Played(meeting.id, first, n, both, 2 * abs(both), tuple(map(order, meeting.orders)))
 
 
 def contents(folder: Path) -> list[tuple[object, ...]]:
@@ -51,7 +57,8 @@ def test_what_is_recorded_comes_back(tmp_path: Path) -> None:
         ('["a", "b"]', 10, 5),
         ('["a", "c"]', 0, 7),
     ]
-    assert [o.seats for o in pieces[0].orders] == [("a", "b"), ("b", "a")]
+    assert [o.profile for o in pieces[0].orders] == [(0, 1), (1, 0)]
+    assert [ref.policy for ref in pieces[0].orders[1].seats] == ["b", "a"]
     assert pieces[1].mean.tolist() == [0.25, -0.25]
     assert pieces[1].orders[0].wins == ((5, 0, 0), (0, 0, 5))
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == [FILE]
@@ -155,6 +162,18 @@ def test_foreign_and_damaged_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be made"):
         store(tmp_path / "file" / "t")
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(1, "version 1; .* Go on with the Ludus that wrote it"), (99, "Upgrade ludus")]
+)
+def test_another_version_is_refused(tmp_path: Path, version: int, words: str) -> None:
+    store(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    with pytest.raises(RunError, match=words):
+        store(tmp_path)
 
 
 def test_a_command_that_died_before_it_made_its_tables_does_no_harm(tmp_path: Path) -> None:

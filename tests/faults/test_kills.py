@@ -20,7 +20,7 @@ from ludus.storage.reader import Reader
 
 pytestmark = pytest.mark.slow
 
-SHORT = ("generations=2", "response.episodes=2000")
+SHORT = ("generations=2", "response.episodes=1200")
 WORDS = {
     "last-node": "got no process: for 10 seconds the nodes that are left had no room for it. It needs num_cpus 1",
 }
@@ -41,9 +41,9 @@ def whole(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", sorted(VICTIMS))
+@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - {"worker"}))  # test_hosts_on_ray ends one of several
 def test_a_kill(name: str, folder: Path, whole: Path) -> None:
-    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=3.0)
+    loop = Loop(name, VICTIMS[name], whole=whole, folder=folder / name, seed=0, changes=SHORT, period=1.5)
     found = loop.run(1, print)
     assert (found.hung, found.wrong, found.left) == (0, [], [])
     assert found.kills == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import off_policy_tools
@@ -194,12 +195,14 @@ def test_what_is_no_number_changes_nothing(cls, column, boxed, tensors):
 
 @pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
 def test_each_setting_matters(cls, boxed, tensors):
+    """By much more than rounding: in some weight of the critics no two settings come within a thousandth of what one update moves it."""
     env = tensors if cls is SACDiscrete else boxed
+    rate = 1e-2
     changes = [
         {},
         {"polyak": 0.5},
-        {"learning_rate": 1e-2},
-        {"critic_learning_rate": 1e-2},
+        {"learning_rate": rate / 10},
+        {"critic_learning_rate": rate / 10},
         {"max_gradient_norm": 0.01},
     ]
     changes += [{"activation": "tanh"}, {"twin": cls is DDPG}]
@@ -207,15 +210,21 @@ def test_each_setting_matters(cls, boxed, tensors):
         changes += [{"target_noise": 0.7}, {"policy_delay": 3}]
         changes += [{"target_clip": 0.05}] if cls is TD3 else []
     else:
-        changes += [{"temperature": 0.1}, {"learn_temperature": False}, {"target_entropy": 0.9}]
+        changes += [
+            {"temperature": 0.1},
+            {"learn_temperature": False},
+            {"target_entropy": 1.0 if cls is SACDiscrete else 5.0},
+        ]
     ends = []
     for change in changes:
-        learner = learner_of(cls(**{**SMALL, **change}), env)
+        learner = learner_of(cls(**{**SMALL, "learning_rate": rate, **change}), env)
         batch = batch_of(learner, env)
-        for _ in range(6):
+        for _ in range(20):
             learner.update(batch)
-        ends.append(learner.state_dict()["critics"]["weights"].tobytes())
-    assert len(set(ends)) == len(changes)
+        ends.append((change, learner.state_dict()["critics"]["weights"]))
+    for (one, ours), (other, theirs) in combinations(ends, 2):
+        if len(ours) == len(theirs):  # a twin has more
+            assert np.abs(ours - theirs).max() > rate / 1000, (one, other)
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -1,4 +1,4 @@
-"""Actor-critic algorithms learn: small networks, short runs, fixed seeds, through whole runs. SAC is among the gates."""
+"""Actor-critic algorithms learn: small networks, short runs, fixed seeds, through whole runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
     [
         ("pendulum", 4000, {"kind": "ddpg"}, -400.0),
         ("pendulum", 5000, {"kind": "td3", "updates_per_decision": 2.0, "noise": 0.2}, -400.0),
+        ("pendulum", 5000, {"kind": "sac"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
     ],
-    ids=["ddpg", "td3", "sac-discrete"],
+    ids=["ddpg", "td3", "sac", "sac-discrete"],
 )
 def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole."""

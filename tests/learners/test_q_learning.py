@@ -1,4 +1,4 @@
-"""Every member of the value-based family learns a best response. CartPole and a task that wants memory are among the gates."""
+"""Every member of the value-based family learns a best response. A task that wants memory is among the gates."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import pytest
 
 import ludus
-from ludus.driver.scenarios.self_play import SelfPlay
+from ludus.driver.scenario_kinds import SelfPlay
 
 pytestmark = pytest.mark.slow
 LEDUC, KUHN = "openspiel/leduc_poker", "openspiel/kuhn_poker"

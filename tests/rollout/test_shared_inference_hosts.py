@@ -22,7 +22,8 @@ from ludus.policies.network import MLPPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.inference.server import Servers, SharedInference
+from ludus.rollout.inference import server as inference_server
+from ludus.rollout.inference.server import Servers, Shared
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 
@@ -193,8 +194,13 @@ class Hangs(MLPPolicy):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_ray")
+def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ludus.runtime.ray_runtime import RayRuntime
+
+    monkeypatch.setattr(inference_server, "_PATIENCE", 5.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
     me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
@@ -203,7 +209,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
+        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=4.0)
         assert_same(made.run(asked, given), expected)
         (tmp_path / "marker").touch()
         got = made.run(asked, given)
@@ -223,6 +229,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_ray")
 def test_servers_and_workers_of_ray_are_killed() -> None:
     from ludus.runtime.ray_runtime import RayRuntime
 

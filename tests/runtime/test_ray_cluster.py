@@ -57,7 +57,7 @@ def insist(runtime, part, method, *args):
 def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
     from ludus.runtime.ray_runtime import RayRuntime
 
-    runtime = RayRuntime(address=cluster.address, start_timeout=25)
+    runtime = RayRuntime(address=cluster.address, start_timeout=12)
     with pytest.raises(RunError, match=f"is connected to Ray at {cluster.address}, not at"):
         RayRuntime(address="127.0.0.1:9")
     near, far = (runtime.spawn(Placed, 0, resources={name: 1}) for name in ("head", "leaf"))
@@ -89,7 +89,7 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
         runtime.get(runtime.call(far, "add", 1))
     lost = runtime.spawn(Placed, 0, resources={"leaf": 1})
     with pytest.raises(
-        RunError, match=r"no process(: for 10| within 25) seconds.* It needs num_cpus 0\.1, leaf 1; the cluster has"
+        RunError, match=r"no process(: for 10| within 12) seconds.* It needs num_cpus 0\.1, leaf 1; the cluster has"
     ):
         insist(runtime, lost, "add", 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyspiel
@@ -14,29 +15,41 @@ from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation.population import population_exploitability
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import Evidence, RegretMatchingPlusRule
-from ludus.schedulers.anytime import AnytimePSROScheduler, SelfPlayPSROScheduler
+from ludus.schedulers.anytime import (
+    AnytimePSROOptions,
+    AnytimePSROScheduler,
+    SelfPlayPSROOptions,
+    SelfPlayPSROScheduler,
+)
 from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 
-OPTIONS = {"solver": Nash(), "generations": 3, "population": (0, 1), "seed": 0}
+
+def anytime(population: tuple[int, ...] = (0, 1), **options: Any) -> AnytimePSROScheduler:
+    return AnytimePSROScheduler(AnytimePSROOptions(**{"generations": 3, **options}), population=population)
+
+
+def self_play(population: tuple[int, ...] = (0, 1), **options: Any) -> SelfPlayPSROScheduler:
+    return SelfPlayPSROScheduler(SelfPlayPSROOptions(**{"generations": 3, **options}), population=population)
+
+
+MAKE = {"anytime": anytime, "self_play": self_play}
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1)], ids=str)
-@pytest.mark.parametrize("kind", [AnytimePSROScheduler, SelfPlayPSROScheduler])
+@pytest.mark.parametrize("kind", MAKE)
 @pytest.mark.parametrize("order", ["simultaneous", "sequential"])
-def test_contract(kind: type[AnytimePSROScheduler], population: tuple[int, ...], order: str) -> None:
-    options = {**OPTIONS, "population": population, "order": order, "begin": "last"}
-    check_scheduler(lambda: kind(**options), population=population)
+def test_contract(kind: str, population: tuple[int, ...], order: str) -> None:
+    check_scheduler(lambda: MAKE[kind](population, order=order, begin="last"), population=population)
 
 
-@pytest.mark.parametrize("kind", [AnytimePSROScheduler, SelfPlayPSROScheduler])
+@pytest.mark.parametrize("kind", MAKE)
 @pytest.mark.parametrize("population", [(0,), (0, 1, 1), (0, 0, 0)], ids=str)
-def test_two_players_only(kind: type[AnytimePSROScheduler], population: tuple[int, ...]) -> None:
+def test_two_players_only(kind: str, population: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=f"two players; this game has {len(population)}"):
-        kind(**{**OPTIONS, "solver": Uniform(), "population": population})
+        MAKE[kind](population, meta_solver=Uniform())
 
 
 def view(rows: tuple[str, ...], columns: tuple[str, ...]) -> View:
@@ -55,7 +68,7 @@ def answered(scheduler: AnytimePSROScheduler, tasks: list[Task], now: View, aver
 
 
 def test_the_mean_of_what_a_rule_has_moved_is_announced() -> None:
-    scheduler = AnytimePSROScheduler(**OPTIONS, rule="hedge", rule_options={"rate": 2.0})
+    scheduler = anytime(rule="hedge", rule_options={"rate": 2.0})
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     rows = Factor((0,), ((PolicyRef(0, "0-0"),), (PolicyRef(0, "0-a"),)), (0.5, 0.5))
@@ -71,7 +84,7 @@ def test_the_mean_of_what_a_rule_has_moved_is_announced() -> None:
 
 
 def test_without_a_mean_the_solver_is_asked() -> None:
-    scheduler = AnytimePSROScheduler(**{**OPTIONS, "solver": Uniform()})
+    scheduler = anytime(meta_solver=Uniform())
     now = view(("0-0",), ("1-0",))
     tasks = scheduler.next_tasks(now, free=3)
     now = view(("0-0", "0-1"), ("1-0", "1-1"))
@@ -81,7 +94,7 @@ def test_without_a_mean_the_solver_is_asked() -> None:
 
 
 def test_responses_and_new_strategies_train_in_pairs() -> None:
-    scheduler = SelfPlayPSROScheduler(**OPTIONS, share=0.25)
+    scheduler = self_play(share_of_new=0.25)
     now = view(("0-0",), ("1-0", "1-a"))
     announcement, response, new = scheduler.next_tasks(now, free=3)
     assert (response.policy, new.policy) == ("0-1", "1-1-new")
@@ -110,7 +123,7 @@ def test_responses_and_new_strategies_train_in_pairs() -> None:
 
 
 def test_one_population_trains_one_pair() -> None:
-    scheduler = SelfPlayPSROScheduler(**{**OPTIONS, "population": (0, 0)})
+    scheduler = self_play((0, 0))
     refs = ((PolicyRef(0, "0-0"),),)
     now = View(refs, exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     _, response, new = scheduler.next_tasks(now, free=9)
@@ -121,7 +134,7 @@ def test_one_population_trains_one_pair() -> None:
 
 def test_newcomers_have_weight_where_the_last_mean_begins() -> None:
     """Multiplicative weights would never leave zero."""
-    scheduler = AnytimePSROScheduler(**OPTIONS, rule="hedge", begin="last")
+    scheduler = anytime(rule="hedge", begin="last")
     now = view(("0-0", "0-a"), ("1-0",))
     announcement, first, second = scheduler.next_tasks(now, free=3)
     rows, columns = second.opponents.start.factors
@@ -171,7 +184,7 @@ class _ExactResponses:
 def test_with_exact_responses_exploitability_never_rises() -> None:
     """McAleer et al. 2022, Proposition 2; and what is announced is least exploitable, up to the rule's regret."""
     exact = _ExactResponses(rounds=400)
-    scheduler = AnytimePSROScheduler(**{**OPTIONS, "generations": 8})
+    scheduler = anytime(generations=8)
     found = []
     while tasks := scheduler.next_tasks(exact.view(), free=9):
         averages = {}

@@ -23,7 +23,7 @@ from ludus.schedulers.diversity import (
     check_diversity,
     rows_of,
 )
-from ludus.schedulers.psro import PSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
@@ -35,9 +35,8 @@ BOTH = [BehaviouralDiversity(), ResponseDiversity()]
 
 def scheduler(diversity: DiversityRule | None, population: tuple[int, ...] = (0, 1), **options: Any) -> PSROScheduler:
     solver = Nash() if len(population) == 2 else Uniform()
-    return PSROScheduler(
-        **{"solver": solver, "generations": 3, "population": population, "seed": 0, "diversity": diversity, **options}
-    )
+    options = {"meta_solver": solver, "generations": 3, "diversity": diversity, **options}
+    return PSROScheduler(PSROOptions(**options), population=population)
 
 
 def tasks_of(made: PSROScheduler, payoffs: Payoffs) -> list[TrainingTask]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from ludus.core.errors import RunError
 from ludus.core.types import Mixture, PolicyRef, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import MeetsGiven
-from ludus.schedulers.fixed_opponents import FixedOpponentsScheduler
+from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.testing.meta_solver import exact_view
 
 
@@ -17,19 +19,23 @@ def refs(population: int, *names: str) -> tuple[PolicyRef, ...]:
     return tuple(PolicyRef(population, name) for name in names)
 
 
+def fixed(population: tuple[int, ...], **options: Any) -> FixedOpponentsScheduler:
+    return FixedOpponentsScheduler(FixedOpponentsOptions(**options), population=population)
+
+
 def test_whom_learners_meet() -> None:
-    assert isinstance(FixedOpponentsScheduler(population=(0, 1)), MeetsGiven)
-    assert FixedOpponentsScheduler(population=(0,)).met == ()
-    assert FixedOpponentsScheduler(population=(0, 1)).met == (1,)
-    assert FixedOpponentsScheduler(population=(0, 1), learners=(0, 1)).met == (0, 1)
-    assert FixedOpponentsScheduler(population=(0, 0)).met == (0, 1)
-    assert FixedOpponentsScheduler(population=(0, 1, 1), learners=(0,)).met == (1, 2)
-    assert FixedOpponentsScheduler(population=(0, 1, 1), learners=(1,)).met == (0, 1, 2)
+    assert isinstance(fixed((0, 1)), MeetsGiven)
+    assert fixed((0,)).met == ()
+    assert fixed((0, 1)).met == (1,)
+    assert fixed((0, 1), learners=(0, 1)).met == (0, 1)
+    assert fixed((0, 0)).met == (0, 1)
+    assert fixed((0, 1, 1), learners=(0,)).met == (1, 2)
+    assert fixed((0, 1, 1), learners=(1,)).met == (0, 1, 2)
 
 
 def test_cells_of_the_newest_snapshot_against_the_opponents() -> None:
     """Two opponents of seat 1; what is drawn for the learner's own seat does not count."""
-    scheduler = FixedOpponentsScheduler(population=(0, 1), chunks=1)
+    scheduler = fixed((0, 1), generations=1)
     mixture = Mixture.product({0: (refs(0, "0-0", "a"), (0.5, 0.5)), 1: (refs(1, "b", "c"), (0.75, 0.25))})
     scheduler.meet(mixture, lacking=(0,))
     view = View((refs(0, "0-0", "a"), refs(1, "1-0", "b", "c")), exact_view(np.zeros((2, 2, 3)), zero_sum=True))
@@ -41,7 +47,7 @@ def test_cells_of_the_newest_snapshot_against_the_opponents() -> None:
 
 def test_cells_of_a_population_that_seats_share() -> None:
     """Seat 0 is given "a", seat 1 is given "b": the learner, in place 0, meets each where it sits."""
-    scheduler = FixedOpponentsScheduler(population=(0, 0), chunks=1)
+    scheduler = fixed((0, 0), generations=1)
     scheduler.meet(Mixture.product({0: (refs(0, "a"), (1.0,)), 1: (refs(0, "b"), (1.0,))}))
     members = refs(0, "0-0", "a", "b")
     view = View((members,), exact_view(np.zeros((2, 3, 3)), zero_sum=True, population=(0, 0)))
@@ -53,11 +59,11 @@ def test_cells_of_a_population_that_seats_share() -> None:
 
 def test_opponents_are_part_of_its_state() -> None:
     mixture = Mixture.product({0: (refs(0, "0-0"), (1.0,)), 1: (refs(1, "b"), (1.0,))})
-    first = FixedOpponentsScheduler(population=(0, 1), chunks=2)
+    first = fixed((0, 1), generations=2)
     first.meet(mixture, lacking=(0,))
-    second = FixedOpponentsScheduler(population=(0, 1), chunks=3)
+    second = fixed((0, 1), generations=3)
     second.load_state_dict(first.state_dict())
     assert second.opponents == mixture
     assert second.state_dict() == first.state_dict()
     with pytest.raises(RunError, match=r"learners \[0, 1\] meet somebody in seat 0"):
-        FixedOpponentsScheduler(population=(0, 1), learners=(0, 1)).load_state_dict(first.state_dict())
+        fixed((0, 1), learners=(0, 1)).load_state_dict(first.state_dict())

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
-from ludus.driver.scenarios.league import League as LeagueScenario
 from ludus.population.base import View
-from ludus.schedulers.league import LeagueRules, LeagueScheduler
+from ludus.schedulers.league import LeagueOptions, LeagueRules, LeagueScheduler
+from ludus.schedulers.pbt import TuningRules
 from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 
 
+def a_league(population: tuple[int, ...] = (0, 0), **options: Any) -> LeagueScheduler:
+    return LeagueScheduler(LeagueOptions(**options), population=population)
+
+
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 0, 1, 2)], ids=str)
 def test_contract(population: tuple[int, ...]) -> None:
-    check_scheduler(lambda: LeagueScheduler(population=population, chunks=3, seed=0), population=population)
+    check_scheduler(lambda: a_league(population, generations=3), population=population)
 
 
 def test_contract_of_the_options() -> None:
     rules = LeagueRules(least=1, most=2, reset=0.5)
     options = {"main": 2, "main_exploiters": 0, "league_exploiters": 1, "rules": rules, "decay": 0.5}
     check_scheduler(
-        lambda: LeagueScheduler(population=(0, 1), chunks=4, seed=0, solver=Nash(), **options),
+        lambda: a_league((0, 1), generations=4, meta_solver=Nash(), **options),
         population=(0, 1),
         initial=2,
     )
-    check_scheduler(
-        lambda: LeagueScheduler(population=(0, 0), chunks=3, seed=0, complete=True, **options), population=(0, 0)
-    )
+    check_scheduler(lambda: a_league(generations=3, cells="all", **options), population=(0, 0))
 
 
 def test_a_league_needs_a_main_agent_and_someone_to_begin_with() -> None:
     with pytest.raises(ConfigError, match="main"):
-        LeagueScheduler(population=(0, 0), chunks=1, seed=0, main=0)
-    with pytest.raises(ConfigError, match="LeagueRules; given a dict"):
-        LeagueScheduler(population=(0, 0), chunks=1, seed=0, rules={"least": 1})
+        a_league(main=0)
+    with pytest.raises(ConfigError, match="LeagueRules; given a TuningRules"):
+        a_league(rules=TuningRules())
     empty = View(((),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     with pytest.raises(ConfigError, match="empty"):
-        LeagueScheduler(population=(0, 0), chunks=1, seed=0).next_tasks(empty, free=9)
+        a_league(generations=1).next_tasks(empty, free=9)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +57,11 @@ def test_a_league_needs_a_main_agent_and_someone_to_begin_with() -> None:
     ],
 )
 def test_a_league_of_other_players_cannot_go_on(changed: dict[str, object], message: str) -> None:
-    options = {"population": (0, 0), "chunks": 2, "seed": 0}
-    state = LeagueScheduler(**options).state_dict()
-    other = LeagueScheduler(**{**options, **changed})
+    state = a_league(generations=2).state_dict()
+    other = a_league(generations=2, **changed)
     with pytest.raises(RunError, match=message):
         other.load_state_dict(state)
-    assert other.state_dict() == LeagueScheduler(**{**options, **changed}).state_dict()
+    assert other.state_dict() == a_league(generations=2, **changed).state_dict()
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
@@ -79,10 +82,8 @@ def answered(league: LeagueScheduler, tasks: list[Task], now: View) -> None:
 
 
 def test_two_chunks() -> None:
-    league = LeagueScheduler(
-        population=(0, 0),
-        chunks=2,
-        seed=0,
+    league = a_league(
+        generations=2,
         league_exploiters=0,
         rules=LeagueRules(least=1, most=2),
         start="imitation.safetensors",
@@ -112,9 +113,7 @@ def test_two_chunks() -> None:
 
 
 def test_only_what_matchmaking_needs_is_evaluated() -> None:
-    league = LeagueScheduler(
-        population=(0, 0), chunks=3, seed=0, league_exploiters=1, rules=LeagueRules(least=1, most=1)
-    )
+    league = a_league(generations=3, league_exploiters=1, rules=LeagueRules(least=1, most=1))
     now = view([[0.0]], "first")
     tasks = league.next_tasks(now, free=4)
     names = ["first", *(task.policy for task in tasks[1:])]  # main, main exploiter, league exploiter
@@ -129,6 +128,5 @@ def test_only_what_matchmaking_needs_is_evaluated() -> None:
 
 
 def test_a_meta_solver_needs_the_main_agents_cells_only():
-    keys = {"env": "openspiel/kuhn_poker", "algorithm": "ppo", "meta_solver": "nash"}
-    assert not LeagueScenario(**keys).complete
-    assert LeagueScenario(**keys, cells="all").complete
+    assert not LeagueOptions(meta_solver="nash").complete
+    assert LeagueOptions(meta_solver="nash", cells="all").complete

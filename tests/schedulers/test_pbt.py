@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,19 +11,24 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.league import LeagueRules
-from ludus.schedulers.pbt import PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
 from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 
-RANGES = {"learning_rate": Range(1e-4, 1e-2), "entropy": Range(0.0, 0.1, log=False)}
+RANGES = {"learning_rate": Range(low=1e-4, high=1e-2), "entropy": Range(low=0.0, high=0.1, log=False)}
 RULES = TuningRules(fraction=0.5, spread=None)
+
+
+def pbt(population: tuple[int, ...] = (0, 0), **options: Any) -> PBTScheduler:
+    options = {"ranges": RANGES, "learners": 2, **options}
+    return PBTScheduler(PBTOptions(**options), population=population)
 
 
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1)], ids=str)
 def test_contract(population: tuple[int, ...]) -> None:
     check_scheduler(
-        lambda: PBTScheduler(population=population, chunks=3, seed=0, ranges=RANGES, learners=2, rules=RULES),
+        lambda: pbt(population, generations=3, rules=RULES),
         population=population,
         everywhere=population == (0, 0),
     )
@@ -30,9 +37,7 @@ def test_contract(population: tuple[int, ...]) -> None:
 def test_contract_of_the_options() -> None:
     rules = TuningRules(every=2, resample=1.0)
     check_scheduler(
-        lambda: PBTScheduler(
-            population=(0, 1), chunks=3, seed=0, ranges=RANGES, learners=5, rules=rules, complete=True
-        ),
+        lambda: pbt((0, 1), generations=3, learners=5, rules=rules, cells="all"),
         initial=(2, 1),
         everywhere=False,
     )
@@ -40,15 +45,15 @@ def test_contract_of_the_options() -> None:
 
 def test_ranges() -> None:
     rng = np.random.default_rng(0)
-    draws = np.array([Range(1e-4, 1e-2).draw(rng) for _ in range(4000)])
+    draws = np.array([Range(low=1e-4, high=1e-2).draw(rng) for _ in range(4000)])
     assert draws.min() >= 1e-4
     assert draws.max() <= 1e-2
     assert np.median(draws) == pytest.approx(1e-3, rel=0.1)  # alike on the logarithmic scale
-    linear = np.array([Range(-1.0, 3.0, log=False).draw(rng) for _ in range(4000)])
+    linear = np.array([Range(low=-1.0, high=3.0, log=False).draw(rng) for _ in range(4000)])
     assert np.median(linear) == pytest.approx(1.0, abs=0.1)
     for low, high, log in ((2.0, 1.0, False), (0.0, 1.0, True)):
         with pytest.raises(ConfigError, match="low to high"):
-            Range(low, high, log)
+            Range(low=low, high=high, log=log)
     with pytest.raises(ConfigError, match="fraction"):
         TuningRules(fraction=0.6)
 
@@ -95,7 +100,7 @@ def answered(scheduler: PBTScheduler, tasks: list[Task], now: View) -> None:
 
 def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
     rules = TuningRules(fraction=0.5, resample=0.0)
-    scheduler = PBTScheduler(population=(0, 0), chunks=2, seed=0, ranges=RANGES, learners=2, rules=rules, span=(-1, 1))
+    scheduler = pbt(generations=2, rules=rules, span=(-1, 1))
     assert scheduler.together == 2
     first = (PolicyRef(0, "first"),)
     now = View((first,), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
@@ -117,10 +122,10 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
 
 
 def test_two_learners_at_least() -> None:
-    with pytest.raises(ConfigError, match="two"):
-        PBTScheduler(population=(0,), chunks=1, seed=0, ranges={}, learners=1)
+    with pytest.raises(ConfigError, match=r"learners: .* greater than or equal to 2"):
+        pbt(learners=1)
     with pytest.raises(ConfigError, match="TuningRules; given a LeagueRules"):
-        PBTScheduler(population=(0,), chunks=1, seed=0, ranges={}, rules=LeagueRules())
+        pbt(rules=LeagueRules())
     assert drawn({}, np.random.default_rng(0)) == {}
 
 
@@ -129,17 +134,16 @@ def test_two_learners_at_least() -> None:
     [
         ({"learners": 3}, "learners: 2, and the options say learners: 3"),
         ({"ranges": {"entropy": RANGES["entropy"]}}, r"ranges: \['entropy', 'learning_rate'\]"),
-        ({"ranges": {**RANGES, "discount": Range(0.9, 0.99)}}, r"say ranges: \['discount', "),
+        ({"ranges": {**RANGES, "discount": Range(low=0.9, high=0.99)}}, r"say ranges: \['discount', "),
         ({"population": (0, 1)}, r"populations: \[0\]"),
     ],
 )
 def test_other_learners_and_other_options_cannot_go_on(changed: dict[str, object], message: str) -> None:
-    options = {"population": (0, 0), "chunks": 2, "seed": 0, "ranges": RANGES, "learners": 2}
-    state = PBTScheduler(**options).state_dict()
-    other = PBTScheduler(**{**options, **changed})
+    state = pbt(generations=2).state_dict()
+    other = pbt(generations=2, **changed)
     with pytest.raises(RunError, match=message):
         other.load_state_dict(state)
-    assert other.state_dict() == PBTScheduler(**{**options, **changed}).state_dict()
-    elsewhere = PBTScheduler(**{**options, "ranges": {**RANGES, "entropy": Range(0.0, 1.0, log=False)}})
+    assert other.state_dict() == pbt(generations=2, **changed).state_dict()
+    elsewhere = pbt(generations=2, ranges={**RANGES, "entropy": Range(low=0.0, high=1.0, log=False)})
     elsewhere.load_state_dict(state)
     assert elsewhere.state_dict() == state

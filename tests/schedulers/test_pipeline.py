@@ -9,7 +9,7 @@ from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.core.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
-from ludus.schedulers.pipeline import PipelinePSROScheduler
+from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
@@ -18,7 +18,8 @@ from ludus.testing.scheduler import check_scheduler
 
 def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> PipelinePSROScheduler:
     solver = Nash() if len(population) == 2 else Uniform()
-    return PipelinePSROScheduler(**{"solver": solver, "generations": 3, "population": population, "seed": 0, **options})
+    options = {"meta_solver": solver, "generations": 3, **options}
+    return PipelinePSROScheduler(PipelinePSROOptions(**options), population=population)
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1), (0, 1, 1)], ids=str)
@@ -28,7 +29,7 @@ def test_contract(population: tuple[int, ...], levels: int) -> None:
 
 
 def test_numbers_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="pipeline"):
+    with pytest.raises(ConfigError, match="levels"):
         pipeline(levels=0)
     with pytest.raises(ConfigError, match="pipeline"):
         pipeline(least=3, most=2)

@@ -10,9 +10,8 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Solution, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.psro import PSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler, WarmStart, choose
 from ludus.schedulers.responses import BestResponse, RectifiedResponse, SequentialLeague, opponents
-from ludus.schedulers.warm_start import WarmStart, choose
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
 from ludus.testing.meta_solver import exact_view
@@ -21,7 +20,7 @@ from ludus.testing.scheduler import check_scheduler
 
 def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **options: object) -> PSROScheduler:
     solver = Nash() if len(population) == 2 else Uniform()
-    return PSROScheduler(solver=solver, generations=generations, population=population, seed=0, **options)
+    return PSROScheduler(PSROOptions(meta_solver=solver, generations=generations, **options), population=population)
 
 
 @pytest.mark.parametrize("population", [(0, 1), (0, 0), (0, 1, 2), (0, 1, 1)])

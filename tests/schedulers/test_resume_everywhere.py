@@ -11,12 +11,17 @@ import pytest
 
 from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.anytime import AnytimePSROScheduler, SelfPlayPSROScheduler
+from ludus.schedulers.anytime import (
+    AnytimePSROOptions,
+    AnytimePSROScheduler,
+    SelfPlayPSROOptions,
+    SelfPlayPSROScheduler,
+)
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.fixed_opponents import FixedOpponentsScheduler
-from ludus.schedulers.league import LeagueRules, LeagueScheduler
-from ludus.schedulers.pipeline import PipelinePSROScheduler
-from ludus.schedulers.psro import PSROScheduler
+from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
+from ludus.schedulers.league import LeagueOptions, LeagueRules, LeagueScheduler
+from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.responses import (
     BestResponse,
     PreferenceResponse,
@@ -24,9 +29,14 @@ from ludus.schedulers.responses import (
     RectifiedResponse,
     SequentialLeague,
 )
-from ludus.schedulers.self_play import FictitiousSelfPlayScheduler, PFSPScheduler, QualityPast, SelfPlayScheduler
+from ludus.schedulers.self_play import (
+    FictitiousSelfPlayOptions,
+    PFSPOptions,
+    QualityPast,
+    SelfPlayOptions,
+    SelfPlayScheduler,
+)
 from ludus.solvers.fixed import Uniform
-from ludus.solvers.nash import Nash
 from ludus.testing.scheduler import check_scheduler
 
 
@@ -41,26 +51,27 @@ class Joint:
         return Solution(None, np.nan, joint=weights / weights.sum())
 
 
-PSRO = {"generations": 2, "seed": 0}
-TWO = {"solver": Nash(), **PSRO}
-CHUNKS = {"chunks": 3, "seed": 0}
+RUN = {"generations": 2, "seed": 0}
+CHUNKS = {"generations": 3, "seed": 0}
 KINDS: dict[str, Callable[..., Scheduler]] = {
-    "psro": lambda **p: PSROScheduler(**TWO, **p),
-    "several": lambda **p: PSROScheduler(**TWO, responses=BestResponse(count=2), order="sequential", **p),
-    "rectified": lambda **p: PSROScheduler(**TWO, responses=RectifiedResponse(most=2), **p),
-    "preference": lambda **p: PSROScheduler(**TWO, responses=PreferenceResponse(), **p),
-    "jpsro cce": lambda **p: PSROScheduler(solver=Joint(), **PSRO, **p),
-    "jpsro ce": lambda **p: PSROScheduler(solver=Joint(), responses=RecommendedResponse(most=2), **PSRO, **p),
-    "sequential league": lambda **p: PSROScheduler(**TWO, responses=SequentialLeague(), **p),
-    "anytime": lambda **p: AnytimePSROScheduler(**TWO, **p),
-    "self-play psro": lambda **p: SelfPlayPSROScheduler(**TWO, **p),
-    "pipeline": lambda **p: PipelinePSROScheduler(**TWO, levels=2, most=2, **p),
-    "self-play": lambda **p: SelfPlayScheduler(**CHUNKS, **p),
-    "quality": lambda **p: SelfPlayScheduler(latest=0.8, past=QualityPast(rate=0.5), **CHUNKS, **p),
-    "fictitious": lambda **p: FictitiousSelfPlayScheduler(**CHUNKS, **p),
-    "pfsp": lambda **p: PFSPScheduler(latest=0.4, **CHUNKS, **p),
-    "fixed": lambda **p: FixedOpponentsScheduler(**CHUNKS, **p),
-    "league": lambda **p: LeagueScheduler(rules=LeagueRules(least=1, most=2), decay=0.5, **CHUNKS, **p),
+    "psro": lambda **p: PSROScheduler(PSROOptions(**RUN), **p),
+    "several": lambda **p: PSROScheduler(PSROOptions(responses=BestResponse(count=2), order="sequential", **RUN), **p),
+    "rectified": lambda **p: PSROScheduler(PSROOptions(responses=RectifiedResponse(most=2), **RUN), **p),
+    "preference": lambda **p: PSROScheduler(PSROOptions(responses=PreferenceResponse(), **RUN), **p),
+    "jpsro cce": lambda **p: PSROScheduler(PSROOptions(meta_solver=Joint(), **RUN), **p),
+    "jpsro ce": lambda **p: PSROScheduler(
+        PSROOptions(meta_solver=Joint(), responses=RecommendedResponse(most=2), **RUN), **p
+    ),
+    "sequential league": lambda **p: PSROScheduler(PSROOptions(responses=SequentialLeague(), **RUN), **p),
+    "anytime": lambda **p: AnytimePSROScheduler(AnytimePSROOptions(**RUN), **p),
+    "self-play psro": lambda **p: SelfPlayPSROScheduler(SelfPlayPSROOptions(**RUN), **p),
+    "pipeline": lambda **p: PipelinePSROScheduler(PipelinePSROOptions(levels=2, most=2, **RUN), **p),
+    "self-play": lambda **p: SelfPlayScheduler(SelfPlayOptions(**CHUNKS), **p),
+    "quality": lambda **p: SelfPlayScheduler(SelfPlayOptions(latest=0.8, past=QualityPast(rate=0.5), **CHUNKS), **p),
+    "fictitious": lambda **p: SelfPlayScheduler(FictitiousSelfPlayOptions(**CHUNKS), **p),
+    "pfsp": lambda **p: SelfPlayScheduler(PFSPOptions(latest=0.4, **CHUNKS), **p),
+    "fixed": lambda **p: FixedOpponentsScheduler(FixedOpponentsOptions(**CHUNKS), **p),
+    "league": lambda **p: LeagueScheduler(LeagueOptions(rules=LeagueRules(least=1, most=2), decay=0.5, **CHUNKS), **p),
 }
 
 
@@ -77,7 +88,9 @@ def test_one_population(kind: str) -> None:
 def test_joint_strategies_of_three_players() -> None:
     for rule in (BestResponse(), RecommendedResponse(most=1)):
         check_scheduler(
-            lambda rule=rule: PSROScheduler(solver=Joint(), responses=rule, population=(0, 1, 1), **PSRO),
+            lambda rule=rule: PSROScheduler(
+                PSROOptions(meta_solver=Joint(), responses=rule, **RUN), population=(0, 1, 1)
+            ),
             population=(0, 1, 1),
             initial=(2, 1),
         )
@@ -85,6 +98,8 @@ def test_joint_strategies_of_three_players() -> None:
 
 def test_preference_responses_of_three_players() -> None:
     check_scheduler(
-        lambda: PSROScheduler(solver=Uniform(), responses=PreferenceResponse(), population=(0, 1, 2), **PSRO),
+        lambda: PSROScheduler(
+            PSROOptions(meta_solver=Uniform(), responses=PreferenceResponse(), **RUN), population=(0, 1, 2)
+        ),
         population=(0, 1, 2),
     )

@@ -168,7 +168,7 @@ def test_losers_and_winners_are_apart(seed: int, size: int, fraction: float) -> 
     assert len(pairs) == max(int(fraction > 0), int(fraction * size + 1e-9))
     assert not set(pairs) & set(pairs.values())
     assert all(ratings[loser] <= ratings[winner] for loser, winner in pairs.items())
-    ranges = {"rate": Range(1e-5, 1e-1), "share": Range(-1, 1, log=False)}
+    ranges = {"rate": Range(low=1e-5, high=1e-1), "share": Range(low=-1, high=1, log=False)}
     hyper = {"rate": 3e-3, "share": 0.5}
     out = explored(hyper, ranges, rules, rng)
     assert set(out) == set(hyper)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,13 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.fixed_opponents import FixedOpponentsScheduler
+from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.schedulers.self_play import (
-    FictitiousSelfPlayScheduler,
-    PFSPScheduler,
+    FictitiousSelfPlayOptions,
+    PFSPOptions,
     PrioritisedPast,
     QualityPast,
+    SelfPlayOptions,
     SelfPlayScheduler,
     UniformPast,
     grown,
@@ -26,24 +29,42 @@ from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 
 POPULATIONS = [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
+
+
+def self_play(population: tuple[int, ...], **options: Any) -> SelfPlayScheduler:
+    return SelfPlayScheduler(SelfPlayOptions(**options), population=population)
+
+
+def pfsp(population: tuple[int, ...], **options: Any) -> SelfPlayScheduler:
+    return SelfPlayScheduler(PFSPOptions(**options), population=population)
+
+
+def fictitious(population: tuple[int, ...], **options: Any) -> SelfPlayScheduler:
+    return SelfPlayScheduler(FictitiousSelfPlayOptions(**options), population=population)
+
+
+def fixed(population: tuple[int, ...], **options: Any) -> FixedOpponentsScheduler:
+    return FixedOpponentsScheduler(FixedOpponentsOptions(**options), population=population)
+
+
 KINDS: dict[str, Callable[..., Scheduler]] = {
-    "naive": SelfPlayScheduler,
-    "quality": lambda **options: SelfPlayScheduler(latest=0.8, past=QualityPast(rate=0.1), **options),
-    "last two": lambda **options: SelfPlayScheduler(latest=0.5, past=UniformPast(last=2), complete=True, **options),
-    "every seat": lambda population, **options: SelfPlayScheduler(
-        population=population, latest=0.5, every_seat=len(set(population)) == 1 < len(population), **options
+    "naive": self_play,
+    "quality": partial(self_play, latest=0.8, past=QualityPast(rate=0.1)),
+    "last two": partial(self_play, latest=0.5, past=UniformPast(last=2), cells="all"),
+    "every seat": lambda population, **options: self_play(
+        population, latest=0.5, every_seat=len(set(population)) == 1 < len(population), **options
     ),
-    "fictitious": FictitiousSelfPlayScheduler,
-    "pfsp": PFSPScheduler,
-    "pfsp and latest": lambda **options: PFSPScheduler(latest=0.5, weighting="variance", **options),
-    "fixed": FixedOpponentsScheduler,
+    "fictitious": fictitious,
+    "pfsp": pfsp,
+    "pfsp and latest": partial(pfsp, latest=0.5, weighting="variance"),
+    "fixed": fixed,
 }
 
 
 @pytest.mark.parametrize("population", POPULATIONS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_contract(kind: str, population: tuple[int, ...]) -> None:
-    check_scheduler(lambda: KINDS[kind](population=population, chunks=3, seed=0), population=population)
+    check_scheduler(lambda: KINDS[kind](population, generations=3), population=population)
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
@@ -66,7 +87,7 @@ def pennies(rows: int, columns: int) -> np.ndarray:
 
 
 def test_naive_self_play_of_two_populations_is_one_group() -> None:
-    scheduler = SelfPlayScheduler(population=(0, 1), chunks=2, seed=0)
+    scheduler = self_play((0, 1), generations=2)
     assert scheduler.together == 2
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     (announcement,) = scheduler.next_tasks(view, free=1)  # the group does not fit
@@ -95,7 +116,7 @@ def test_naive_self_play_of_two_populations_is_one_group() -> None:
 
 
 def test_shares_of_one_population() -> None:
-    scheduler = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, latest=0.8)
+    scheduler = self_play((0, 0), generations=2, latest=0.8)
     assert scheduler.together == 1
     view = View((refs("0-0", "0-a"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
     task = scheduler.next_tasks(view, free=2)[1]
@@ -107,12 +128,12 @@ def test_shares_of_one_population() -> None:
 
 
 def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
-    scheduler = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, latest=0.75, every_seat=True)
+    scheduler = self_play((0, 0), generations=2, latest=0.75, every_seat=True)
     view = View((refs("0-0"),), exact_view(pennies(1, 1), zero_sum=True, population=(0, 0)))
     _, task = scheduler.next_tasks(view, free=2)
     assert task.together == 0.75
     assert task.opponents.factors[1] == Factor((1,), (refs("0-0"),), (1.0,))
-    naive = SelfPlayScheduler(population=(0, 0), chunks=2, seed=0, every_seat=True)
+    naive = self_play((0, 0), generations=2, every_seat=True)
     _, task = naive.next_tasks(view, free=2)
     assert task.together == 1.0
     for population, advice in (
@@ -120,7 +141,7 @@ def test_every_seat_at_once_leaves_the_past_for_orders_of_its_own() -> None:
         ((0, 1), "Give share=always, or leave every_seat out"),
     ):
         with pytest.raises(ConfigError, match=advice):
-            SelfPlayScheduler(population=population, chunks=2, seed=0, every_seat=True)
+            self_play(population, generations=2, every_seat=True)
 
 
 def test_qualities() -> None:
@@ -133,9 +154,7 @@ def test_qualities() -> None:
 
 
 def test_qualities_fall_where_the_learner_wins() -> None:
-    scheduler = SelfPlayScheduler(
-        population=(0, 1), chunks=9, seed=0, latest=0.5, past=QualityPast(rate=0.01), span=(-1, 1)
-    )
+    scheduler = self_play((0, 1), generations=9, latest=0.5, past=QualityPast(rate=0.01), span=(-1, 1))
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     tasks = scheduler.next_tasks(view, free=3)
     np.testing.assert_allclose(tasks[1].opponents.factors[1].probs, [0.5, 0.25, 0.25])
@@ -148,7 +167,7 @@ def test_qualities_fall_where_the_learner_wins() -> None:
 
 
 def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
-    scheduler = FictitiousSelfPlayScheduler(population=(0, 1), chunks=9, seed=0)
+    scheduler = fictitious((0, 1), generations=9)
     assert scheduler.together == 1
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, first, second = scheduler.next_tasks(view, free=3)
@@ -158,7 +177,7 @@ def test_fictitious_self_play_meets_the_average_of_the_past() -> None:
 
 
 def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
-    scheduler = PFSPScheduler(population=(0, 1), chunks=9, seed=0, span=(-1, 1))
+    scheduler = pfsp((0, 1), generations=9, span=(-1, 1))
     empty = exact_view(np.full((2, 2, 3), np.nan), zero_sum=True)
     payoffs = type(empty)(empty.mean, empty.count, empty.m2, np.zeros((2, 3), bool), ((-1.0, 1.0),) * 2, (0, 1), True)
     populations = (refs("0-0", "0-a"), refs("1-0", "1-a", "1-b"))
@@ -175,7 +194,7 @@ def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
 
 
 def test_what_nobody_has_found_out_counts_as_even() -> None:
-    scheduler = PFSPScheduler(population=(0, 1), chunks=9, seed=0)
+    scheduler = pfsp((0, 1), generations=9)
     payoffs = exact_view(np.zeros((2, 1, 2)), zero_sum=True)
     payoffs = replace(payoffs, mean=np.full((2, 1, 2), np.nan), exact=np.zeros((1, 2), bool))
     view = View((refs("0-0"), refs("1-0", "1-a")), payoffs)
@@ -199,7 +218,8 @@ def test_the_last_so_many_are_at_least_one() -> None:
 
 def test_fixed_opponents_stay_as_they_are() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
-    scheduler = FixedOpponentsScheduler(population=(0, 1), chunks=2, opponents=mixture)
+    scheduler = fixed((0, 1), generations=2)
+    scheduler.meet(mixture)
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, task = scheduler.next_tasks(view, free=3)
     assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.25, 0.75]]
@@ -214,23 +234,25 @@ def test_fixed_opponents_stay_as_they_are() -> None:
 def test_fixed_opponents_must_be_members() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-O"), (1.0,))})
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
+    scheduler = fixed((0, 1))
+    scheduler.meet(mixture)
     with pytest.raises(ConfigError, match=r"1-O.*1-0"):
-        FixedOpponentsScheduler(population=(0, 1), opponents=mixture).next_tasks(view, free=3)
+        scheduler.next_tasks(view, free=3)
     with pytest.raises(ConfigError, match="populations"):
-        FixedOpponentsScheduler(population=(0, 0), learners=(1,))
+        fixed((0, 0), learners=(1,))
     for learners in ((), (0, 0)):
         with pytest.raises(ConfigError, match="each once"):
-            FixedOpponentsScheduler(population=(0, 1), learners=learners)
+            fixed((0, 1), learners=learners)
 
 
 def test_a_learner_that_is_added_later_starts_anew() -> None:
-    options = {"population": (0, 1), "start": "first.safetensors"}
-    scheduler = FixedOpponentsScheduler(chunks=1, **options)
+    start = "first.safetensors"
+    scheduler = fixed((0, 1), generations=1, start=start)
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     tasks = scheduler.next_tasks(view, free=2)
     view = View((refs("0-0", "0-1"), refs("1-0")), exact_view(pennies(2, 1), zero_sum=True))
     answered(scheduler, tasks, view)
-    more = FixedOpponentsScheduler(chunks=3, learners=(0, 1), **options)
+    more = fixed((0, 1), generations=3, learners=(0, 1), start=start)
     more.load_state_dict(scheduler.state_dict())
     announcement, first, second = more.next_tasks(view, free=3)
     assert (first.policy, first.continues, first.start) == ("0-2", "chunk-0-1", None)
@@ -241,13 +263,13 @@ def test_a_learner_that_is_added_later_starts_anew() -> None:
 
 
 def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights() -> None:
-    scheduler = SelfPlayScheduler(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    scheduler = self_play((0, 0), generations=9, mode="greedy")
     view = View((refs("0-0"),), exact_view(np.zeros((2, 1, 1)), zero_sum=True, population=(0, 0)))
     announcement, task = scheduler.next_tasks(view, free=2)
     saved = PolicyRef(0, "0-1", mode="greedy")
     view = View((refs("0-0", "0-1"),), exact_view(np.zeros((2, 2, 2)), zero_sum=True, population=(0, 0)))
     scheduler.on_result(Trained(task, saved, PolicySpec("random"), {}, {}, {}, failure="the loss is NaN"), view)
-    again = SelfPlayScheduler(population=(0, 0), chunks=9, seed=0, mode="greedy")
+    again = self_play((0, 0), generations=9, mode="greedy")
     again.load_state_dict(scheduler.state_dict())
     answered(again, [announcement], view)
     answered(again, again.next_tasks(view, free=1), view)
@@ -260,6 +282,6 @@ def test_a_learner_whose_training_failed_starts_anew_from_its_last_good_weights(
 def test_an_empty_population_and_a_share_that_is_none() -> None:
     view = View((refs("0-0"), ()), exact_view(np.zeros((2, 1, 1)), zero_sum=True))
     with pytest.raises(ConfigError, match="population 1 is empty"):
-        SelfPlayScheduler(population=(0, 1), chunks=1, seed=0).next_tasks(view, free=2)
+        self_play((0, 1), generations=1).next_tasks(view, free=2)
     with pytest.raises(ConfigError, match="latest"):
-        SelfPlayScheduler(population=(0, 1), chunks=1, seed=0, latest=1.5)
+        self_play((0, 1), generations=1, latest=1.5)

@@ -10,12 +10,12 @@ import pytest
 
 from ludus.core.errors import ConfigError
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.anytime import AnytimePSROScheduler
-from ludus.schedulers.league import LeagueScheduler
-from ludus.schedulers.pipeline import PipelinePSROScheduler
-from ludus.schedulers.psro import PSROScheduler
-from ludus.schedulers.sampling import AdaptiveSampling, EveryHole, Sampling
-from ludus.schedulers.self_play import SelfPlayScheduler
+from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
+from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.match_selection import AdaptiveSelection, EveryHole, MatchSelection
+from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
+from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.nash import Nash
 from ludus.testing.scheduler import check_scheduler
@@ -30,8 +30,8 @@ def view(count: Any, *, exact: Any = False, population: tuple[int, ...] = (0, 1)
     return Payoffs(mean, count, m2, exact, ((-1.0, 1.0),) * count.ndim, population, True)
 
 
-def adaptive(**options: Any) -> AdaptiveSampling:
-    return AdaptiveSampling(**{"solver": Nash(), "budget": 200, "portion": 10, "episodes": 30, "seed": 0, **options})
+def adaptive(**options: Any) -> AdaptiveSelection:
+    return AdaptiveSelection(**{"solver": Nash(), "budget": 200, "portion": 10, "episodes": 30, "seed": 0, **options})
 
 
 def test_every_hole_once() -> None:
@@ -77,7 +77,9 @@ def test_nobody_has_a_choice() -> None:
     assert rule.next_profiles(view([[10]]), game=game) == ()
 
 
-def played(rule: Sampling, sizes: tuple[int, ...], *, stop: int = 100) -> tuple[list[tuple[Any, ...]], np.ndarray]:
+def played(
+    rule: MatchSelection, sizes: tuple[int, ...], *, stop: int = 100
+) -> tuple[list[tuple[Any, ...]], np.ndarray]:
     """What it asks for until it wants nothing or has asked `stop` times, and the counts in the end."""
     count, asked = np.zeros(sizes, int), []
     game = {p: range(n) for p, n in enumerate(sizes)}
@@ -116,22 +118,25 @@ def test_numbers_that_make_no_sense() -> None:
         adaptive(portion=0)
 
 
-def options(population: tuple[int, ...], **more: Any) -> dict[str, Any]:
+def check(make: Any, options: Any, population: tuple[int, ...], **chosen: Any) -> None:
+    """The contract of a scheduler that samples adaptively with its own solver."""
     solver = Nash() if len(population) == 2 else Uniform()
-    sampling = adaptive(solver=solver, budget=60, portion=5, episodes=10, batch=20, start=2)
-    return {"solver": solver, "population": population, "seed": 0, "sampling": sampling, **more}
+
+    def made() -> Any:
+        selection = adaptive(solver=solver, budget=60, portion=5, episodes=10, batch=20, start=2)
+        return make(options(meta_solver=solver, **chosen), population=population, selection=selection)
+
+    check_scheduler(made, population=population)
 
 
 @pytest.mark.parametrize("population", [(0, 1), (0, 0), (0, 1, 1)])
 def test_contract_of_psro(population: tuple[int, ...]) -> None:
-    check_scheduler(lambda: PSROScheduler(generations=4, **options(population)), population=population)
+    check(PSROScheduler, PSROOptions, population, generations=4)
 
 
 def test_contract_of_others() -> None:
-    check_scheduler(lambda: PSROScheduler(generations=3, order="sequential", **options((0, 1))), population=(0, 1))
-    check_scheduler(lambda: AnytimePSROScheduler(generations=3, **options((0, 1))), population=(0, 1))
-    check_scheduler(
-        lambda: PipelinePSROScheduler(generations=2, most=2, levels=2, **options((0, 1))), population=(0, 1)
-    )
-    check_scheduler(lambda: LeagueScheduler(chunks=3, **options((0, 0))), population=(0, 0))
-    check_scheduler(lambda: SelfPlayScheduler(chunks=3, complete=True, **options((0, 1))), population=(0, 1))
+    check(PSROScheduler, PSROOptions, (0, 1), generations=3, order="sequential")
+    check(AnytimePSROScheduler, AnytimePSROOptions, (0, 1), generations=3)
+    check(PipelinePSROScheduler, PipelinePSROOptions, (0, 1), generations=2, most=2, levels=2)
+    check(LeagueScheduler, LeagueOptions, (0, 0), generations=3)
+    check(SelfPlayScheduler, SelfPlayOptions, (0, 1), generations=3, cells="all")

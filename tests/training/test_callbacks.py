@@ -180,6 +180,7 @@ def test_they_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_ray")
 def test_the_same_calls_on_ray(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     run(ppo(), run_dir=tmp_path / "here" / "run", report=False)
     here = list(told)

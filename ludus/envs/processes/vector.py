@@ -10,8 +10,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,44 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.processes.memory import Memory, PlayerViews, SideViews, anonymous_file, layout
-from ludus.envs.processes.process import Fault, Lost, Process, Raised, Share, as_error, end_all, shares
-from ludus.envs.processes.worker import RowCounts, Written
+from ludus.envs.processes.worker import EnvironmentWorker, RowCounts, Written
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.python_loop import check_actions
+from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
+
+Fault: TypeAlias = ChildLost | ChildRaised
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The environments `first` to `first + count - 1`, of subprocess `number`."""
+
+    number: int
+    first: int
+    count: int
+
+    def __str__(self) -> str:
+        last = self.first + self.count - 1
+        return f"environment {self.first}" if self.count == 1 else f"environments {self.first} to {last}"
+
+
+def shares(num_envs: int, workers: int) -> list[Share]:
+    """As even as possible, the larger ones first."""
+    small, larger = divmod(num_envs, workers)
+    firsts = [w * small + min(w, larger) for w in range(workers)]
+    return [Share(w, first, small + (w < larger)) for w, first in enumerate(firsts)]
+
+
+def as_error(what: str, share: Share, fault: Fault) -> EnvError | ConfigError:
+    """The error that a fault becomes; what was raised in a subprocess keeps its message, with the traceback as a note."""
+    if isinstance(fault, ChildLost):
+        return EnvError(f"{what}: the subprocess {fault}.")
+    if fault.kind is ConfigError:
+        return ConfigError(str(fault))
+    error = EnvError(str(fault) if fault.kind is EnvError else f"{what}: raised {fault.name}: {fault}.")
+    error.add_note(f"In subprocess {share.number}, numbered from its first one ({share}):\n{fault.trace}")
+    return error
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the parent knows of running episodes from what was published: enough to close them when their subprocess is
@@ -303,7 +338,7 @@ class SubprocessVectorEnv:
         self._allowed = restarts
         self._deadline = deadline
         self._shares = shares(num_envs, workers)
-        self._processes: list[Process] = []
+        self._processes: list[ChildProcess] = []
         self._new = [True] * workers  # until their first step is done
         self._descriptors: list[int] = []
         self._end = weakref.finalize(self, _end, self._processes, self._descriptors)
@@ -372,7 +407,7 @@ class SubprocessVectorEnv:
             try:
                 process.send("render", environment - share.first)
                 shown: NDArray[np.uint8] | str = process.receive(self._until(share.number))
-            except (Lost, Raised) as fault:
+            except (ChildLost, ChildRaised) as fault:
                 raise self._error(share, fault) from None
             finally:
                 self._last, self._side = last, side
@@ -405,18 +440,18 @@ class SubprocessVectorEnv:
         """Send every subprocess its message, then wait for all; faults are repaired. Returns what they wrote, as one timestep."""
         faults: dict[int, Fault] = {}
         written: dict[int, Written] = {}
-        for process, message in zip(self._processes, messages, strict=True):
+        for w, (process, message) in enumerate(zip(self._processes, messages, strict=True)):
             try:
                 process.send(*message)
-            except Lost as lost:
-                faults[process.share.number] = lost
+            except ChildLost as lost:
+                faults[w] = lost
         since = time.perf_counter()
         for w, process in enumerate(self._processes):
             if w not in faults:
                 try:
                     written[w] = process.receive(self._until(w, since))
                     self._new[w] &= messages[w][0] != "step"
-                except (Lost, Raised) as fault:
+                except (ChildLost, ChildRaised) as fault:
                     faults[w] = fault
         self.waited += time.perf_counter() - since
         while faults:
@@ -453,8 +488,8 @@ class SubprocessVectorEnv:
 
     def _start(self) -> EnvSpec:
         """Start all at once; what the first one plays says how large the memory is."""
-        for share in self._shares:
-            self._processes.append(self._process(share))
+        for _ in self._shares:
+            self._processes.append(self._process())
         share = self._shares[0]
         try:
             for share, process in zip(self._shares, self._processes, strict=True):
@@ -468,14 +503,15 @@ class SubprocessVectorEnv:
             for share, process in zip(self._shares, self._processes, strict=True):
                 if share.number:
                     process.receive(self._until(share.number, since))
-                process.send_memory(self._layout, self._descriptors[0])
+                process.send("map", self._layout, descriptor=self._descriptors[0])
                 process.receive(self._until(share.number))
-        except (Lost, Raised) as fault:
+        except (ChildLost, ChildRaised) as fault:
             raise as_error(f"{share} of {self.num_envs} cannot be made", share, fault) from None
         return spec
 
-    def _process(self, share: Share) -> Process:
-        return Process(share, patience=None if self._deadline is None else self._deadline + _START)
+    def _process(self) -> ChildProcess:
+        patience = None if self._deadline is None else self._deadline + _START
+        return ChildProcess(EnvironmentWorker, "the environment is", patience=patience)
 
     def _repair(self, faults: dict[int, Fault], written: dict[int, Written]) -> dict[int, Fault]:
         """Put new vectors in the place of faulty ones, in new subprocesses where those are gone. Returns the faults of the new ones."""
@@ -486,19 +522,19 @@ class SubprocessVectorEnv:
         self.restarts += len(faults)
         for w, fault in faults.items():
             self._new[w] = True  # a vector is made anew, in the same subprocess too
-            if isinstance(fault, Lost):
-                self._processes[w] = self._process(self._shares[w])
+            if isinstance(fault, ChildLost):
+                self._processes[w] = self._process()
         again: dict[int, Fault] = {}
         for w, fault in faults.items():
             try:
-                self._send_start(w, started=isinstance(fault, Lost))
-            except Lost as lost:
+                self._send_start(w, started=isinstance(fault, ChildLost))
+            except ChildLost as lost:
                 again[w] = lost
         for w, fault in faults.items():
             if w not in again:
                 try:
-                    written[w] = self._receive_start(w, started=isinstance(fault, Lost))
-                except (Lost, Raised) as other:
+                    written[w] = self._receive_start(w, started=isinstance(fault, ChildLost))
+                except (ChildLost, ChildRaised) as other:
                     again[w] = other
         return again
 
@@ -506,20 +542,20 @@ class SubprocessVectorEnv:
         share, process = self._shares[w], self._processes[w]
         if started:
             process.send("make", self._make, share.first, share.count, False)
-            process.send_memory(self._layout, self._descriptors[0])
+            process.send("map", self._layout, descriptor=self._descriptors[0])
         process.send(*self._reset_message(share))
 
     def _receive_start(self, w: int, *, started: bool) -> Written:
         share, process = self._shares[w], self._processes[w]
-        fault: Raised | None = None
+        fault: ChildRaised | None = None
         for _ in range(2 if started else 0):
             try:
                 process.receive(self._until(w))
-            except Raised as raised:  # receive the other answers too, or they are taken for later ones
+            except ChildRaised as raised:  # receive the other answers too, or they are taken for later ones
                 fault = raised
         try:
             fresh: Written = process.receive(self._until(w))
-        except Raised as raised:
+        except ChildRaised as raised:
             raise (fault or raised) from None
         return self._record.truncate(self._memory.sides[self._side], share.first, share.count, fresh)
 
@@ -531,7 +567,7 @@ class SubprocessVectorEnv:
         return as_error(f"{self.spec.id}{after}, {where}", share, fault)
 
 
-def _end(processes: list[Process], descriptors: list[int]) -> None:
+def _end(processes: list[ChildProcess], descriptors: list[int]) -> None:
     end_all(processes)
     while descriptors:
         os.close(descriptors.pop())

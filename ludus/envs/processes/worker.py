@@ -1,32 +1,20 @@
-"""What runs in a subprocess of `SubprocessVectorEnv`: one vector of environments that answers messages.
-
-message -> make | map | reset | step | render | close -> answer: ("done", value) or ("error", kind, sentence, traceback)
-"""
+"""What runs in a subprocess of `SubprocessVectorEnv`: one vector of environments, which fills its rows of memory shared with the parent."""
 
 from __future__ import annotations
 
-import atexit
-import fcntl
 import gc
 import os
-import pickle
-import select
-import signal
-import sys
-import threading
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError, EnvError
+from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.processes.memory import Memory, PlayerViews, SideViews
+from ludus.envs.processes.memory import Memory, MemoryLayout, PlayerViews, SideViews
 
 RowCounts: TypeAlias = tuple[int, bool, int, bool]
 """Of one player: due rows, whether they have masks; closed rows, whether they have masks."""
@@ -34,108 +22,24 @@ Written: TypeAlias = tuple[tuple[RowCounts, ...], int]
 """What a subprocess wrote into a side: rows of each player, finished episodes."""
 
 
-def serve(descriptor: int, lifeline: int) -> None:
-    """Answer messages that come through a socket until it is told to end, or its parent is gone: then the other end of `lifeline`, a pipe
-    that carries nothing, is closed too."""
-    for inherited in (descriptor, lifeline):
-        os.set_inheritable(inherited, False)  # programs that environments start must not hold them open
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)  # a SIGIO, which ends even
-    # one that hangs in compiled code and holds the interpreter's lock, where the thread below cannot run
-    threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
-    connection = Connection(descriptor)
-    worker = _Worker(connection)
-    try:
-        while _answer(connection, worker):
-            pass
-    except (EOFError, ConnectionError):
-        pass  # the parent is gone
-    finally:
-        worker.close()
-    atexit._run_exitfuncs()  # what environments left to be cleaned up, but no waiting for their threads, nor for the interpreter
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+class EnvironmentWorker:
+    """Answers the parent's calls (`ludus.runtime.child_process.Served`)."""
 
-
-def _answer(connection: Connection, worker: _Worker) -> bool:
-    """Answer one message; False when told to end. Raises EOFError or ConnectionError when nobody is there."""
-    try:
-        name, *arguments = connection.recv()
-    except (EOFError, ConnectionError):
-        raise
-    except Exception as error:  # noqa: BLE001  a class cannot be looked up
-        connection.send(
-            _told(_explained(f"what the environment is made of cannot be loaded in a subprocess ({error}).", error))
-        )
-        return True
-    if name == "close":
-        return False
-    try:
-        answer: tuple[Any, ...] = ("done", getattr(worker, name)(*arguments))
-    except BaseException as error:  # noqa: BLE001  whatever an environment raises, sys.exit included, is told to the parent
-        answer = _told(error)
-    if os.getpid() != worker.pid:
-        os._exit(1)  # a copy that an environment forked and let go on: one answer is enough
-    try:
-        connection.send(answer)
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        connection.send(_told(error))
-    return True
-
-
-def _end_with_parent(descriptor: int, parent: int) -> None:
-    """End this process, even one that hangs, and all that it started, when the other end of the socket is closed."""
-    poller = select.poll()
-    poller.register(descriptor, 0)  # hang-ups are reported without asking
-    while not poller.poll(1000) and os.getppid() == parent:
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
-def _explained(sentence: str, error: Exception) -> ConfigError:
-    """Says what is special about a subprocess, if that may be the reason."""
-    if "__main__" in sentence:
-        sentence += " A subprocess does not run the main module (a script, a notebook): put classes and functions into one of their own."
-    told = ConfigError(sentence)
-    told.__cause__ = error
-    return told
-
-
-def _told(error: BaseException) -> tuple[str, str, str, str]:
-    if isinstance(error, ConfigError):
-        kind, sentence = "config", str(error)
-    elif isinstance(error, EnvError):
-        kind, sentence = "env", str(error)
-    else:
-        kind, sentence = "other", f"{type(error).__name__}: {error}"
-    return "error", kind, sentence, "".join(traceback.format_exception(error))
-
-
-class _Worker:
-    """The messages, one method each."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.pid = os.getpid()
-        self._connection = connection
+    def __init__(self) -> None:
         self._make: Callable[..., VectorEnv] | None = None
         self._num_envs = 0
         self._first = 0  # number of the first environment, in the whole vector
         self._env: VectorEnv | None = None
         self._memory: Memory | None = None
 
-    def make(self, make: Callable[..., VectorEnv], first: int, num_envs: int, tell: bool) -> EnvSpec | None:
-        """Make the vector; its spec, if asked to tell it."""
+    def make(self, make: Callable[..., VectorEnv], first: int, num_envs: int, with_spec: bool) -> EnvSpec | None:
+        """Make the vector; its spec, if asked for."""
         self._make, self._first, self._num_envs = make, first, num_envs
-        try:
-            env = self._made()
-        except ConfigError as error:
-            raise _explained(str(error), error) from error
-        return env.spec if tell else None
+        env = self._made()
+        return env.spec if with_spec else None
 
-    def map(self, layout: Any) -> None:
-        """Map the memory whose descriptor follows."""
-        descriptor = recv_handle(self._connection)
+    def map(self, layout: MemoryLayout, descriptor: int) -> None:
+        """Map the memory behind the descriptor."""
         self._memory = Memory(layout, descriptor)
         os.close(descriptor)
 

@@ -21,21 +21,31 @@ from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
 from ludus.evaluation.bots import Named, parse_bot, require_fit
 from ludus.evaluation.policies import Drawn, FindRun, Wanted, identity, policies_of, take_apart, told
-from ludus.evaluation.stored import StoredRun
-from ludus.evaluation.tournament.arena import ArenaPlayer
 from ludus.evaluation.tournament.process import Asked, BotProcess
+from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
 from ludus.storage.database import FILE
+from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # The game of a tournament and who plays in it.
+
+
+@dataclass(frozen=True, slots=True)
+class EntrantPlayer:
+    """Who sits in a seat: a policy in one of its modes, or a bot."""
+
+    name: str
+    policy: Policy | None = None
+    mode: str = "explore"
+    bot: Named | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntrantSeat:
     """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
 
-    players: tuple[ArenaPlayer, ...]
+    players: tuple[EntrantPlayer, ...]
     probs: tuple[float, ...]
 
 
@@ -96,8 +106,8 @@ def read_field(
     twice = sorted({text for text in texts if texts.count(text) > 1})
     if twice:
         raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
-    open_run = lru_cache(maxsize=None)(StoredRun)
-    given = [take_apart(text, find_run, open_run) for text in texts]
+    opened = lru_cache(maxsize=None)(open_run)
+    given = [take_apart(text, find_run, opened) for text in texts]
     settings = _common_game(given, env)
     made = settings.make(num_envs=1)
     try:
@@ -111,7 +121,7 @@ def read_field(
 
 def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id."""
-    found = [(repr(one.text), one.run.scenario.env.played) for one in given if one.run is not None]
+    found = [(repr(one.text), one.run.env.played) for one in given if one.run is not None]
     found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
@@ -145,7 +155,7 @@ class _Reader:
             return self._bot(given)
         seats = policies_of(given, self._spec)
         if given.random:
-            players = [ArenaPlayer(given.text, drawn.policy) for (drawn,) in seats]
+            players = [EntrantPlayer(given.text, drawn.policy) for (drawn,) in seats]
             alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
             return Entrant(given.text, alone, sha256(b"random"), "uniform over the legal actions")
         if given.file is not None:
@@ -162,12 +172,12 @@ class _Reader:
         if found is None:
             require_fit(f"{given.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
             found = json.dumps(spec.identity(), sort_keys=True)
-        seat = EntrantSeat((ArenaPlayer(given.text, bot=Named(given.text, spec)),), (1.0,))
+        seat = EntrantSeat((EntrantPlayer(given.text, bot=Named(given.text, spec)),), (1.0,))
         return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
 
     def _file(self, given: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
         (one, *_) = [one for seat in drawn for one in seat]
-        seat = EntrantSeat((ArenaPlayer(given.text, one.policy, one.mode),), (1.0,))
+        seat = EntrantSeat((EntrantPlayer(given.text, one.policy, one.mode),), (1.0,))
         digest = sha256(f"{self._digest(one, (given.text,))} {one.mode}".encode())
         return Entrant(
             given.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
@@ -181,7 +191,7 @@ class _Reader:
                 seats.append(None)
                 parts.append(None)
                 continue
-            players = tuple(ArenaPlayer(f"{given.text} {one.name}", one.policy, one.mode) for one in some)
+            players = tuple(EntrantPlayer(f"{given.text} {one.name}", one.policy, one.mode) for one in some)
             seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
             parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
         what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
@@ -236,7 +246,7 @@ def examine(bots: Sequence[Named], spec: EnvSpec, *, wrapped: bool, deadline: fl
         process.call()
         while not process.answered():
             process.check(deadline)
-            wait([process.connection], timeout=_LOOK)
+            wait([process.fileno()], timeout=_LOOK)
         found: list[str] = process.answer()
     finally:
         process.close()

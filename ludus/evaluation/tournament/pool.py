@@ -3,80 +3,52 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import PolicySpec, Weights
+from ludus.core.types import PolicyRef
 from ludus.envs.options import Environment
+from ludus.evaluation.bot_bank import bot_worker
 from ludus.evaluation.bots import Named
-from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
 from ludus.evaluation.tournament.meetings import Piece, cut
 from ludus.evaluation.tournament.process import Asked, BotProcess
-from ludus.policies.registry import build_policy
+from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.host import PolicyMessage
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a process is sent that plays a tournament's episodes.
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """A player on its way to another process."""
-
-    name: str
-    spec: PolicySpec | None
-    weights: Weights | None
-    mode: str
-    bot: Named | None
-
-
-@dataclass(frozen=True, slots=True)
 class Setup:
-    """What a process plays: the game, in `num_envs` environments, and all who may."""
+    """What a process plays: the game, in `num_envs` environments, with these policies and bots."""
 
     settings: Environment
     num_envs: int
-    players: tuple[_Sent, ...]
+    policies: tuple[tuple[PolicyRef, PolicyMessage], ...]
+    bots: Mapping[PolicyRef, Named]
 
     @property
     def names(self) -> list[str]:
-        """Of the players."""
-        return [player.name for player in self.players]
+        """Of the bots."""
+        return [bot.name for bot in self.bots.values()]
 
-    def begin(self, asked: Asked) -> Callable[..., Any]:
-        """In the process: what answers as `Arena.play`."""
-        players = [
-            ArenaPlayer(
-                sent.name,
-                None if sent.spec is None else build_policy(sent.spec, sent.weights or {}),
-                sent.mode,
-                sent.bot,
-            )
-            for sent in self.players
-        ]
-        return Arena(self.settings.make(num_envs=self.num_envs), players, tell=asked).play
+    def begin(self, asked: Asked) -> Callable[[PlannedEpisodes], NDArray[np.float64]]:
+        """In the process: what plays episodes, and answers with their returns float64[n, P]."""
+        worker = bot_worker(self.settings.make(num_envs=self.num_envs), self.bots, asked)
+        policies = [(ref, sent.policy) for ref, sent in self.policies]
+
+        def play(episodes: PlannedEpisodes) -> NDArray[np.float64]:
+            requests = episodes.requests(self.num_envs)
+            return np.concatenate([worker.play(request, policies).episodes.returns for request in requests])
+
+        return play
 
 
-def setup_of(settings: Environment, num_envs: int, players: tuple[ArenaPlayer, ...]) -> Setup:
-    """The parts that travel."""
-    sent = tuple(
-        _Sent(
-            player.name,
-            None if player.policy is None else player.policy.spec,
-            None if player.policy is None else dict(player.policy.weights()),
-            player.mode,
-            player.bot,
-        )
-        for player in players
-    )
-    return Setup(settings, num_envs, sent)
-
-
-Episodes = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
 _FIRST, _MOST = 16, 4096  # episodes of a portion
 _SECONDS = 2.0  # that a portion is to take, which is what a kill loses
 _LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
@@ -97,10 +69,10 @@ class ProcessPool:
         *,
         workers: int,
         deadline: float,
-        episodes: Callable[[Piece], Episodes],
+        episodes: Callable[[Piece], PlannedEpisodes],
         record: Callable[[Piece, NDArray[np.float64]], None],
     ) -> None:
-        """deadline: seconds that a bot may think about a move. episodes: what `Arena.play` is to be given for a piece."""
+        """deadline: seconds that a bot may think about a move. episodes: those of a piece."""
         self._setup, self._workers, self._deadline = setup, workers, deadline
         self._episodes, self._record = episodes, record
         self._size: dict[str, int] = {}  # by meeting
@@ -117,7 +89,7 @@ class ProcessPool:
             for _ in range(wanted):
                 self._give(self._idle.pop() if self._idle else BotProcess(self._setup))
             while self._playing:
-                wait([process.connection for process in self._playing], timeout=_LOOK)
+                wait([process.fileno() for process in self._playing], timeout=_LOOK)
                 for process in list(self._playing):
                     self._look(process)
         except BaseException:
@@ -154,4 +126,4 @@ class ProcessPool:
             left = whole.n - piece.n
             self._waiting.append(Piece(whole.meeting, whole.first + piece.n, left))
         self._playing[process] = _Portion(piece, time.monotonic())
-        process.call(*self._episodes(piece))
+        process.call(self._episodes(piece))

@@ -1,33 +1,23 @@
 """A process in which bots are made and asked, so that one that hangs or dies takes nothing with it.
 
-parent: a job, then the arguments of calls -> child: ("done", answer) to each call, or ("failed", kind, text)
-Which bot is made or asked, and since when, stands in memory that both share.
+Which bot is made or asked, and since when, stands in memory that both sides share.
 """
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 import numpy as np
 
-from ludus.core import errors
-from ludus.core.errors import LudusError, PartDied, PolicyError, UnknownName
+from ludus.core.errors import LudusError, PartDied, PolicyError
+from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many
-_LINGER = 0.5  # seconds that a process whose socket closed needs to leave its exit code
 _NOBODY = -1
 MAKING = 10.0
 """Seconds that a bot has to be made, however short the deadline is: it may load a network that then plays quickly."""
@@ -69,60 +59,75 @@ class Job(Protocol):
         ...
 
 
+class BotWorker:
+    """What the process serves (`ludus.runtime.child_process.Served`)."""
+
+    def __init__(self) -> None:
+        self._play: Callable[..., Any] | None = None
+
+    def begin(self, job: Job, asked: int) -> None:
+        """Make the bots. asked: a descriptor of what `Asked` is made of."""
+        hears = Asked(asked)
+        os.close(asked)
+        hears.making = True
+        self._play = job.begin(hears)
+        hears.making = False
+
+    def play(self, *arguments: Any) -> Any:
+        """What the job is for."""
+        assert self._play is not None
+        return self._play(*arguments)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
 class BotProcess:
     """One process, seen from the parent. It ends with the parent, and is killed by `close`."""
 
     def __init__(self, job: Job) -> None:
-        ours, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
-        with theirs, tempfile.TemporaryFile() as shared:
+        self._names = job.names
+        self._begun = False
+        with tempfile.TemporaryFile() as shared:
             shared.truncate(_NUMBERS * _NUMBER)
             self._asked = Asked(shared.fileno())
             self._asked(_NOBODY)
-            code = (
-                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from ludus.evaluation.tournament.process import serve; "
-                f"serve({theirs.fileno()}, {lifeline}, {shared.fileno()})"
-            )
-            self._popen = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), lifeline, shared.fileno()),
-                env={**_ONE_THREAD, **os.environ},
-                process_group=0,  # Ctrl-C goes to the parent alone, which then ends it, with all that it started
-            )
-        os.close(lifeline)
-        self.connection = Connection(ours.detach())
-        self._names = job.names
-        try:
-            self.connection.send(job)
-        except OSError as error:
-            died = self._died()
-            self.close()
-            raise died from error
+            self._child = ChildProcess(BotWorker, "the bots are")
+            try:
+                self._child.send("begin", job, descriptor=shared.fileno())
+            except BaseException as error:
+                self.close()
+                if isinstance(error, ChildLost):
+                    raise self._died(error) from None
+                raise
 
-    def call(self, *args: Any) -> None:
+    def fileno(self) -> int:
+        """For `multiprocessing.connection.wait`."""
+        return self._child.fileno()
+
+    def call(self, *arguments: Any) -> None:
         """Begin what the job is for."""
         try:
-            self.connection.send(args)
-        except OSError as error:
-            raise self._died() from error
+            self._child.send("play", *arguments)
+        except ChildLost as lost:
+            raise self._died(lost) from None
 
     def answered(self) -> bool:
-        """Whether there is an answer to a call; never waits. Raises PartDied if the process is gone."""
+        """Whether there is an answer to a call; never waits. Raises what making the bots raised, and PartDied if the process is gone."""
         try:
-            return self.connection.poll(0)
-        except OSError as error:
-            raise self._died() from error
+            if not self._begun and self._child.answered():
+                self._receive()
+                self._begun = True
+            return self._begun and self._child.answered()
+        except ChildLost as lost:
+            raise self._died(lost) from None
 
     def answer(self) -> Any:
-        """The answer. Raises what was raised there, and PartDied if the process is gone."""
+        """The answer, after `answered`. Raises what was raised there, and PartDied if the process is gone."""
         try:
-            message = self.connection.recv()
-        except (EOFError, OSError) as error:
-            raise self._died() from error
-        if message[0] == "failed":
-            raise getattr(errors, message[1])(message[2])
-        return message[1]
+            return self._receive()
+        except ChildLost as lost:
+            raise self._died(lost) from None
 
     def check(self, deadline: float) -> None:
         """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds, or is not made by then and after `MAKING`."""
@@ -138,57 +143,20 @@ class BotProcess:
 
     def close(self) -> None:
         """End it at once, with all that it started."""
-        if self.connection.closed:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
-        self.connection.close()
-        os.close(self._lifeline)
+        self._child.kill()
 
-    def _died(self) -> PartDied:
+    def _receive(self) -> Any:
         try:
-            code: int | None = self._popen.wait(_LINGER)
-        except subprocess.TimeoutExpired:
-            code = None
-        how = "closed its connection" if code is None else f"ended with exit code {code}"
-        if code is not None and code < 0:
-            how = f"was ended by {signal.Signals(-code).name}"
+            return self._child.receive()
+        except ChildRaised as raised:
+            if raised.kind is None:
+                error = LudusError(f"{raised.name}: {raised}")
+            else:
+                error = raised.kind(str(raised))
+            error.add_note(f"In the process in which the bots play:\n{raised.trace}")
+            raise error from None
+
+    def _died(self, lost: ChildLost) -> PartDied:
         bot, _, making = self._asked.read()
         who = f" while {self._names[bot]!r} was {'made' if making else 'asked'}" if bot != _NOBODY else ""
-        return PartDied(f"the process in which the bots play {how}{who}.")
-
-
-def serve(descriptor: int, lifeline: int, shared: int) -> None:
-    """Do the job that comes through a socket, until the parent is gone: then the other end of `lifeline`, a pipe that carries nothing, is
-    closed, and a SIGIO ends this process, even one that hangs in compiled code."""
-    for inherited in (descriptor, lifeline, shared):
-        os.set_inheritable(inherited, False)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    connection = Connection(descriptor)
-    with suppress(EOFError, ConnectionError):
-        work: Callable[..., Any] | None = None
-        while True:
-            try:
-                message = connection.recv()
-                if work is None:
-                    asked = Asked(shared)
-                    asked.making = True
-                    work = message.begin(asked)
-                    asked.making = False
-                else:
-                    connection.send(("done", work(*message)))
-            except (EOFError, ConnectionError):
-                raise
-            except BaseException as error:  # noqa: BLE001  whatever is raised is told to the parent
-                connection.send(_told(error))
-                break
-    os._exit(0)
-
-
-def _told(error: BaseException) -> tuple[Any, ...]:
-    if isinstance(error, LudusError):  # the nearest class of Ludus's that is made of a message
-        kind = next(k.__name__ for k in type(error).__mro__ if k.__module__ == errors.__name__ and k is not UnknownName)
-        return "failed", kind, str(error)
-    return "failed", "LudusError", f"{type(error).__name__}: {error}"
+        return PartDied(f"the process in which the bots play {lost}{who}.")

@@ -218,6 +218,6 @@ def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray
     out = np.zeros((len(place), 3), np.int64)
     played = [order for result in results for order in result.orders if order.wins]
     if played:
-        who = np.array([[place[name] for name in order.seats] for order in played])
+        who = np.array([[place[ref.policy] for ref in order.seats] for order in played])
         np.add.at(out, who, np.array([order.wins for order in played]))
     return out

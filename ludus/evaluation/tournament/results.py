@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, permutations
 
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ludus.core.errors import DataError
-from ludus.core.types import EnvSpec, Match, PolicyRef
+from ludus.core.types import EnvSpec, Match
 from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.store import Played, StoredOrder
+from ludus.evaluation.tournament.store import Played
 from ludus.population.matches import Moments, merge
 from ludus.population.payoffs import Payoffs
 
@@ -32,7 +31,7 @@ class MeetingResult:
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[StoredOrder, ...]
+    orders: tuple[Match, ...]
     exact: bool = False
 
     @property
@@ -65,36 +64,30 @@ def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Meetin
         total = Moments(0, parts[0].mean, parts[0].m2)
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
-        orders = tuple(_pool_orders([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
+        orders = tuple(_pool_matches([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
         found.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
     return found
 
 
-def _pool_orders(parts: Sequence[StoredOrder]) -> StoredOrder:
+def _pool_matches(parts: Sequence[Match]) -> Match:
+    """Of one order of seats, under the id of the first."""
+    if len(parts) == 1:
+        return parts[0]
     total = Moments(0, parts[0].mean, parts[0].m2)
     for part in parts:
         total = merge(total, Moments(part.n, part.mean, part.m2))
     counts = np.sum([part.wins for part in parts], axis=0)
-    return StoredOrder(
-        parts[0].seats, int(total.n), total.mean, total.m2, tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
-    )
+    wins = tuple((int(w), int(d), int(lost)) for w, d, lost in counts)
+    return replace(parts[0], n=int(total.n), mean=total.mean, m2=total.m2, wins=wins)
 
 
 def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:
     """One record per meeting and order of seats, all entrants being one population."""
     return [
-        Match(
-            json.dumps([result.meeting.entrants, order.seats]),
-            tuple(place[name] for name in order.seats),
-            tuple(PolicyRef(0, name) for name in order.seats),
-            order.n,
-            order.mean,
-            order.m2,
-            order.wins,
-        )
+        replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
         for result in results
-        for order in result.orders
-        if order.wins
+        for match in result.orders
+        if match.wins
     ]
 
 

@@ -18,22 +18,27 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
-from ludus.core.types import EnvSpec
+from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.matches import outcomes
+from ludus.evaluation.bots import Named
+from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
-from ludus.evaluation.tournament.arena import Arena, ArenaPlayer
-from ludus.evaluation.tournament.entrants import DEADLINE, Entrant, TournamentField, read_field, run_at
+from ludus.evaluation.tournament.entrants import DEADLINE, Entrant, EntrantPlayer, TournamentField, read_field, run_at
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.orders import Rounds, orders_of
-from ludus.evaluation.tournament.pool import ProcessPool, setup_of
+from ludus.evaluation.tournament.pool import ProcessPool, Setup
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, pooled
-from ludus.evaluation.tournament.store import Played, StoredOrder, TournamentStore
-from ludus.population.matches import moments
+from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_order
+from ludus.policies.base import Policy
+from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
+from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.host import PolicyMessage
+from ludus.rollout.manager import RolloutManager, manage
+from ludus.runtime.inprocess import build_runtime
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
@@ -139,7 +144,7 @@ class _Play:
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
-        self._arena: Arena | None = None
+        self._rollouts: RolloutManager | None = None
         self._pool: ProcessPool | None = None
         self._found: list[Played] = []
 
@@ -159,19 +164,19 @@ class _Play:
 
     def close(self) -> None:
         """End whatever plays."""
-        for part in (self._arena, self._pool):
+        for part in (self._rollouts, self._pool):
             if part is not None:
                 part.close()
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
-        if self._arena is None:
+        if self._rollouts is None:
             most = self._options.budget or sum(piece.episodes for piece in pieces)
-            made = self._field.settings.make(num_envs=min(self._envs(), most))
-            players = [replace(player, bot=None) for player in self._sides.players]  # bots are made elsewhere
-            self._arena = Arena(made, players)
+            env = self._field.settings.make(num_envs=min(self._envs(), most))
+            self._rollouts = manage(build_runtime("inprocess"), env)
+        player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
-            episodes = self._sides.episodes(batch, self._options.seed)
-            self._record(batch, self._arena.play(*episodes))
+            episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
+            self._record(batch, player.planned(episodes))
 
     def _envs(self) -> int:
         if self._options.num_envs is not None:
@@ -184,10 +189,15 @@ class _Play:
     def _by_bots(self, pieces: Sequence[Piece]) -> None:
         if self._pool is None:
             self._pool = ProcessPool(
-                setup_of(self._field.settings, min(_BOT_ENVS, self._envs()), self._sides.players),
+                Setup(
+                    self._field.settings,
+                    min(_BOT_ENVS, self._envs()),
+                    tuple((ref, PolicyMessage(policy)) for ref, policy in self._sides.policies.items()),
+                    self._sides.bots,
+                ),
                 workers=self._options.workers,
                 deadline=self._options.deadline,
-                episodes=lambda piece: self._sides.episodes([piece], self._options.seed),
+                episodes=lambda piece: self._sides.episodes([piece], self._options.seed, refs=self._sides.refs),
                 record=lambda piece, returns: self._record([piece], returns),
             )
         self._pool.play(pieces)
@@ -223,7 +233,7 @@ def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
     orders = []
     for k, seats in enumerate(meeting.orders):
         found = moments(by_order[:, k])
-        orders.append(StoredOrder(seats, piece.n, found.mean, found.m2, outcomes(by_order[:, k])))
+        orders.append(match_of_order(meeting, piece.first, seats, found, outcomes(by_order[:, k])))
     total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
     return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
 
@@ -236,34 +246,41 @@ def _shares(meeting: Meeting) -> NDArray[np.float64]:
     return shares
 
 
+def _key(player: EntrantPlayer) -> tuple[int, str]:
+    """The same for one policy, or bot, of several entrants."""
+    return id(player.bot or player.policy), player.mode
+
+
 class _Sides:
-    """All players of all entrants, and how a piece's episodes are drawn from them."""
+    """All players of all entrants, and how a piece's episodes are drawn from them. refs: of the policies, then of the bots."""
 
     def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
         self._count = spec.num_players
-        players: list[ArenaPlayer] = []
-        known: dict[tuple[int, str], int] = {}
+        seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
+        found = {_key(player): player for seat in seats for player in seat.players}
+        self.policies: dict[PolicyRef, Policy] = {}
+        self.bots: dict[PolicyRef, Named] = {}
+        refs: dict[tuple[int, str], PolicyRef] = {}
+        for k, (key, player) in enumerate(found.items()):
+            refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
+            if player.bot is not None:
+                self.bots[ref] = player.bot
+            elif player.policy is not None:
+                self.policies[ref] = player.policy
+        self.refs = (*self.policies, *self.bots)
+        place = {ref: k for k, ref in enumerate(self.refs)}
         self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
         for entrant in entrants:
             for p, seat in enumerate(entrant.seats):
                 if seat is None:
                     continue
-                places = []
-                for player in seat.players:
-                    key = id(player.bot or player.policy), player.mode
-                    if key not in known:
-                        known[key] = len(players)
-                        players.append(player)
-                    places.append(known[key])
+                places = [place[refs[_key(player)]] for player in seat.players]
                 cumulative = np.cumsum(np.array(seat.probs) / np.sum(seat.probs))
                 self._drawn[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
-        self.players = tuple(players)
         self._keys: list[np.uint64] = []
 
-    def episodes(
-        self, pieces: Sequence[Piece], seed: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]:
-        """What `Arena.play` wants: seats int32[T, P], luck and own uint64[T]. The orders of a deal share its luck, and no more."""
+    def episodes(self, pieces: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
+        """refs: whoever may play, the first ones of all. The orders of a deal share its luck, and no more."""
         total = sum(piece.episodes for piece in pieces)
         seats = np.empty((total, self._count), np.int32)
         deal = np.empty(total, np.uint64)
@@ -279,7 +296,7 @@ class _Sides:
                 for p, name in enumerate(order):
                     seats[rows, p] = self._draw(name, p, own[rows])
             at = end
-        return seats, deal, own
+        return PlannedEpisodes(refs, seats, deal, own)
 
     def _key_of(self, seed: int, order: int) -> np.uint64:
         """What tells the orders of a deal apart."""
@@ -298,8 +315,6 @@ class _Sides:
 
 # --------------------------------------------------------------------------------------------------------------------
 # A tournament on a compiled game tree, computed instead of played.
-
-_NOTHING = np.zeros(0)
 
 
 def computable(field: TournamentField) -> bool:
@@ -363,7 +378,8 @@ def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[d
     total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
     for seats in meeting.orders:
         values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
-        orders.append(StoredOrder(seats, 0, values, _NOTHING, ()))
+        match = match_of_order(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        orders.append(replace(match, exact=True))
         for name, value in zip(seats, values.tolist(), strict=True):
             total[name] += value
             count[name] += 1

@@ -17,12 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError, RunError
-from ludus.storage.reader import check_integrity, translated
-from ludus.storage.store import connect, has_tables
+from ludus.core.types import Match, PolicyRef
+from ludus.evaluation.tournament.meetings import Meeting
+from ludus.population.matches import Moments
+from ludus.storage.database import INSERT, MATCHES
+from ludus.storage.reader import check_integrity, match_of, translated
+from ludus.storage.store import blob, connect, has_tables, match_row
 
 FILE = "tournament.db"
 APPLICATION_ID = 0x4C544F52  # "LTOR"
-VERSION = 1
+VERSION = 2  # 1: another luck, and a match log of its own
 
 _TABLES = f"""
 BEGIN;
@@ -31,35 +35,39 @@ CREATE TABLE entrants (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, detail TEXT 
 CREATE TABLE pieces (
   meeting TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL, created REAL NOT NULL,
   PRIMARY KEY (meeting, first));
-CREATE TABLE matches (
-  meeting TEXT NOT NULL, first INTEGER NOT NULL, seats TEXT NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL,
-  wins TEXT NOT NULL, PRIMARY KEY (meeting, first, seats));
+{MATCHES}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredOrder:
-    """What one order of seats brought: n episodes, per player mean and M2 float64[P] of the returns, (won, drawn, lost)."""
-
-    seats: tuple[str, ...]
-    n: int
-    mean: NDArray[np.float64]
-    m2: NDArray[np.float64]
-    wins: tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats."""
+    """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
+    orders: of each order of seats, see `match_of_order`."""
 
     meeting: str
     first: int
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[StoredOrder, ...]
+    orders: tuple[Match, ...]
+
+
+def match_of_order(
+    meeting: Meeting, first: int, seats: tuple[str, ...], found: Moments, wins: tuple[tuple[int, int, int], ...]
+) -> Match:
+    """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
+    the meeting."""
+    return Match(
+        id=json.dumps([meeting.entrants, first, seats]),
+        profile=tuple(meeting.entrants.index(name) for name in seats),
+        seats=tuple(PolicyRef(0, name) for name in seats),
+        n=int(found.n),
+        mean=found.mean,
+        m2=found.m2,
+        wins=wins,
+    )
 
 
 class TournamentStore:
@@ -94,7 +102,10 @@ class TournamentStore:
             if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise RunError(f"{str(self.path)!r} is not a tournament's database. Give another --dir.")
             if (found := db.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
-                raise RunError(f"{where} has database version {found}; this Ludus reads {VERSION}. Upgrade ludus.")
+                what = (
+                    "Upgrade ludus" if found > VERSION else "Go on with the Ludus that wrote it, or give another --dir"
+                )
+                raise RunError(f"{where} has database version {found}; this Ludus reads {VERSION}. {what}.")
             check_integrity(db, self.path)
             facts = dict(db.execute("SELECT key, value FROM tournament"))
             known = dict(db.execute("SELECT name, sha256 FROM entrants"))
@@ -144,7 +155,7 @@ class TournamentStore:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 new = [piece for piece in played if self._is_new(piece)]
-                self._enter({name for piece in new for order in piece.orders for name in order.seats})
+                self._enter({ref.policy for piece in new for match in piece.orders for ref in match.seats})
                 for piece in new:
                     self._append(piece)
             except BaseException:
@@ -159,7 +170,7 @@ class TournamentStore:
             (piece.meeting, piece.first + piece.n, piece.first),
         ).fetchall()
         for first, n, mean, m2 in rows:
-            if (first, n) == (piece.first, piece.n) and (mean, m2) != (_blob(piece.mean), _blob(piece.m2)):
+            if (first, n) == (piece.first, piece.n) and (mean, m2) != (blob(piece.mean), blob(piece.m2)):
                 raise DataError(
                     f"deals {first} to {first + n - 1} of {piece.meeting} are stored with other results; nothing was recorded."
                 )
@@ -172,29 +183,21 @@ class TournamentStore:
         self._connection.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
 
     def _append(self, piece: Played) -> None:
-        where = (piece.meeting, piece.first)
+        now = time.time()
         self._connection.execute(
             "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
-            (*where, piece.n, _blob(piece.mean), _blob(piece.m2), time.time()),
+            (piece.meeting, piece.first, piece.n, blob(piece.mean), blob(piece.m2), now),
         )
-        self._connection.executemany(
-            "INSERT INTO matches VALUES (?,?,?,?,?,?,?)",
-            [
-                (*where, json.dumps(order.seats), order.n, _blob(order.mean), _blob(order.m2), json.dumps(order.wins))
-                for order in piece.orders
-            ],
-        )
+        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.orders])
 
     def played(self) -> list[Played]:
         """All pieces, by meeting and deal."""
         with translated(self.path):
-            orders: dict[tuple[str, int], list[StoredOrder]] = {}
-            for meeting, first, seats, n, mean, m2, wins in self._connection.execute(
-                "SELECT meeting, first, seats, n, mean, m2, wins FROM matches ORDER BY meeting, first, rowid"
-            ):
-                counts = tuple((int(w), int(d), int(lost)) for w, d, lost in json.loads(wins))
-                found = StoredOrder(tuple(json.loads(seats)), n, _array(mean), _array(m2), counts)
-                orders.setdefault((meeting, first), []).append(found)
+            orders: dict[tuple[str, int], list[Match]] = {}
+            for row in self._connection.execute("SELECT * FROM matches ORDER BY rowid"):
+                match = match_of(row).match
+                entrants, first, _ = json.loads(match.id)
+                orders.setdefault((json.dumps(entrants), first), []).append(match)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
             return [
                 Played(meeting, first, n, _array(mean), _array(m2), tuple(orders[meeting, first]))
@@ -233,10 +236,6 @@ def _locked(folder: Path) -> int:
     except OSError:
         pass
     return lock
-
-
-def _blob(values: NDArray[np.float64]) -> bytes:
-    return np.ascontiguousarray(values, "<f8").tobytes()
 
 
 def _array(blob: bytes) -> NDArray[np.float64]:

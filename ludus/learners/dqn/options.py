@@ -12,9 +12,10 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.envs.base import VectorEnv
+from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
 from ludus.learners.images import needs_images
-from ludus.learners.on_policy.teams import separate_networks
+from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, body_config, q_module_spec, q_spec
@@ -72,8 +73,16 @@ class QLearning(Config):
         for player in range(env.num_players):
             self._inputs(env, (player,))
 
+    def check_start(self, env: VectorEnv) -> None:
+        """Raises ScenarioError where agents with a network each do not show who they are."""
+        if not self.share_weights:
+            check_first_ids(env, algorithm=type(self).__name__)
+
     def collect(self) -> Collect:
         return Collect(self.rollout_unit, self.rollout)
+
+    def warm_up(self) -> WarmUp:
+        return WarmUp("min_size", self.min_size, self.updates_per_decision)
 
     @property
     def prioritised(self) -> bool:

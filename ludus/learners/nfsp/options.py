@@ -11,7 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
-from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.envs.base import VectorEnv
+from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
 from ludus.learners.dqn.options import DQN
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space
@@ -80,9 +81,17 @@ class NFSP(Config):
                 )
         self.best_response.check(env)
 
+    def check_start(self, env: VectorEnv) -> None:
+        """Raises ScenarioError where the best response cannot begin."""
+        self.best_response.check_start(env)
+
     def collect(self) -> Collect:
         modes = (("best_response", self.anticipation), ("average", 1.0 - self.anticipation))
         return replace(self.best_response.collect(), modes=modes)
+
+    def warm_up(self) -> WarmUp:
+        """The best response's; what it plays is what the other imitates."""
+        return replace(self.best_response.warm_up(), part="best_response")
 
     def tables(self) -> Sequence[TableSpec]:
         limiter = {"min_size": self.min_size}

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
-from ludus.learners.base import REPLAY, Collect
+from ludus.learners.base import REPLAY, Collect, WarmUp
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import box
 from ludus.policies.specs import ActorKind, actor_spec
@@ -62,6 +62,9 @@ class OffPolicy(Config):
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec(REPLAY, kind="ring", capacity=self.capacity, limiter={"min_size": self.start_decisions}),)
+
+    def warm_up(self) -> WarmUp:
+        return WarmUp("start_decisions", self.start_decisions, self.updates_per_decision)
 
     def sizes(self) -> Mapping[str, Sizes]:
         """Known where decisions are collected; how many an episode has is not."""

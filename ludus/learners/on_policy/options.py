@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.envs.base import VectorEnv
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.images import needs_images
-from ludus.learners.on_policy.teams import separate_networks
+from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space
 from ludus.learners.teams import check_state, state_width
@@ -196,6 +197,11 @@ class PolicyGradient(Gradient):
         self._require_loss(PolicyGradient, "surrogate", says)
         for player in range(env.num_players):
             self.policy(env, (player,))
+
+    def check_start(self, env: VectorEnv) -> None:
+        """Raises ScenarioError where agents with a network each do not show who they are."""
+        if not self.share_weights:
+            check_first_ids(env, algorithm=type(self).__name__)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         """Raises ScenarioError if it cannot play there."""

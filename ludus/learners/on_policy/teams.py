@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Due, EnvSpec
+from ludus.envs.base import VectorEnv
 from ludus.learners.teams import seen
 from ludus.replay.trajectories import Trajectories
 
@@ -115,3 +116,8 @@ def check_ids(env: EnvSpec, due: Sequence[Due], *, algorithm: str) -> None:
                 f"observations of {env.id} what agent {agent} sees ends in {ids[row].tolist()}{as_another}: this is no agent's id. "
                 "Put the wrapper agent_ids around it, as the last that changes observations."
             )
+
+
+def check_first_ids(env: VectorEnv, *, algorithm: str) -> None:
+    """`check_ids` of its first observations; resets it."""
+    check_ids(env.spec, env.reset(np.arange(env.num_envs, dtype=np.uint64)).due, algorithm=algorithm)

@@ -1,7 +1,7 @@
 """Which matches are played before a meta-game is solved: all that are missing, or those that matter until enough is known.
 
-scheduler ── game, needed ──► Sampling.next_profiles ──► EvaluationTask ──► results ──► and again, until it wants nothing
-scheduler ◄── payoffs without holes ── Sampling.completed
+scheduler ── game, needed ──► MatchSelection.next_profiles ──► EvaluationTask ──► results ──► and again, until it wants nothing
+scheduler ◄── payoffs without holes ── MatchSelection.completed
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ludus.solvers.match_selection import AdaptiveEvaluation, Goal, PolicyProfil
 
 
 @runtime_checkable
-class Sampling(Protocol):
+class MatchSelection(Protocol):
     """State: how far the evaluation of one meta-game is. With the same state and payoffs it wants the same."""
 
     def begin(self) -> None:
@@ -56,7 +56,7 @@ class EveryHole:
         self._asked = False
 
     def begin(self) -> None:
-        """See `Sampling`."""
+        """See `MatchSelection`."""
         self._asked = False
 
     def next_profiles(
@@ -80,7 +80,7 @@ class EveryHole:
         self._asked = bool(state["asked"])
 
 
-class AdaptiveSampling:
+class AdaptiveSelection:
     """Portions of episodes go where the goal (by default the meta-strategy) depends on them, as `AdaptiveEvaluation` says; cells that were
     never played are guessed (`filled`). Needed cells get `episodes` first."""
 
@@ -120,7 +120,7 @@ class AdaptiveSampling:
         return self._make(seed=seeding.key(self._seed, "payoffs", self._number))
 
     def begin(self) -> None:
-        """See `Sampling`."""
+        """See `MatchSelection`."""
         self._number, self._asked = self._number + 1, False
         self._evaluation = self._made()
 

@@ -1,0 +1,132 @@
+"""The kinds of scenarios: the options of each schedule as keys of a scenario, and the scheduler that takes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ludus.driver.scenario import Scenario
+from ludus.learners.base import Algorithm
+from ludus.policies.specs import Modes
+from ludus.schedulers.anytime import (
+    AnytimePSROOptions,
+    AnytimePSROScheduler,
+    SelfPlayPSROOptions,
+    SelfPlayPSROScheduler,
+)
+from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
+from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
+from ludus.schedulers.league import LeagueOptions, LeagueScheduler
+from ludus.schedulers.pbt import PBTOptions, PBTScheduler
+from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
+from ludus.schedulers.self_play import FictitiousSelfPlayOptions, PFSPOptions, SelfPlayOptions, SelfPlayScheduler
+from ludus.solvers.fixed import Last
+
+
+class PSRO(PSROOptions, Scenario, kind="psro"):
+    """Policy-Space Response Oracles and their family; see `PSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PSROScheduler(self, population=population, selection=selection)
+
+
+class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
+    """PSRO whose opponents adapt while a response trains; see `AnytimePSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return AnytimePSROScheduler(self, population=population, selection=selection)
+
+
+class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
+    """Anytime PSRO with a new strategy that trains against the response; see `SelfPlayPSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayPSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayPSROScheduler(self, population=population, selection=selection)
+
+
+class EfficientPSRO(EfficientPSROOptions, Scenario, kind="efficient_psro"):
+    """PSRO without payoffs; see `EfficientPSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> EfficientPSROScheduler:
+        return EfficientPSROScheduler(self, population=population)
+
+
+class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
+    """PSRO whose generations train at the same time; see `PipelinePSROOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return PipelinePSROScheduler(self, population=population, selection=selection)
+
+
+class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
+    """Self-play; see `SelfPlayOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
+
+
+class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
+    """Fictitious self-play over snapshots; see `FictitiousSelfPlayOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection)
+
+
+class PFSP(PFSPOptions, Scenario, kind="pfsp"):
+    """Prioritised fictitious self-play; see `PFSPOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
+        selection = self.evaluation.selection(self.meta_solver, self.seed)
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
+
+
+class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
+    """Plain (multi-agent) reinforcement learning; see `FixedOpponentsOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> FixedOpponentsScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return FixedOpponentsScheduler(self, population=population, selection=selection)
+
+
+class League(LeagueOptions, Scenario, kind="league"):
+    """A league of main agents and exploiters; see `LeagueOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
+        selection = self.evaluation.selection(self.meta_solver or Last(), self.seed)
+        return LeagueScheduler(self, population=population, selection=selection)
+
+
+class PBT(PBTOptions, Scenario, kind="pbt"):
+    """Population based training; see `PBTOptions`."""
+
+    def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
+        selection = self.evaluation.selection(Last(), self.seed)
+        return PBTScheduler(self, population=population, selection=selection)
+
+
+def _modes(oracle: object) -> Modes:
+    """In which newest weights are met: those that their learner plays in."""
+    return oracle.collect().modes if isinstance(oracle, Algorithm) else ()
+
+
+_KINDS: tuple[type[Scenario], ...] = (
+    AnytimePSRO,
+    EfficientPSRO,
+    FictitiousSelfPlay,
+    FixedOpponents,
+    League,
+    PBT,
+    PFSP,
+    PipelinePSRO,
+    PSRO,
+    SelfPlay,
+    SelfPlayPSRO,
+)
+SCENARIOS: Final[dict[str, str]] = {kind.kind: f"{kind.__module__}:{kind.__qualname__}" for kind in _KINDS}
+"""name -> `module:Class`; each class is a `Scenario`, and its fields are the keys of the file."""

@@ -1,1 +1,0 @@
-"""The kinds of scenarios: each says which schedule it follows."""

@@ -1,0 +1,127 @@
+"""What the options of all schedules have in common, and what they are checked against before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from ludus.core.config import Config
+from ludus.core.errors import ScenarioError
+from ludus.core.parts import build_part, dump_part, kind_of, require
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.learners.base import Algorithm, ComputedOracle
+from ludus.policies.file import load_policy
+from ludus.population.base import seats_of
+from ludus.solvers.base import MetaSolver
+from ludus.solvers.registry import META_SOLVERS
+
+Solver = Annotated[
+    Any,
+    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS)),
+    PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
+]
+"""A field that holds a meta-solver."""
+
+
+class ScheduleContext:
+    """Where a schedule is to run. population: [P] index of each player's population. oracle: what answers its training tasks. seats: the
+    players of each population. policies: what the oracle trains for each population."""
+
+    def __init__(self, env: EnvSpec, population: tuple[int, ...], oracle: Algorithm | ComputedOracle) -> None:
+        """Raises ScenarioError if one policy of the oracle cannot serve all the players of a population."""
+        self.env, self.population, self.oracle = env, population, oracle
+        self.seats = seats_of(population)
+        self.policies: list[PolicySpec] = [oracle.policy(env, seats) for seats in self.seats]
+
+    def check_file(self, key: str, path: str) -> None:
+        """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
+        it."""
+        found = load_policy(path).spec
+        for seats, wanted in zip(self.seats, self.policies, strict=True):
+            if differing := _differences(found, wanted):
+                raise ScenarioError(
+                    f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the oracle trains for players "
+                    f"{', '.join(map(str, seats))}: {differing}. Give the oracle the same, or a policy that was trained or cloned for "
+                    "these players."
+                )
+
+    def check_solver(self, solver: object) -> None:
+        """Raises ConfigError if it is no meta-solver, ScenarioError if it cannot solve this game."""
+        require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
+        assert isinstance(solver, MetaSolver)
+        env, needs, name = self.env, solver.needs, kind_of(solver, META_SOLVERS)
+        others = "Use cce, alpha_rank, projected_replicator_dynamics or fictitious_play."
+        if "two_player" in needs and env.num_players != 2:
+            raise ScenarioError(
+                f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {others}"
+            )
+        if "zero_sum" in needs and not env.zero_sum:
+            raise ScenarioError(f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {others}")
+        if "symmetric" in needs and len(self.seats) > 1:
+            raise ScenarioError(
+                f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {others}"
+            )
+
+
+class ScheduleOptions(Config):
+    """generations: tasks per population, one after the other. mode: how the members of a population are played; against a fixed mixture
+    some best response is deterministic, so greedy loses nothing. seed: of all that is drawn."""
+
+    generations: int = Field(20, ge=0)
+    mode: Literal["explore", "greedy"] = "greedy"
+    seed: int = Field(0, ge=0)
+
+    model_config = ConfigDict(validate_default=True, defer_build=True)  # of the kinds, a run uses one
+
+    @property
+    def needs_learner(self) -> bool:
+        """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
+        return False
+
+    @property
+    def reads_payoffs(self) -> bool:
+        """Whether it asks for matches to be played, and reads what they come to."""
+        return True
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """In which its members are played."""
+        return frozenset({self.mode})
+
+    @property
+    def given(self) -> Sequence[tuple[str, float]]:
+        """Policies from elsewhere that its learners meet, as (name, weight): they are read when a run begins, and members from then on. Its
+        scheduler is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
+        return ()
+
+    def check_schedule(self, context: ScheduleContext) -> None:
+        """Raises ScenarioError or ConfigError for options that do not fit where they are to be used. What does not fit the populations
+        alone, the scheduler itself refuses."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How the policy of a file differs from those that are trained.
+
+
+def _differences(found: PolicySpec, wanted: PolicySpec) -> str:
+    """What differs, with both values; "" if nothing does."""
+    if found.kind != wanted.kind:
+        return f"kind {found.kind!r} in the file, {wanted.kind!r} here"
+    theirs, ours = _entries(found), _entries(wanted)
+    names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name, ...) != theirs.get(name, ...)]
+    return "; ".join(f"{name} {_shown(theirs, name)} in the file, {_shown(ours, name)} here" for name in names)
+
+
+def _shown(entries: Mapping[str, Any], name: str) -> str:
+    return repr(entries[name]) if name in entries else "none"
+
+
+def _entries(spec: PolicySpec) -> dict[str, Any]:
+    """The entries of a policy's config; those of mappings in it are named as `body.hidden`."""
+    out: dict[str, Any] = {}
+    for key, value in spec.config.items():
+        nested = isinstance(value, Mapping) and value
+        out.update({f"{key}.{name}": inner for name, inner in value.items()} if nested else {key: value})
+    return out

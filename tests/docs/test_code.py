@@ -1,0 +1,51 @@
+"""Python and SQL on the pages run, YAML is a scenario."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pages
+import pytest
+import yaml
+
+from ludus.driver.scenario_files import load_scenario
+
+BLOCKS = [
+    pytest.param(block, id=f"{pages.name(page)}-{k}")
+    for page in pages.PAGES
+    for k, block in enumerate(pages.blocks(page, "python"))
+    if page.name != "README.md"  # that one is an example, tested as such
+]
+
+
+@pytest.mark.usefixtures("examples")
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_runs(block: str, try1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(try1)
+    exec(compile(block, "page", "exec", dont_inherit=True), {"__name__": "page"})
+
+
+def test_sql_runs(try1: Path) -> None:
+    page = pages.ROOT / "docs" / "how-to" / "sql.md"
+    with sqlite3.connect(f"file:{try1}/runs/try1/ludus.db?mode=ro", uri=True) as connection:
+        statements = [s for block in pages.blocks(page, "sql") for s in block.split(";") if s.strip()]
+        rows = [connection.execute(statement).fetchall() for statement in statements]
+    connection.close()
+    assert len(rows) == 8
+    assert [row[0] for row in rows[0]] == list(range(9)), "generations 0 to 8"
+    assert rows[1][0][0] == next(number for number, *_, nash_conv in rows[0] if nash_conv <= 0.5)
+    assert {row[1] for row in rows[3]} == {f"{p}-{g}" for p in range(2) for g in range(9)}
+
+
+@pytest.mark.usefixtures("examples")
+def test_yaml_is_understood(tmp_path: Path) -> None:
+    seen = [block for page in pages.PAGES for block in pages.blocks(page, "yaml")]
+    for block in seen:
+        if block.startswith("stop:"):
+            for line in block.splitlines():
+                load_scenario("kuhn", [f"stop={yaml.safe_dump(yaml.safe_load(line)['stop'], default_flow_style=True)}"])
+        else:
+            (tmp_path / "my.yaml").write_text(block)
+            load_scenario(str(tmp_path / "my.yaml"))
+    assert len(seen) > 10
