@@ -1,4 +1,4 @@
-"""What to run: environment, oracle, limits, runtime; each kind adds its schedule's options. Plain data from a YAML file or Python."""
+"""What to run: environment, algorithm, limits, runtime; each kind adds its schedule's options. Plain data from a YAML file or Python."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Evaluation(Config):
         return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
     def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:
-        """Raises ScenarioError for what cannot be computed of this game, or of what the oracle trains."""
+        """Raises ScenarioError for what cannot be computed of this game, or of what the algorithm trains."""
         spec = context.env
         exact = [k for k in ("payoffs", "exploitability") if getattr(self, k) == "exact"]
         if exact and spec.enumeration is None:
@@ -140,8 +140,8 @@ class Evaluation(Config):
                 if not tabulates(spec, mode=mode):
                     other = " Or set mode=greedy." if tabulates(spec, mode="greedy") else ""
                     raise ScenarioError(
-                        f"{exact}: {context.env.id} has a game tree, on which that is computed exactly, and the oracle "
-                        f"{kind_of(context.oracle, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
+                        f"{exact}: {context.env.id} has a game tree, on which that is computed exactly, and the algorithm "
+                        f"{kind_of(context.algorithm, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
                         "more than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
                         f"evaluation.exploitability=off.{other}"
                     )
@@ -193,8 +193,8 @@ CallbackList = Annotated[
 class Scenario(ScheduleOptions):
     """What every kind of scenario has; a kind adds the options of its schedule, and `scheduler`.
 
-    env: an id or `Environment`. oracle: what trains or computes a policy, a registered name or `module:Class` with options. response: when
-    a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
+    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. response:
+    when a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
     interchangeable players (auto: where the environment says that they are), or for all players (always). callbacks: code of one's own
     that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see `ScheduleOptions`.
 
@@ -204,7 +204,7 @@ class Scenario(ScheduleOptions):
     kind: ClassVar[str]
 
     env: Annotated[Environment, BeforeValidator(_environment)]
-    oracle: Oracle = "ppo"
+    algorithm: AlgorithmChoice = "ppo"
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
     share: Literal["auto", "never", "always"] = "auto"

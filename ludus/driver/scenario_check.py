@@ -25,43 +25,43 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
-    oracle = scenario.oracle
-    require(oracle, "oracle", (Algorithm, ComputedOracle), ALGORITHMS)
-    check_fits(oracle, env)
-    if scenario.needs_learner and isinstance(oracle, ComputedOracle):
+    algorithm = scenario.algorithm
+    require(algorithm, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
+    check_fits(algorithm, env)
+    if scenario.needs_learner and isinstance(algorithm, ComputedOracle):
         raise ScenarioError(
-            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the oracle "
-            f"{kind_of(oracle, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
+            f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the algorithm "
+            f"{kind_of(algorithm, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
         )
     if scenario.evaluation.adaptive is not None and not scenario.reads_payoffs:
         raise ScenarioError(
             f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
         )
-    context = ScheduleContext(env, scenario.population(env), oracle)
+    context = ScheduleContext(env, scenario.population(env), algorithm)
     scheduler = scenario.scheduler(context.population)
     scenario.check_schedule(context)
     scenario.evaluation.check(context, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
-    learns = not isinstance(oracle, ComputedOracle)
+    learns = not isinstance(algorithm, ComputedOracle)
     if learns:
         check_response(scenario.response)
     check_stop(scenario.stop, learns=learns, exploitability=exploitability)
     if learns:
-        _check_storage(oracle)
-        _check_warm_up(scenario, env, oracle, scheduler)
-        _check_seats(scenario, context, oracle)
+        _check_storage(algorithm)
+        _check_warm_up(scenario, env, algorithm, scheduler)
+        _check_seats(scenario, context, algorithm)
 
 
 def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
     """What no spec of an environment says; it may be reset for that. Raises ScenarioError."""
-    if isinstance(scenario.oracle, ChecksStart):
-        scenario.oracle.check_start(env)
+    if isinstance(scenario.algorithm, ChecksStart):
+        scenario.algorithm.check_start(env)
 
 
-def _check_storage(oracle: Algorithm) -> None:
+def _check_storage(algorithm: Algorithm) -> None:
     """That what it collects at once fits into its tables, as far as that is known before."""
-    sizes = sizes_of(oracle)
-    for spec in oracle.tables():
+    sizes = sizes_of(algorithm)
+    for spec in algorithm.tables():
         try:
             with closing(build_table(spec)) as table:
                 if (size := sizes.get(spec.name)) and isinstance(table, BoundedTable):
@@ -72,14 +72,14 @@ def _check_storage(oracle: Algorithm) -> None:
             ) from error
 
 
-def _check_warm_up(scenario: Scenario, env: EnvSpec, oracle: Algorithm, scheduler: Scheduler) -> None:
+def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:
     """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
-    limit, collect = scenario.response.limit("decisions"), oracle.collect()
+    limit, collect = scenario.response.limit("decisions"), algorithm.collect()
     if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
         return
-    if not isinstance(oracle, WarmsUp):
+    if not isinstance(algorithm, WarmsUp):
         return
-    warm_up, num_envs = oracle.warm_up(), scenario.env.num_envs
+    warm_up, num_envs = algorithm.warm_up(), scenario.env.num_envs
     tasks = scheduler.options.chunks if isinstance(scheduler, ChunkedScheduler) else 1  # whose learners go on
     over = collect.amount + 2 * num_envs * len(env.agents)  # the last rollout's, with what is open then
     if tasks * (limit + over) >= warm_up.needed:
@@ -91,16 +91,16 @@ def _check_warm_up(scenario: Scenario, env: EnvSpec, oracle: Algorithm, schedule
         *warm_up.changes(tasks * (limit - open_)),
     ]
     raise ScenarioError(
-        f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the oracle "
-        f"{kind_of(oracle, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so that its policies "
+        f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "
+        f"{kind_of(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so that its policies "
         f"would stay as they begin. Up to {open_} are still open at the end and count for nothing: give {either(changes)}."
     )
 
 
-def _check_seats(scenario: Scenario, context: ScheduleContext, oracle: Algorithm) -> None:
+def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algorithm) -> None:
     """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
     most = max(len(seats) for seats in context.seats)
-    if oracle.collect().unit == "decisions" and scenario.env.num_envs < most:
+    if algorithm.collect().unit == "decisions" and scenario.env.num_envs < most:
         raise ScenarioError(
             f"env.num_envs={scenario.env.num_envs}, and {most} players of {context.env.id} share one population, each of whose policies "
             f"learns to play every seat; give num_envs={most} or a multiple, or share=never."

@@ -67,7 +67,7 @@ class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.algorithm))
 
 
 class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
@@ -83,7 +83,7 @@ class PFSP(PFSPOptions, Scenario, kind="pfsp"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.oracle))
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.algorithm))
 
 
 class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
@@ -110,9 +110,9 @@ class PBT(PBTOptions, Scenario, kind="pbt"):
         return PBTScheduler(self, population=population, selection=selection)
 
 
-def _modes(oracle: object) -> Modes:
+def _modes(algorithm: object) -> Modes:
     """In which newest weights are met: those that their learner plays in."""
-    return oracle.collect().modes if isinstance(oracle, Algorithm) else ()
+    return algorithm.collect().modes if isinstance(algorithm, Algorithm) else ()
 
 
 _KINDS: tuple[type[Scenario], ...] = (

@@ -218,9 +218,9 @@ class WarmUp:
         """Settings with which the first update comes after so many decisions, each by itself."""
         out = []
         if (left := decisions - self.decisions) > 0 and self.more > 1:
-            out.append(f"oracle.{self._inner}updates_per_decision={math.ceil(1000 / left) / 1000:g} or more")
+            out.append(f"algorithm.{self._inner}updates_per_decision={math.ceil(1000 / left) / 1000:g} or more")
         if (most := decisions - self.more) > 0:
-            out.append(f"oracle.{self._inner}{self.option}={most} or less")
+            out.append(f"algorithm.{self._inner}{self.option}={most} or less")
         return out
 
     @property

@@ -96,7 +96,7 @@ class MeanMixtures:
 
 class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
     """Anytime PSRO (McAleer et al. 2022): a response trains against a distribution over all members, which a no-regret rule moves in the
-    meantime; its mean is what is announced. So exploitability should not rise. meta_solver: of generation 0, and of oracles that move
+    meantime; its mean is what is announced. So exploitability should not rise. meta_solver: of generation 0, and of algorithms that move
     nothing. Two players."""
 
 

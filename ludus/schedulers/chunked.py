@@ -23,8 +23,8 @@ from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions
 from ludus.schedulers.queue import PlanningScheduler, alone
 from ludus.schedulers.subgame import Places, everyone
-from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
+from ludus.solvers.match_selection import PolicyProfile
 
 Start = PolicyRef | str | None
 

@@ -90,7 +90,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         return groups
 
     def _solve(self, view: View) -> Solution:
-        """The means of the last mixtures; of oracles that moved nothing, all members alike."""
+        """The means of the last mixtures; of algorithms that moved nothing, all members alike."""
         rng = seeding.generator(self.options.seed, "solve", self.generation)
         return self._means.solution(view) or Uniform().solve(view.payoffs, rng=rng)
 

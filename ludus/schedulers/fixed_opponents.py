@@ -16,8 +16,8 @@ from ludus.population.base import View
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.queue import alone, pack_mixture, unpack_mixture
-from ludus.schedulers.win_rates import PolicyProfile
 from ludus.solvers.base import Solution
+from ludus.solvers.match_selection import PolicyProfile
 
 
 class FixedOpponent(Config):

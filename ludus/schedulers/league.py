@@ -24,7 +24,8 @@ from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_ch
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates, without_monotonic_suffix
+from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
+from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------

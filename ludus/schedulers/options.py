@@ -26,14 +26,14 @@ Solver = Annotated[
 
 
 class ScheduleContext:
-    """Where a schedule is to run. population: [P] index of each player's population. oracle: what answers its training tasks. seats: the
-    players of each population. policies: what the oracle trains for each population."""
+    """Where a schedule is to run. population: [P] index of each player's population. algorithm: what answers its training tasks. seats: the
+    players of each population. policies: what the algorithm trains for each population."""
 
-    def __init__(self, env: EnvSpec, population: tuple[int, ...], oracle: Algorithm | ComputedOracle) -> None:
-        """Raises ScenarioError if one policy of the oracle cannot serve all the players of a population."""
-        self.env, self.population, self.oracle = env, population, oracle
+    def __init__(self, env: EnvSpec, population: tuple[int, ...], algorithm: Algorithm | ComputedOracle) -> None:
+        """Raises ScenarioError if one policy of the algorithm cannot serve all the players of a population."""
+        self.env, self.population, self.algorithm = env, population, algorithm
         self.seats = seats_of(population)
-        self.policies: list[PolicySpec] = [oracle.policy(env, seats) for seats in self.seats]
+        self.policies: list[PolicySpec] = [algorithm.policy(env, seats) for seats in self.seats]
 
     def check_file(self, key: str, path: str) -> None:
         """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
@@ -42,8 +42,8 @@ class ScheduleContext:
         for seats, wanted in zip(self.seats, self.policies, strict=True):
             if differing := _differences(found, wanted):
                 raise ScenarioError(
-                    f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the oracle trains for players "
-                    f"{', '.join(map(str, seats))}: {differing}. Give the oracle the same, or a policy that was trained or cloned for "
+                    f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the algorithm trains for players "
+                    f"{', '.join(map(str, seats))}: {differing}. Give the algorithm the same, or a policy that was trained or cloned for "
                     "these players."
                 )
 
@@ -77,7 +77,7 @@ class ScheduleOptions(Config):
 
     @property
     def needs_learner(self) -> bool:
-        """Whether its policies meet others that still learn, or go on learning: then an oracle that computes them will not do."""
+        """Whether its policies meet others that still learn, or go on learning: then an algorithm that computes them will not do."""
         return False
 
     @property

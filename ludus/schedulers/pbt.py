@@ -26,7 +26,8 @@ from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_ch
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext
 from ludus.schedulers.subgame import spread
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
+from ludus.schedulers.win_rates import Member, WinRates
+from ludus.solvers.match_selection import PolicyProfile
 
 # --------------------------------------------------------------------------------------------------------------------
 # Exploit and explore: pure functions of population based training (Jaderberg et al. 2017, sections 3 and 4; 2019,
@@ -37,7 +38,7 @@ Hyper = Mapping[str, float]
 
 
 class Range(Config):
-    """Where an option of the oracle may lie: from `low` to `high`, both above 0 if it is drawn on a logarithmic scale (`log`)."""
+    """Where an option of the algorithm may lie: from `low` to `high`, both above 0 if it is drawn on a logarithmic scale (`log`)."""
 
     low: float
     high: float
@@ -149,7 +150,7 @@ class PBTOptions(OwnPastOptions):
     """Population based training (Jaderberg et al. 2017, 2019): learners that play each other's newest weights, with options of their own;
     between generations the worst copy the best, options slightly changed. The best of each population are announced.
 
-    learners: of each population. ranges: option of the oracle -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
+    learners: of each population. ranges: option of the algorithm -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
     rules: how often, how many and how much, by default as in the paper ({kind: truncation, fraction: 0.25} say).
     """
 
@@ -165,12 +166,12 @@ class PBTOptions(OwnPastOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        known = getattr(type(context.oracle), "model_fields", None)
+        known = getattr(type(context.algorithm), "model_fields", None)
         for name, where in self.ranges.items():
             if known is not None and name not in known:
-                raise ConfigError(f"ranges: the oracle has no option {name!r}; it has {', '.join(known)}.")
+                raise ConfigError(f"ranges: the algorithm has no option {name!r}; it has {', '.join(known)}.")
             for end in (where.low, where.high):
-                with_options(context.oracle, {name: end})  # refuses what it would refuse in the middle of the run
+                with_options(context.algorithm, {name: end})  # refuses what it would refuse in the middle of the run
 
 
 class PBTScheduler(ChunkedScheduler):

@@ -60,7 +60,7 @@ class PipelinePSROOptions(ChunkedOptions):
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)
-        check_diversity(self.diversity, context.oracle, context.policies, moved=True)
+        check_diversity(self.diversity, context.algorithm, context.policies, moved=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class ResponseOptions(ScheduleOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        check_diversity(self.diversity, context.oracle, context.policies, moved=self.moves_opponents)
+        check_diversity(self.diversity, context.algorithm, context.policies, moved=self.moves_opponents)
         for rule in self.warm_start:
             if rule.path is not None:
                 context.check_file("warm_start", rule.path)

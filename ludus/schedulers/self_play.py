@@ -26,9 +26,10 @@ from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import alone
-from ludus.schedulers.win_rates import Member, PolicyProfile, WinRates
+from ludus.schedulers.win_rates import Member, WinRates
 from ludus.solvers.base import Solution
 from ludus.solvers.fixed import Last, LastK, Uniform
+from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -157,11 +158,11 @@ class SelfPlayOptions(_SolvedOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        cut = isinstance(context.oracle, Algorithm) and context.oracle.collect().unit == "decisions"
+        cut = isinstance(context.algorithm, Algorithm) and context.algorithm.collect().unit == "decisions"
         if self.every_seat and 0 < self.latest < 1 and cut:
             raise ConfigError(
-                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the oracle "
-                "collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
+                f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the "
+                "algorithm collects decisions, whose episodes go on. Give it episodes (batch_unit=episodes), or latest=1."
             )
 
 

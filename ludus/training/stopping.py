@@ -376,7 +376,7 @@ def out_of_reach(stopper: Stopper, grows: Collection[str]) -> str | None:
 def check_response(stopper: Stopper | None) -> None:
     """Raises ScenarioError if a training task would go on for ever."""
     if stopper is None:
-        raise ScenarioError("an oracle that learns needs `response`: when to stop, such as {episodes: 20000}.")
+        raise ScenarioError("an algorithm that learns needs `response`: when to stop, such as {episodes: 20000}.")
     if field := out_of_reach(stopper, RESPONSE):
         raise ScenarioError(
             f"response: the stopper waits for {field}, which does not change during one response, so it would go on for ever. "
@@ -385,7 +385,7 @@ def check_response(stopper: Stopper | None) -> None:
 
 
 def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
-    """Raises ScenarioError if it could never end a run. learns: whether the oracle does. exploitability: whether it is computed."""
+    """Raises ScenarioError if it could never end a run. learns: whether the algorithm does. exploitability: whether it is computed."""
     grows = RUN | (COUNTERS if learns else set()) | ({"nash_conv"} if exploitability else set())
     if stopper is not None and (field := out_of_reach(stopper, grows)):
         raise ScenarioError(

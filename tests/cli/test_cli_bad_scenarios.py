@@ -81,7 +81,7 @@ def test_a_compiled_tree_of_ones_own_environment(folder: Path, capfd: pytest.Cap
 
 def test_an_alias_that_is_used_twice_is_fine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "my.yaml").write_text(
-        "env: openspiel/kuhn_poker\nwarm_start: [&a {source: last, first: 2}, *a]\noracle: exact\n"
+        "env: openspiel/kuhn_poker\nwarm_start: [&a {source: last, first: 2}, *a]\nalgorithm: exact\n"
     )
     assert main(["config", "my.yaml"]) == 0
     assert capsys.readouterr().out.count("source: last") == 2

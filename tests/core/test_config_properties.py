@@ -419,8 +419,14 @@ def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
         ("env: a\nenv: b", "key 'env' is given twice"),
         ("env: {id: a, id: b}", "key 'id' is given twice"),
         ("env: a\ngenerations: yes", "generations: a number was expected (given: True)"),
-        ("env: a\noracle: {kind: ppo, clip_value: no}", "algorithm: clip_value: a number was expected (given: False)"),
-        ("env: a\noracle: !!python/object/apply:os.getcwd []", "is not valid YAML: could not determine a constructor"),
+        (
+            "env: a\nalgorithm: {kind: ppo, clip_value: no}",
+            "algorithm: clip_value: a number was expected (given: False)",
+        ),
+        (
+            "env: a\nalgorithm: !!python/object/apply:os.getcwd []",
+            "is not valid YAML: could not determine a constructor",
+        ),
     ],
 )
 def test_what_plain_yaml_would_let_pass(text: str, words: str) -> None:

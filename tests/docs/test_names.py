@@ -67,8 +67,8 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
     [
         ("README.md", "preset", list_presets()),
         ("docs/concepts/environments.md", "family", [*FAMILIES, OWN]),
-        ("docs/concepts/oracles.md", "name", [*ALGORITHMS, OWN]),
-        ("docs/concepts/oracles.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
+        ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
+        ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("ludus/solvers/README.md", "name", META_SOLVERS),
         ("docs/concepts/schedulers.md", "`scenario:`", SCENARIOS),
@@ -159,10 +159,10 @@ def test_every_benchmark_is_on_its_page() -> None:
 
 def test_readme_presets_say_what_the_files_say() -> None:
     rows = next(rows for rows in pages.tables("README.md") if rows[0][0] == "preset")
-    for cell, _, oracle, _, ends in rows[1:]:
+    for cell, _, algorithm, _, ends in rows[1:]:
         scenario = load_scenario(cell.strip("`"))
         assert f"{scenario.generations} generation" in ends
-        assert ("exact" in oracle) == (type(scenario.oracle).__name__ == "ExactBestResponse")
+        assert ("exact" in algorithm) == (type(scenario.algorithm).__name__ == "ExactBestResponse")
         if scenario.stop is not None:
             assert f"NashConv {scenario.stop.at_most:g}".replace("1e-06", "1e-6") in ends
 
@@ -227,7 +227,7 @@ def known_keys() -> dict[str, Any]:
         "runtime": RuntimeChoice,
         "evaluation": Evaluation,
         "checkpoints": Checkpoints,
-        "oracle": set().union(*options(ALGORITHMS).values(), {"kind"}),
+        "algorithm": set().union(*options(ALGORITHMS).values(), {"kind"}),
         "meta_solver": set().union(*options(META_SOLVERS).values(), {"kind"}),
         "stop": set(STOPPERS),
         "response": set(STOPPERS),

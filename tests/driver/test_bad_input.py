@@ -209,7 +209,7 @@ def test_a_wrong_scenario_is_refused_in_one_line(
         ("env: 5\n", "env"),
         ("env: openspiel/kuhn_poker\nscenario: [psro]\n", "unknown scenario"),
         (
-            "env: openspiel/kuhn_poker\noracle: {hidden: [3]}\n",
+            "env: openspiel/kuhn_poker\nalgorithm: {hidden: [3]}\n",
             "algorithm: an algorithm was expected, by name or as a mapping with `kind`",
         ),
     ],

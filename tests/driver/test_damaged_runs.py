@@ -140,7 +140,7 @@ def test_another_scenario(run_dir: Path, capfd: pytest.CaptureFixture[str]) -> N
         text.replace("  batch: 40\n", "  batch: 41\n").replace("generations: 2", "generations: 3")
     )
     err = refused(run_dir, capfd)
-    assert "scenario.yaml' was changed since the run began (generations, algorithm). Restore it" in err
+    assert "scenario.yaml' was changed since the run began (algorithm, generations). Restore it" in err
     scenario(run_dir).write_text(f"# my notes about this run\n{text}")
     assert main(["resume", str(run_dir)]) == 0
     assert scenario(run_dir).read_text().startswith("# my notes")

@@ -100,8 +100,8 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_ray")
-@pytest.mark.parametrize("oracle", ["ppo", "dqn"])
-def test_apart_on_ray(tmp_path: Path, oracle: str) -> None:
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_apart_on_ray(tmp_path: Path, algorithm: str) -> None:
     changes = [
         f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
         "algorithm.min_size=24"]), "generations=1", "runtime.kind=ray", "runtime.workers=2",

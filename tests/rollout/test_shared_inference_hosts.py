@@ -23,7 +23,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference import server as inference_server
-from ludus.rollout.inference.server import Servers, Shared
+from ludus.rollout.inference.server import Servers, SharedInference
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 
@@ -209,7 +209,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=Shared(restarts=2), deadline=4.0)
+        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=4.0)
         assert_same(made.run(asked, given), expected)
         (tmp_path / "marker").touch()
         got = made.run(asked, given)

@@ -24,7 +24,7 @@ from ludus.core.types import (
 )
 from ludus.population.base import View
 from ludus.rollout.opponent_rules import Evidence, Hedge
-from ludus.rollout.opponents import Moving
+from ludus.rollout.opponents import MovingOpponents
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler

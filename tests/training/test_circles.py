@@ -16,7 +16,7 @@ _RUNS = {
     "mmd": ("leduc-mmd", "generations=1", "response.episodes=500"),
     "dqn": ("cartpole-dqn", "response.decisions=1500", "evaluation.episodes=2"),
     "r2d2": ("memory-r2d2", "response.decisions=1500", "evaluation.episodes=2"),
-    "sac": ("pendulum", "oracle.start_decisions=300", "response.decisions=400", "evaluation.episodes=2"),
+    "sac": ("pendulum", "algorithm.start_decisions=300", "response.decisions=400", "evaluation.episodes=2"),
 }
 
 
