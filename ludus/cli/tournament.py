@@ -62,7 +62,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="ID", help="the game, where no entrant belongs to a run")
     parser.add_argument("--num-envs", type=positive_number, metavar="N", help="environments stepped together")
     parser.add_argument(
-        "--workers", type=positive_number, default=1, metavar="N", help="processes in which bots play (default: 1)"
+        "--workers",
+        type=positive_number,
+        default=1,
+        metavar="N",
+        help="processes in which bots play, and with --runtime ray policies too (default: 1)",
+    )
+    parser.add_argument(
+        "--runtime",
+        default="inprocess",
+        metavar="KIND",
+        help="where policies play: inprocess (the default), ray, or module:Class",
     )
     parser.add_argument(
         "--deadline",
@@ -104,6 +114,7 @@ def _execute(options: argparse.Namespace) -> int:
             seed=options.seed,
             deadline=options.deadline,
             workers=options.workers,
+            runtime=options.runtime,
             num_envs=options.num_envs,
         )
         progress = EpisodesProgress()

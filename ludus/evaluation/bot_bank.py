@@ -109,7 +109,7 @@ class BotBank:
 
 
 def bot_worker(env: VectorEnv, bots: Mapping[PolicyRef, Named], tell: Tell | None = None) -> RolloutWorker:
-    """A worker whose orders may name these bots, beside the policies that come with an order. It owns `env`. Raises what making them
+    """A worker whose requests may name these bots, beside the policies that come with them. It owns `env`. Raises what making them
     raises."""
     bank = BotBank(env, bots, tell)
     return RolloutWorker(env if bank.states is None else _Followed(env, bank.states, bank.watched), bank)

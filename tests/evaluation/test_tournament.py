@@ -191,7 +191,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
 def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", "bot:random")
     first = play(*names, to=tmp_path)
-    monkeypatch.setattr("ludus.evaluation.tournament.run.manage", None)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.RolloutManager", None)
     again = play(*names, to=tmp_path)
     assert numbers(again) == numbers(first)
     fewer = play(*names, to=tmp_path, episodes=10)

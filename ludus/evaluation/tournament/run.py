@@ -37,11 +37,13 @@ from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
-from ludus.rollout.manager import RolloutManager, manage
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess, build_runtime
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
+_RESTARTS = 3  # of each process in which policies play
 _BATCH = 65_536  # episodes between two commits
 
 Tell = Callable[[int, int], None]
@@ -51,7 +53,8 @@ Tell = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class Options:
     """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
-    and to think about a move. workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game).
+    and to think about a move. workers: processes in which bots play, and policies too, where `runtime` has any. num_envs: environments
+    stepped together (None: by the kind of game).
     budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
     `confidence` (see `ludus.evaluation.tournament.orders`)."""
 
@@ -59,6 +62,7 @@ class Options:
     seed: int = 0
     deadline: float = DEADLINE
     workers: int = 1
+    runtime: str = "inprocess"
     num_envs: int | None = None
     budget: int | None = None
     confidence: float = 0.95
@@ -144,6 +148,7 @@ class _Play:
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
+        self._runtime: Runtime | None = None
         self._rollouts: RolloutManager | None = None
         self._pool: ProcessPool | None = None
         self._found: list[Played] = []
@@ -164,19 +169,33 @@ class _Play:
 
     def close(self) -> None:
         """End whatever plays."""
-        for part in (self._rollouts, self._pool):
+        for part in (self._rollouts, self._runtime, self._pool):
             if part is not None:
                 part.close()
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         if self._rollouts is None:
-            most = self._options.budget or sum(piece.episodes for piece in pieces)
-            env = self._field.settings.make(num_envs=min(self._envs(), most))
-            self._rollouts = manage(build_runtime("inprocess"), env)
+            self._rollouts = self._made(self._options.budget or sum(piece.episodes for piece in pieces))
         player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
             self._record(batch, player.planned(episodes))
+
+    def _made(self, most: int) -> RolloutManager:
+        """most: episodes that may be played at a time."""
+        self._runtime = build_runtime(self._options.runtime)
+        num_envs = min(self._envs(), most)
+        hosts = 1 if isinstance(self._runtime, InProcess) else min(self._options.workers, num_envs)
+        return RolloutManager(
+            self._runtime,
+            self._field.settings.make,
+            spec=self._field.spec,
+            num_envs=num_envs,
+            shards=hosts,
+            hosts=hosts,
+            resources={"num_cpus": 1.0} if hosts > 1 else {},
+            restarts=_RESTARTS,
+        )
 
     def _envs(self) -> int:
         if self._options.num_envs is not None:
