@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,11 +118,8 @@ def _execute(options: argparse.Namespace) -> int:
             runtime=options.runtime,
             num_envs=options.num_envs,
         )
-        progress = EpisodesProgress()
-        try:
+        with closing(EpisodesProgress()) as progress:
             report = run_tournament(field, where, settings, progress, raters=raters)
-        finally:
-            progress.close()
     if options.json:
         write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
     else:

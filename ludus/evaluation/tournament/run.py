@@ -7,7 +7,7 @@ With a budget the pieces come in rounds, and each depends on what is stored (`lu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -22,6 +22,7 @@ from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.bots import Named
+from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
@@ -45,9 +46,6 @@ _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
 _RESTARTS = 3  # of each process in which policies play
 _BATCH = 65_536  # episodes between two commits
-
-Tell = Callable[[int, int], None]
-"""(episodes of this command that are done, all of them)."""
 
 
 @dataclass(frozen=True, slots=True)
