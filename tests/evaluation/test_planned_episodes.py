@@ -13,7 +13,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.options import Environment
 from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import Named, parse_bot
+from ludus.evaluation.bots import NamedBot, parse_bot
 from ludus.evaluation.matches import MatchPlayer
 from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.run import Options, run_tournament
@@ -101,7 +101,7 @@ def test_bots_of_both_kinds_beside_a_policy(policies: dict[PolicyRef, Policy], m
     """Whoever plays by the state sees that of its own environment, however they are mixed and numbered."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
     env = Environment(id="openspiel/tic_tac_toe", tree="off").make(num_envs=3)
-    names = {PolicyRef(0, name): Named(name, parse_bot(name)) for name in ("own_bots:First", "own_bots:ByState")}
+    names = {PolicyRef(0, name): NamedBot(name, parse_bot(name)) for name in ("own_bots:First", "own_bots:ByState")}
     chance = {PolicyRef(0, "chance"): build_policy(random_spec(env.spec.agents[0].action), {})}
     refs = (*chance, *names)
     seats = np.array([[1, 2], [2, 1], [2, 2], [1, 1], [2, 0], [0, 2], [1, 0]], np.int32)

@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.bots import Named
+from ludus.evaluation.bots import NamedBot
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
@@ -32,7 +32,7 @@ from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import ProcessPool, Setup
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, pooled
-from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_order
+from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_seating
 from ludus.policies.base import Policy
 from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
@@ -82,7 +82,7 @@ def play_tournament(
     a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing. ratings: as `parse_ratings` reads
     them, such as ["elo,prior=2", "openskill"] (none: Bradley–Terry of two players).
     Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
-    move or does not answer in time. Nothing of the portion that failed is stored.
+    move or does not answer in time. Nothing of what a process was playing then is stored.
     """
     options = options or Options()
     raters = parse_ratings(ratings)
@@ -244,20 +244,20 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 
 def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
-    """returns: float64[deals × orders, P], the orders of a deal side by side."""
+    """returns: float64[deals × seatings, P], the seatings of a deal side by side."""
     meeting = piece.meeting
-    by_order = returns.reshape(piece.n, len(meeting.orders), returns.shape[1])
-    orders = []
-    for k, seats in enumerate(meeting.orders):
-        found = moments(by_order[:, k])
-        orders.append(match_of_order(meeting, piece.first, seats, found, outcomes(by_order[:, k])))
-    total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
-    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
+    by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
+    matches = []
+    for k, seats in enumerate(meeting.seatings):
+        found = moments(by_seating[:, k])
+        matches.append(match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k])))
+    total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
+    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(matches))
 
 
 def _shares(meeting: Meeting) -> NDArray[np.float64]:
-    """float64[orders × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
-    seats = np.array(meeting.orders).ravel()
+    """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
+    seats = np.array(meeting.seatings).ravel()
     mine = seats[:, None] == np.array(meeting.entrants)[None, :]
     shares: NDArray[np.float64] = mine / mine.sum(axis=0)
     return shares
@@ -276,7 +276,7 @@ class _Sides:
         seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
         found = {_key(player): player for seat in seats for player in seat.players}
         self.policies: dict[PolicyRef, Policy] = {}
-        self.bots: dict[PolicyRef, Named] = {}
+        self.bots: dict[PolicyRef, NamedBot] = {}
         refs: dict[tuple[int, str], PolicyRef] = {}
         for k, (key, player) in enumerate(found.items()):
             refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
@@ -304,7 +304,7 @@ class _Sides:
         own = np.empty(total, np.uint64)
         at = 0
         for piece in pieces:
-            orders, end = piece.meeting.orders, at + piece.episodes
+            orders, end = piece.meeting.seatings, at + piece.episodes
             keys = luck(piece, seed)
             deal[at:end] = np.repeat(keys, len(orders))
             for k, order in enumerate(orders):
@@ -391,14 +391,14 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
 
 def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
     """by_profile: float64[n_0, …, P]."""
-    orders = []
+    matches = []
     total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
-    for seats in meeting.orders:
+    for seats in meeting.seatings:
         values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
-        match = match_of_order(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
-        orders.append(replace(match, exact=True))
+        match = match_of_seating(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        matches.append(replace(match, exact=True))
         for name, value in zip(seats, values.tolist(), strict=True):
             total[name] += value
             count[name] += 1
     mean = np.array([total[name] / count[name] for name in meeting.entrants])
-    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(orders), exact=True)
+    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)
