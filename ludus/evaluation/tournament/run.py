@@ -1,6 +1,6 @@
 """Tournaments: everybody against everybody, in every seat, stored piece by piece.
 
-entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one arena, thousands of episodes at once
+entrants -> meetings -> what is not stored yet, in pieces -> [ policies: rollout workers, thousands at once
                                                             | bots: processes that can be ended            ] -> store -> report
 With a budget the pieces come in rounds, and each depends on what is stored (`ludus.evaluation.tournament.orders`).
 """
