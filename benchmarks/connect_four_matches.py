@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.evaluation.bots import Named, parse_bot
+from ludus.evaluation.bots import NamedBot, parse_bot
 from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.file import digest_of
@@ -67,7 +67,7 @@ def play(
     records = {
         [ref.policy for ref in order.seats].index(_SNAPSHOT): order
         for result in report.results
-        for order in result.orders
+        for order in result.matches
     }
     first, second = (Record(*records[seat].wins[seat]) for seat in range(2))
     return first, second
@@ -85,6 +85,6 @@ def _members(stored: StoredRun, place: int) -> Entrant:
 def _search(simulations: int) -> Entrant:
     name = f"mcts,simulations={simulations}"
     spec = parse_bot(name)
-    seat = EntrantSeat((EntrantPlayer(name, bot=Named(name, spec)),), (1.0,))
+    seat = EntrantSeat((EntrantPlayer(name, bot=NamedBot(name, spec)),), (1.0,))
     identity = json.dumps(spec.identity(), sort_keys=True)
     return Entrant(name, (seat, seat), sha256(identity.encode()), identity)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 
 from ludus.cli.command import Command, add_rating, positive_number
@@ -18,11 +17,10 @@ from ludus.cli.evaluations import (
     show_ratings,
     show_responders,
 )
-from ludus.cli.progress import EpisodesProgress
+from ludus.cli.progress import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
-_QUIET, _EVERY = 2.0, 5.0  # seconds before progress is worth a line, and between two
 _EPISODES, _DEALS = 10_000, 100
 _ROUNDS, _STEERING = 4, 1000
 
@@ -80,7 +78,7 @@ def _execute(options: argparse.Namespace) -> int:
     elif options.exploit is not None:
         from ludus.evaluation.exploiters import exploit_run
 
-        tell = _Progress(lambda population: f"exploiting, population {population}")
+        tell = _Progress(lambda _, population: f"exploiting, population {population}")
         show_exploiters(exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, tell=tell))
     else:
         from ludus.evaluation.evaluate import evaluate_run
@@ -92,13 +90,10 @@ def _execute(options: argparse.Namespace) -> int:
 def _against(run_dir: Path, options: argparse.Namespace) -> None:
     from ludus.evaluation.against import evaluate_against
 
-    progress = EpisodesProgress()
-    try:
+    with closing(EpisodesProgress()) as progress:
         found = evaluate_against(
             run_dir, find_run(options.against), deals=options.episodes or _DEALS, seed=options.seed, tell=progress
         )
-    finally:
-        progress.close()
     show_against(found)
 
 
@@ -147,29 +142,26 @@ def _one_question(options: argparse.Namespace) -> None:
         raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
 
 
-class _Progress:
-    """A line every five seconds on standard error, with the time left for the present population of the present round."""
+class _Progress(ProgressLine):
+    """A line every five seconds, with the time left for the present population of the present round."""
 
-    def __init__(self, doing: Callable[..., str]) -> None:
-        """doing: what is going on, from what is told besides the share."""
+    def __init__(self, doing: Callable[[int, int], str]) -> None:
+        """doing: what is going on, in a round and with a population."""
+        super().__init__(quiet=2.0, every=5.0)
         self._doing = doing
-        self._stage: tuple[float | None, ...] = ()
-        self._begun = self._next = time.monotonic()
+        self._stage: tuple[int, int] | None = None
 
-    def __call__(self, *told: float | None) -> None:
-        """What `exploit_run` and `exploit_population` tell: (round, if there are any), population, share."""
-        *numbers, share = told
-        now, stage = time.monotonic(), tuple(numbers)
-        if stage != self._stage:
-            self._stage, self._begun, self._next = stage, now, now + _QUIET
-        if now < self._next or not share:
+    def __call__(self, number: int, population: int, share: float | None) -> None:
+        """What `exploit_run` and `exploit_population` tell."""
+        if (number, population) != self._stage:
+            self._stage = number, population
+            self.begin()
+        if not share or not self.due():
             return
-        self._next = now + _EVERY
         from ludus.view.progress import duration
 
-        left = duration((now - self._begun) * (1 - share) / share)
-        with suppress(OSError, ValueError):  # nobody need listen
-            sys.stderr.write(f"{self._doing(*stage)}: {share:.0%}, {left} left\n")
+        left = duration((time.monotonic() - self.begun) * (1 - share) / share)
+        self.say(f"{self._doing(number, population)}: {share:.0%}, {left} left")
 
 
 COMMAND = Command(

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
-_QUIET = 1.0  # seconds before progress is worth a line
-_EVERY = 1.0
 
+class ProgressLine:
+    """One line that changes in a terminal if it is `live`; else a line whenever it is time for one: after `quiet` seconds, and then every
+    `every`. Nobody need listen."""
 
-class EpisodesProgress:
-    """How far it is, on standard error: one line that changes in a terminal, a line a second elsewhere."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next = clock() + _QUIET
-        self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
+    def __init__(self, *, quiet: float, every: float = 1.0, live: bool = False) -> None:
+        self._quiet, self._every = quiet, every
+        self._live = live and sys.stderr.isatty()
         self._open = False
+        self.begin()
 
-    def __call__(self, done: int, total: int) -> None:
-        from ludus.view.progress import duration
+    def begin(self) -> None:
+        """What is timed begins now."""
+        self.begun = time.monotonic()
+        self._next = self.begun + self._quiet
 
-        now = self._clock()
-        if self._first is None:
-            self._first = done, now
-        if now < self._next or done == total:
-            return
-        self._next = now + _EVERY
-        before, since = self._first
-        left = f", about {duration((now - since) * (total - done) / (done - before))} left" if done > before else ""
-        self._say(f"{done:,} of {total:,} episodes{left}")
+    def due(self) -> bool:
+        """Whether it is time to say something; then the next time is some while away."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True
+
+    def say(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            self._open = self._live
+            sys.stderr.write(f"\r\033[K{text}" if self._live else f"{text}\n")
+            sys.stderr.flush()
 
     def close(self) -> None:
         """End the line."""
@@ -39,9 +42,22 @@ class EpisodesProgress:
             with suppress(OSError, ValueError):
                 sys.stderr.write("\n")
 
-    def _say(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # nobody need listen
-            live = sys.stderr.isatty()
-            self._open = live
-            sys.stderr.write(f"\r\033[K{text}" if live else f"{text}\n")
-            sys.stderr.flush()
+
+class EpisodesProgress(ProgressLine):
+    """Of so many episodes; with the time left, once it can be told."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=1.0, live=True)
+        self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
+
+    def __call__(self, done: int, total: int) -> None:
+        from ludus.view.progress import duration
+
+        now = time.monotonic()
+        if self._first is None:
+            self._first = done, now
+        if done == total or not self.due():
+            return
+        before, since = self._first
+        left = f", about {duration((now - since) * (total - done) / (done - before))} left" if done > before else ""
+        self.say(f"{done:,} of {total:,} episodes{left}")

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import time
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
+from ludus.cli.progress import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.evaluation.recording import Recording
 
-_QUIET = 2.0  # seconds before progress is worth a line
-_EVERY = 1.0
 _STEPS, _FPS = 1000, 15
 
 
@@ -112,16 +109,17 @@ def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
     path: Path = options.trajectories
     check_file(path)
     _check_new("--trajectories", path, options)
-    written = record_run_trajectories(
-        run_dir,
-        path,
-        policies=options.policies,
-        players=options.players or (),
-        episodes=options.episodes,
-        seed=options.seed,
-        num_envs=options.num_envs,
-        tell=_Countdown(),
-    )
+    with closing(EpisodesProgress()) as progress:
+        written = record_run_trajectories(
+            run_dir,
+            path,
+            policies=options.policies,
+            players=options.players or (),
+            episodes=options.episodes,
+            seed=options.seed,
+            num_envs=options.num_envs,
+            tell=progress,
+        )
     pairs = [("file", str(path)), ("decisions", f"{written.decisions:,}")]
     for (player, name), episodes in written.played.items():
         pairs.append((f"player {player}", f"{name}, {episodes:,} episode{'' if episodes == 1 else 's'}"))
@@ -134,38 +132,16 @@ def _check_new(option: str, path: Path, options: argparse.Namespace) -> None:
         raise ConfigError(f"{option} {str(path)!r} is there already; --overwrite replaces it.")
 
 
-class _Countdown:
-    """A line a second on standard error, with the time left, once a recording takes long."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._next = self._begun + _QUIET
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now < self._next or done >= total:
-            return
-        from ludus.view.progress import duration
-
-        self._next = now + _EVERY
-        left = duration((now - self._begun) * (total - done) / done)
-        with suppress(OSError, ValueError):  # nobody need listen
-            sys.stderr.write(f"{done:,} of {total:,} episodes, about {left} left\n")
-
-
-class _Progress:
-    """A line a second on standard error, once a recording takes long."""
+class _Progress(ProgressLine):
+    """A line a second, once a film takes long."""
 
     def __init__(self, episodes: int) -> None:
+        super().__init__(quiet=2.0)
         self._episodes = episodes
-        self._next = time.monotonic() + _QUIET
 
     def __call__(self, episode: int, step: int) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _EVERY
-        with suppress(OSError, ValueError):  # nobody need listen
-            sys.stderr.write(f"episode {episode + 1} of {self._episodes}, step {step}\n")
+        if self.due():
+            self.say(f"episode {episode + 1} of {self._episodes}, step {step}")
 
 
 def _show(recording: Recording, path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="ID", help="the game, where no entrant belongs to a run")
     parser.add_argument("--num-envs", type=positive_number, metavar="N", help="environments stepped together")
     parser.add_argument(
-        "--workers", type=positive_number, default=1, metavar="N", help="processes in which bots play (default: 1)"
+        "--workers",
+        type=positive_number,
+        default=1,
+        metavar="N",
+        help="processes in which bots play, and with --runtime ray policies too (default: 1)",
+    )
+    parser.add_argument(
+        "--runtime",
+        default="inprocess",
+        metavar="KIND",
+        help="where policies play: inprocess (the default), ray, or module:Class",
     )
     parser.add_argument(
         "--deadline",
@@ -104,13 +115,11 @@ def _execute(options: argparse.Namespace) -> int:
             seed=options.seed,
             deadline=options.deadline,
             workers=options.workers,
+            runtime=options.runtime,
             num_envs=options.num_envs,
         )
-        progress = EpisodesProgress()
-        try:
+        with closing(EpisodesProgress()) as progress:
             report = run_tournament(field, where, settings, progress, raters=raters)
-        finally:
-            progress.close()
     if options.json:
         write(json.dumps(as_json(report), indent=2, ensure_ascii=False))
     else:
@@ -134,7 +143,7 @@ def _folder_name(game: str) -> str:
 
 def _show(report: TournamentReport, *, cross: bool) -> None:
     played = report.episodes > 0
-    rated = [rating_column(rating.name, rating.low.tolist()) for rating in report.ratings]
+    rated = [rating_column(name, found.low.tolist()) for name, found in report.ratings.items()]
     columns = ["", "entrant", *rated, "mean return, 95%" if played else "mean return"]
     columns += ["won/drawn/lost", "episodes"] if played and report.players > 1 else ["episodes"] if played else []
     how = f"{report.episodes:,} episodes" if played else "computed"
@@ -154,7 +163,7 @@ def _show(report: TournamentReport, *, cross: bool) -> None:
 def _row(report: TournamentReport, k: int, standing: EntrantStanding) -> list[str]:
     played = report.episodes > 0
     row = [str(k + 1), standing.name]
-    row += [rating_cell(r.unit, float(r.rating[k]), float(r.low[k]), float(r.high[k])) for r in report.ratings]
+    row += [rating_cell(r.unit, float(r.rating[k]), float(r.low[k]), float(r.high[k])) for r in report.ratings.values()]
     row.append(_interval(standing.mean, standing.half_width if played else 0.0))
     if played and report.players > 1:
         row.append(f"{standing.won}/{standing.drawn}/{standing.lost}")
@@ -214,8 +223,8 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "low": _number(s.low),
                 "high": _number(s.high),
                 "ratings": {
-                    r.name: {"rating": _number(r.rating[k]), "low": _number(r.low[k]), "high": _number(r.high[k])}
-                    for r in report.ratings
+                    name: {"rating": _number(r.rating[k]), "low": _number(r.low[k]), "high": _number(r.high[k])}
+                    for name, r in report.ratings.items()
                 },
                 "won": s.won,
                 "drawn": s.drawn,
@@ -231,11 +240,11 @@ def as_json(report: TournamentReport) -> dict[str, object]:
                 "half_width": _numbers(result.half_width.tolist()),
                 "orders": [
                     {
-                        "seats": [ref.policy for ref in order.seats],
-                        "mean": _numbers(order.mean.tolist()),
-                        "wins": [list(w) for w in order.wins],
+                        "seats": [ref.policy for ref in match.seats],
+                        "mean": _numbers(match.mean.tolist()),
+                        "wins": [list(w) for w in match.wins],
                     }
-                    for order in result.orders
+                    for match in result.matches
                 ],
             }
             for result in report.results

@@ -16,7 +16,17 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.driver.driver import Driver
 from ludus.driver.scenario import Scenario
-from ludus.evaluation.policies import NEWEST, Drawn, NamedSeats, Wanted, identity, misfit, policies_of, take_apart, told
+from ludus.evaluation.policies import (
+    NEWEST,
+    Drawn,
+    NamedSeats,
+    Wanted,
+    game_description,
+    identity,
+    misfit,
+    policies_of,
+    take_apart,
+)
 from ludus.learners.base import ComputedOracle
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
@@ -87,7 +97,8 @@ def _require_playable(wanted: Wanted, scenario: Scenario) -> None:
     if wanted.run is not None and identity(wanted.run.env.played) != identity(scenario.env.played):
         theirs, ours = wanted.run.env, scenario.env
         raise ScenarioError(
-            f"{wanted.text!r} plays {told(theirs, ours)}, and this scenario {told(ours, theirs)}. Give a policy of the same game."
+            f"{wanted.text!r} plays {game_description(theirs, ours)}, and this scenario {game_description(ours, theirs)}. Give a policy "
+            "of the same game."
         )
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
+from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
-from ludus.evaluation.tournament.run import Options, Tell, computable, exact_tournament, run_tournament
+from ludus.evaluation.tournament.run import Options, computable, exact_tournament, run_tournament
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.solvers import games

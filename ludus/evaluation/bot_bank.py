@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ludus.core.types import Act, Array, Due, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.wrappers.base import Wrapper
-from ludus.evaluation.bots import BotPool, BotStates, Named, Tell
+from ludus.evaluation.bots import BotPool, BotStates, NamedBot, Tell
 from ludus.policies.base import Policy
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
@@ -26,7 +26,7 @@ class BotBank:
     those of the policies is the k-th bot.
     """
 
-    def __init__(self, env: VectorEnv, bots: Mapping[PolicyRef, Named], tell: Tell | None = None) -> None:
+    def __init__(self, env: VectorEnv, bots: Mapping[PolicyRef, NamedBot], tell: Tell | None = None) -> None:
         """tell: hears which of the bots is about to be made or asked, by its place."""
         self._spec = env.spec
         self._policies = LocalBank(env.spec, env.num_envs)
@@ -108,8 +108,8 @@ class BotBank:
         return self._pool.act(bot, player, slot, observation=observation, mask=mask, state=state)
 
 
-def bot_worker(env: VectorEnv, bots: Mapping[PolicyRef, Named], tell: Tell | None = None) -> RolloutWorker:
-    """A worker whose orders may name these bots, beside the policies that come with an order. It owns `env`. Raises what making them
+def bot_worker(env: VectorEnv, bots: Mapping[PolicyRef, NamedBot], tell: Tell | None = None) -> RolloutWorker:
+    """A worker whose requests may name these bots, beside the policies that come with them. It owns `env`. Raises what making them
     raises."""
     bank = BotBank(env, bots, tell)
     return RolloutWorker(env if bank.states is None else _Followed(env, bank.states, bank.watched), bank)

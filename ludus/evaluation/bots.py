@@ -191,7 +191,7 @@ Tell = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedBot:
     """A bot by the name that a user gave it."""
 
     name: str
@@ -201,7 +201,7 @@ class Named:
 class BotPool:
     """Bots by number. Each slot of each player has an instance of its own of the bot that plays there."""
 
-    def __init__(self, spec: EnvSpec, bots: Sequence[Named], tell: Tell | None = None) -> None:
+    def __init__(self, spec: EnvSpec, bots: Sequence[NamedBot], tell: Tell | None = None) -> None:
         """tell: hears who is about to be made or asked, so that somebody can watch how long it takes."""
         self._spec, self._bots = spec, tuple(bots)
         self._tell = tell or (lambda _: None)

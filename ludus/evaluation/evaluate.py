@@ -13,16 +13,11 @@ from scipy.stats import t as student
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import Exploitability
-from ludus.envs.tree.game_tree import GameTree
+from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, outcomes
+from ludus.evaluation.matches import outcomes
 from ludus.policies.specs import tabulates
-from ludus.rollout.manager import manage
-from ludus.runtime.inprocess import build_runtime
-from ludus.storage.stored_run import META, open_run
-
-FRESH = "fresh"
-"""A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
+from ludus.storage.stored_run import META, StoredRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +33,9 @@ class HeadToHead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EvaluationReport:
+class EvaluationReport(RunResult):
     """exploitability: of the last generation's meta-strategies; None where the game cannot be enumerated."""
 
-    run_dir: Path
-    env: str
-    generation: int
     matches: tuple[HeadToHead, ...]
     exploitability: Exploitability | None
 
@@ -54,52 +46,45 @@ def evaluate_run(run_dir: Path | str, *, episodes: int = 10_000, policies: Seque
     policies: names such as "0-12", or "meta" for the last meta-strategies; default: meta and the newest of each population.
     Nothing is written. Raises ConfigError for an unknown name, with the nearest; RunError for an unreadable run.
     """
-    run = _Run(Path(run_dir))
-    stored = run.stored
-    stored.check_names(policies)
-    seats = [run.choices(player, policies) for player in range(len(stored.population))]
-    if episodes < 2:
-        raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
-    matches = tuple(run.match(profile, episodes) for profile in product(*seats))
-    exploitability = run.exact.exploitability(stored.solution) if run.exact is not None else None
-    return EvaluationReport(stored.folder, stored.env.id, stored.generation, matches, exploitability)
+    with EvaluatedRun(run_dir) as run:
+        stored = run.stored
+        stored.check_names(policies)
+        seats = [_choices(stored, player, policies) for player in range(len(stored.population))]
+        if episodes < 2:
+            raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
+        exact = _exact(run)
+        matches = tuple(_match(run, exact, profile, episodes) for profile in product(*seats))
+        exploitability = None if exact is None else exact.exploitability(stored.solution)
+    return EvaluationReport(*facts_of(stored), matches, exploitability)
 
 
-class _Run:
-    """A stored run and what plays its policies."""
+def _exact(run: EvaluatedRun) -> ExactEvaluator | None:
+    """Where there is a tree, and every policy can be written as a table (one with memory cannot)."""
+    policies = {ref: run.policy(ref) for ref in run.stored.records}
+    if run.tree is None or not all(tabulates(p.spec, mode=ref.mode) for ref, p in policies.items()):
+        return None
+    exact = ExactEvaluator(run.tree, run.stored.population)
+    for ref, policy in policies.items():
+        exact.add(ref, policy)
+    return exact
 
-    def __init__(self, folder: Path) -> None:
-        self.stored = open_run(folder)
-        env = self.stored.env.played.make()
-        rollouts = manage(build_runtime("inprocess"), env)
-        self._player = MatchPlayer(rollouts, self.stored.policy, seed=self.stored.info.seed)
-        self.exact = self._exact(getattr(env, "tree", None))
 
-    def _exact(self, tree: object) -> ExactEvaluator | None:
-        """Where there is a tree, and every policy can be written as a table (one with memory cannot)."""
-        policies = {ref: self.stored.policy(ref) for ref in self.stored.records}
-        if not isinstance(tree, GameTree) or not all(tabulates(p.spec, mode=ref.mode) for ref, p in policies.items()):
-            return None
-        exact = ExactEvaluator(tree, self.stored.population)
-        for ref, policy in policies.items():
-            exact.add(ref, policy)
-        return exact
+def _choices(stored: StoredRun, player: int, names: Sequence[str]) -> list[str]:
+    """The names that can play `player`, by default meta and the newest."""
+    own = stored.names(player)
+    chosen = [name for name in names if name == META or name in own]
+    return chosen or [META, own[-1]]
 
-    def choices(self, player: int, names: Sequence[str]) -> list[str]:
-        """The names that can play `player`, by default meta and the newest."""
-        own = self.stored.names(player)
-        chosen = [name for name in names if name == META or name in own]
-        return chosen or [META, own[-1]]
 
-    def match(self, profile: tuple[str, ...], episodes: int) -> HeadToHead:
-        players = self.stored.mixture(profile)
-        returns = self._player.returns(players, episodes, block=FRESH)
-        spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
-        return HeadToHead(
-            policies=profile,
-            episodes=episodes,
-            mean=returns.mean(axis=0),
-            half_width=spread * float(student.ppf(0.975, episodes - 1)),
-            wins=outcomes(returns),
-            exact=None if self.exact is None else self.exact.values(players),
-        )
+def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int) -> HeadToHead:
+    players = run.stored.mixture(profile)
+    returns = run.player.returns(players, episodes, block=FRESH)
+    spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
+    return HeadToHead(
+        policies=profile,
+        episodes=episodes,
+        mean=returns.mean(axis=0),
+        half_width=spread * float(student.ppf(0.975, episodes - 1)),
+        wins=outcomes(returns),
+        exact=None if exact is None else exact.values(players),
+    )

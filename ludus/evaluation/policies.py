@@ -35,7 +35,7 @@ from ludus.storage.stored_run import META, StoredRun
 # What makes two games the same.
 
 
-def told(settings: Environment, other: Environment) -> str:
+def game_description(settings: Environment, other: Environment) -> str:
     """The id; with all that matters, where another game has the same id."""
     return settings.id if name_of(settings) != name_of(other) else f"{settings.id} {identity(settings)}"
 

@@ -14,6 +14,7 @@ from scipy import sparse
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import GameTree
+from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.solvers.nash import solve_matrix
 from ludus.storage.stored_run import StoredRun, open_run
 
@@ -95,12 +96,9 @@ def _least_exploitable(tree: GameTree, player: int, own: NDArray[np.float64]) ->
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PopulationReport:
+class PopulationReport(RunResult):
     """names: [2] of each player's policies, in the order of `found.mixtures`. found: computed, not sampled."""
 
-    run_dir: Path
-    env: str
-    generation: int
     names: tuple[tuple[str, ...], ...]
     found: PopulationExploitability
 
@@ -125,7 +123,7 @@ def evaluate_population(run_dir: Path | str) -> PopulationReport:
         )
     found = population_exploitability(tree, stored_plans(stored, tree))
     names = tuple(tuple(stored.names(player)) for player in range(tree.num_players))
-    return PopulationReport(stored.folder, stored.env.id, stored.generation, names, found)
+    return PopulationReport(*facts_of(stored), names, found)
 
 
 def tree_of(stored: StoredRun) -> GameTree | None:

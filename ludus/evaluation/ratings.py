@@ -15,6 +15,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.parts import build_part, load
 from ludus.core.types import Match, Solution
+from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
 from ludus.population.ratings.bradley_terry import Z95
@@ -225,13 +226,10 @@ def _variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunRatings:
+class RunRatings(RunResult):
     """names: of each population's policies, in the order of the tables. tables: by rating, as it was given. matches: that the run has
     stored. unplayed: newest policies that have no payoff yet, and are left out."""
 
-    run_dir: Path
-    env: str
-    generation: int
     names: tuple[tuple[str, ...], ...]
     tables: Mapping[str, RatingTable]
     matches: int
@@ -256,9 +254,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
         raise DataError(f"run {str(run_dir)!r} has stored no payoffs, so there is nothing to rate its policies by.")
     every = population_sizes(payoffs)
     return RunRatings(
-        run_dir=stored.folder,
-        env=stored.env.id,
-        generation=stored.generation,
+        *facts_of(stored),
         names=tuple(tuple(r.ref.policy for r in stored.members[k][:n]) for k, n in enumerate(sizes)),
         tables=rate_all(raters, _first(payoffs, sizes), log),
         matches=len(log),

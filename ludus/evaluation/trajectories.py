@@ -17,6 +17,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef
 from ludus.envs.base import VectorEnv
+from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.recording import strategies_of
 from ludus.policies.base import Policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
@@ -30,9 +31,6 @@ MOST_ENVS = 256  # that are stepped together where nobody says how many
 _IMAGE_ENVS = 8  # where an observation is large
 _IMAGE = 4096  # entries from which it is
 _ROUNDS = 4  # episodes of each environment between two reports; an environment starts afresh after them
-
-Tell = Callable[[int, int], None]
-"""(episodes so far, of how many); called after each part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ludus.core.types import Array, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.envs.wrappers.base import Wrapper
 from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import Named, parse_bot, require_fit
+from ludus.evaluation.bots import NamedBot, parse_bot, require_fit
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.base import PlannedEpisodes
@@ -31,7 +31,7 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector = make_env(env, num_envs=_ENVS, **options)
     found = parse_bot(bot)
     require_fit(repr(bot), found.make(), vector.spec)
-    player = Named(bot, found)
+    player = NamedBot(bot, found)
     spec = vector.spec
     for seat in range(spec.num_players):
         keys = seeding.keys(seed, "check bot", seat, count=episodes)
@@ -53,7 +53,7 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector.close()
 
 
-def _moves(env: str, options: dict[str, Any], bot: Named, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
+def _moves(env: str, options: dict[str, Any], bot: NamedBot, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
     """Per episode, what was played in it, against chance."""
     out = []
     filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))

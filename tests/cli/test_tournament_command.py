@@ -156,9 +156,10 @@ def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFi
         assert tournament_cross in lines(capsys)
 
 
-def test_progress_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_says_how_long(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    progress = EpisodesProgress(clock=lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    progress = EpisodesProgress()
     now = 100.0  # that starting took
     progress(5, 100)
     now = 110.0

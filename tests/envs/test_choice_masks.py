@@ -23,7 +23,7 @@ from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.spaces import Choices
-from ludus.evaluation.bots import BotPool, Named, parse_bot
+from ludus.evaluation.bots import BotPool, NamedBot, parse_bot
 from ludus.evaluation.policies import misfit
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.options import PPO
@@ -249,7 +249,7 @@ class Stubborn:
 
 def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
     spec = one_agent("made up", Box(0, 1, (3,), np.float32), MultiDiscrete([5]))
-    cast = BotPool(spec, [Named("stubborn", parse_bot("test_choice_masks:Stubborn"))])
+    cast = BotPool(spec, [NamedBot("stubborn", parse_bot("test_choice_masks:Stubborn"))])
     cast.restart(0, 0, 0, 1)
     seen, mask = np.zeros(3, np.float32), np.array([1, 0, 0, 1, 0], np.bool_)
     assert cast.act(0, 0, 0, observation=seen, mask=mask).tolist() == [3]

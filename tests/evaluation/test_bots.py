@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import ConfigError, EnvError, PolicyError, ScenarioError, UnknownName
 from ludus.envs.registry import make_env
 from ludus.evaluation import openspiel_bots
-from ludus.evaluation.bots import BotPool, BotSpec, BotStates, Named, parse_bot, require_fit
+from ludus.evaluation.bots import BotPool, BotSpec, BotStates, NamedBot, parse_bot, require_fit
 from ludus.evaluation.openspiel_bots import ISMCTS, MCTS, Registered, RestrictedActions
 from ludus.testing.ledger import Actor
 
@@ -180,7 +180,7 @@ def test_nobody_sees_more_than_its_player_may() -> None:
 
 
 def cast_of(*texts: str, game: str = "openspiel/kuhn_poker", tell=None) -> BotPool:
-    return BotPool(make_env(game, num_envs=1).spec, [Named(text, parse_bot(text)) for text in texts], tell)
+    return BotPool(make_env(game, num_envs=1).spec, [NamedBot(text, parse_bot(text)) for text in texts], tell)
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ def test_two_bots_by_hand(tmp_path: Path) -> None:
     assert np.isnan(report.cross[0, 0])
     assert best.low > worst.high
     (result,) = report.results
-    assert [names_of(order) for order in result.orders] == [result.meeting.entrants, result.meeting.entrants[::-1]]
-    assert result.orders[0].wins == ((0, 0, 20), (20, 0, 0))
+    assert [names_of(order) for order in result.matches] == [result.meeting.entrants, result.meeting.entrants[::-1]]
+    assert result.matches[0].wins == ((0, 0, 20), (20, 0, 0))
 
 
 def test_the_seats_of_a_deal_are_mirrored(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_the_seats_of_a_deal_are_mirrored(tmp_path: Path) -> None:
     report = play(str(path), "own_bots:First,last=true", to=tmp_path / "t", env=KUHN)
     (result,) = report.results
     assert (result.mean.tolist(), result.m2.tolist()) == ([0.0, 0.0], [0.0, 0.0])
-    assert sum(result.orders[0].wins[0]) == 40
-    assert 0 < result.orders[0].wins[0][0] < 40
+    assert sum(result.matches[0].wins[0]) == 40
+    assert 0 < result.matches[0].wins[0][0] < 40
 
 
 def test_a_bot_sees_its_card(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_policies_of_one_player_do_not_meet(both: tuple[TournamentReport, Tourna
     place = [k for k, s in enumerate(played.standings) if s.name in pair]
     assert np.isnan(played.cross[place[0], place[1]])
     (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {f"{runs}/one:0-2", f"{runs}/one:1/1-1"}]
-    assert [names_of(order) for order in mixed.orders] == [(f"{runs}/one:0-2", f"{runs}/one:1/1-1")]
+    assert [names_of(order) for order in mixed.matches] == [(f"{runs}/one:0-2", f"{runs}/one:1/1-1")]
     assert exact.episodes == 0
 
 
@@ -191,7 +191,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
 def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", "bot:random")
     first = play(*names, to=tmp_path)
-    monkeypatch.setattr("ludus.evaluation.tournament.run.manage", None)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.RolloutManager", None)
     again = play(*names, to=tmp_path)
     assert numbers(again) == numbers(first)
     fewer = play(*names, to=tmp_path, episodes=10)
@@ -242,11 +242,11 @@ def test_three_players(tmp_path: Path, entrants: tuple[str, ...]) -> None:
     env = Environment(id="openspiel/kuhn_poker(players=3)")
     report = play(*entrants, to=tmp_path, env=env, episodes=30)
     (result,) = report.results
-    assert len(result.orders) == 6
+    assert len(result.matches) == 6
     assert report.episodes == 180
     assert report.rating == ""
     total = sum(
-        r * sum(names_of(o).count(n) for o in result.orders)
+        r * sum(names_of(o).count(n) for o in result.matches)
         for n, r in zip(result.meeting.entrants, result.mean, strict=True)
     )
     assert total == pytest.approx(0, abs=1e-9)  # zero-sum
@@ -288,7 +288,7 @@ def test_a_table_against_a_search(tmp_path: Path) -> None:
     best, worst = report.standings
     assert best.name == "bot:mcts,simulations=50"
     (result,) = report.results
-    first = next(order for order in result.orders if names_of(order)[0] == best.name)
+    first = next(order for order in result.matches if names_of(order)[0] == best.name)
     assert first.wins[0] == (40, 0, 0)
     assert worst.won > 0
 

@@ -33,36 +33,36 @@ def test_entrants_of_one_camp_do_not_meet() -> None:
 
 
 def test_interchangeable_players_meet_once() -> None:
-    assert meetings_of(everywhere("ba"), ((0, 1),))[0].orders == (("a", "b"),)
+    assert meetings_of(everywhere("ba"), ((0, 1),))[0].seatings == (("a", "b"),)
     (three,) = meetings_of(everywhere("abc", 3), ((0, 2), (1,)))
-    assert three.orders == (("a", "b", "c"), ("a", "c", "b"), ("b", "a", "c"))
+    assert three.seatings == (("a", "b", "c"), ("a", "c", "b"), ("b", "a", "c"))
 
 
 def test_three_players_sit_in_every_order() -> None:
     found = meetings_of(everywhere("abcd", 3), ((0,), (1,), (2,)))
     assert [meeting.entrants for meeting in found] == [tuple("abc"), tuple("abd"), tuple("acd"), tuple("bcd")]
-    assert set(found[0].orders) == set(permutations("abc"))
+    assert set(found[0].seatings) == set(permutations("abc"))
 
 
 def test_fewer_entrants_than_players_share_the_seats() -> None:
     (found,) = meetings_of(everywhere("ab", 3), ((0,), (1,), (2,)))
-    assert sorted("".join(order) for order in found.orders) == ["aab", "aba", "abb", "baa", "bab", "bba"]
+    assert sorted("".join(order) for order in found.seatings) == ["aab", "aba", "abb", "baa", "bab", "bba"]
 
 
 def test_many_players_rotate() -> None:
     (found,) = meetings_of(everywhere("abcde", 5), tuple((p,) for p in range(5)))
-    assert ["".join(order) for order in found.orders] == ["abcde", "bcdea", "cdeab", "deabc", "eabcd"]
+    assert ["".join(order) for order in found.seatings] == ["abcde", "bcdea", "cdeab", "deabc", "eabcd"]
     (few,) = meetings_of(everywhere("ab", 5), tuple((p,) for p in range(5)))
-    assert ["".join(order) for order in few.orders] == ["ababa", "babab"]
+    assert ["".join(order) for order in few.seatings] == ["ababa", "babab"]
 
 
 def test_one_player_plays_alone() -> None:
-    assert [m.orders for m in meetings_of(everywhere("ab", 1), ((0,),))] == [(("a",),), (("b",),)]
+    assert [m.seatings for m in meetings_of(everywhere("ab", 1), ((0,),))] == [(("a",),), (("b",),)]
 
 
 def test_who_cannot_play_a_seat_does_not() -> None:
     able = {"a": [True, True], "first": [True, False], "second": [False, True]}
-    found = {meeting.entrants: meeting.orders for meeting in meetings_of(able, TWO)}
+    found = {meeting.entrants: meeting.seatings for meeting in meetings_of(able, TWO)}
     assert found == {
         ("a", "first"): (("first", "a"),),
         ("a", "second"): (("a", "second"),),

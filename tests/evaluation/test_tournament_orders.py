@@ -239,7 +239,7 @@ def test_what_is_stored_counts_and_is_not_played_again(
     more = run_tournament(known, tmp_path, Options(budget=4000))
     assert all(found.n >= 40 for found in more.results)
     assert first.episodes == 28 * 80 < more.episodes <= 4000
-    monkeypatch.setattr("ludus.evaluation.tournament.run.manage", None)
+    monkeypatch.setattr("ludus.evaluation.tournament.run.RolloutManager", None)
     assert numbers(run_tournament(known, tmp_path, Options(budget=4000))) == numbers(more)
 
 

@@ -12,7 +12,7 @@ from ludus.evaluation.ratings import mirrored, parse_ratings
 from ludus.evaluation.tournament.meetings import Meeting
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
-from ludus.evaluation.tournament.store import match_of_order
+from ludus.evaluation.tournament.store import match_of_seating
 from ludus.population.matches import moments
 
 
@@ -27,9 +27,9 @@ def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -
     theirs = constant - mine
     meeting = Meeting((first, second), ((first, second), (second, first)))
     orders = []
-    for seats, returns in zip(meeting.orders, ((mine, theirs), (theirs, mine)), strict=True):
+    for seats, returns in zip(meeting.seatings, ((mine, theirs), (theirs, mine)), strict=True):
         samples = np.stack(returns, axis=1)
-        orders.append(match_of_order(meeting, 0, seats, moments(samples), outcomes(samples)))
+        orders.append(match_of_seating(meeting, 0, seats, moments(samples), outcomes(samples)))
     total = moments(np.stack([mine, theirs], axis=1))
     return MeetingResult(meeting, len(gains), total.mean, total.m2, tuple(orders))
 
@@ -79,15 +79,15 @@ def test_whether_who_won_says_all(gains: list[float], constant: float, spec: Env
 
 def test_a_rating_by_name_orders() -> None:
     found = report(OFTEN_A_LITTLE, game(4), "elo", "mean_payoff")
-    assert [r.name for r in found.ratings] == ["elo", "mean_payoff"]
+    assert [*found.ratings] == ["elo", "mean_payoff"]
     assert (found.order, [s.name for s in found.standings]) == ("elo", ["often", "seldom"])
-    np.testing.assert_array_equal(found.ratings[1].rating, [-0.25, 0.25])
-    assert found.standings[0].rating == found.ratings[0].rating[0] > 0
+    np.testing.assert_array_equal([*found.ratings.values()][1].rating, [-0.25, 0.25])
+    assert found.standings[0].rating == found.ratings[found.rating].rating[0] > 0
 
 
 def test_intervals_of_mean_payoff_are_those_of_the_deals() -> None:
     """Gains 1, 1, 1 and -4 have a mean with variance 18.75 / 3 / 4 = 1.5625: 1.25 either way, times 1.96."""
-    (rated,) = report(OFTEN_A_LITTLE, game(4), "mean_payoff").ratings
+    (rated,) = report(OFTEN_A_LITTLE, game(4), "mean_payoff").ratings.values()
     np.testing.assert_allclose(rated.high - rated.rating, 1.959964 * 1.25, rtol=1e-6)
 
 
@@ -107,7 +107,7 @@ def test_nash_average_of_a_cycle() -> None:
     wins = [("paper", "rock"), ("scissors", "paper"), ("rock", "scissors")]
     wins += [(name, "loser") for name in ("paper", "scissors", "rock")]
     results = [met(*sorted(pair), [1.0 if pair[0] == min(pair) else -1.0] * 2) for pair in wins]
-    (rated,) = report(results, game(1), "nash_average").ratings
+    (rated,) = report(results, game(1), "nash_average").ratings.values()
     np.testing.assert_allclose(rated.rating, [0, 0, 0, -1], atol=1e-3)
 
 

@@ -16,7 +16,7 @@ import pytest
 from ludus.core.errors import DataError, RunError
 from ludus.core.types import Match
 from ludus.evaluation.tournament.meetings import Meeting
-from ludus.evaluation.tournament.store import FILE, Played, TournamentStore, match_of_order
+from ludus.evaluation.tournament.store import FILE, Played, TournamentStore, match_of_seating
 from ludus.population.matches import Moments
 
 ENTRANTS = {"a": ("1" * 64, "first"), "b": ("2" * 64, "second"), "c": ("3" * 64, "third")}
@@ -31,10 +31,10 @@ def played(first: int, n: int, mean: float = 0.5, names: str = "ab") -> Played:
 
     def order(seats: tuple[str, ...]) -> Match:
         found = Moments(n, np.array([mean, -mean]), np.array([2.0, 2.0]))
-        return match_of_order(meeting, first, seats, found, ((n, 0, 0), (0, 0, n)))
+        return match_of_seating(meeting, first, seats, found, ((n, 0, 0), (0, 0, n)))
 
     both = np.array([mean, -mean])
-    return Played(meeting.id, first, n, both, 2 * abs(both), tuple(map(order, meeting.orders)))
+    return Played(meeting.id, first, n, both, 2 * abs(both), tuple(map(order, meeting.seatings)))
 
 
 def contents(folder: Path) -> list[tuple[object, ...]]:
@@ -57,10 +57,10 @@ def test_what_is_recorded_comes_back(tmp_path: Path) -> None:
         ('["a", "b"]', 10, 5),
         ('["a", "c"]', 0, 7),
     ]
-    assert [o.profile for o in pieces[0].orders] == [(0, 1), (1, 0)]
-    assert [ref.policy for ref in pieces[0].orders[1].seats] == ["b", "a"]
+    assert [o.profile for o in pieces[0].matches] == [(0, 1), (1, 0)]
+    assert [ref.policy for ref in pieces[0].matches[1].seats] == ["b", "a"]
     assert pieces[1].mean.tolist() == [0.25, -0.25]
-    assert pieces[1].orders[0].wins == ((5, 0, 0), (0, 0, 5))
+    assert pieces[1].matches[0].wins == ((5, 0, 0), (0, 0, 5))
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == [FILE]
 
 

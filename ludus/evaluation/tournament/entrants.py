@@ -19,8 +19,8 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
-from ludus.evaluation.bots import Named, parse_bot, require_fit
-from ludus.evaluation.policies import Drawn, FindRun, Wanted, identity, policies_of, take_apart, told
+from ludus.evaluation.bots import NamedBot, parse_bot, require_fit
+from ludus.evaluation.policies import Drawn, FindRun, Wanted, game_description, identity, policies_of, take_apart
 from ludus.evaluation.tournament.process import Asked, BotProcess
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
@@ -38,7 +38,7 @@ class EntrantPlayer:
     name: str
     policy: Policy | None = None
     mode: str = "explore"
-    bot: Named | None = None
+    bot: NamedBot | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,21 +107,21 @@ def read_field(
     if twice:
         raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
     opened = lru_cache(maxsize=None)(open_run)
-    given = [take_apart(text, find_run, opened) for text in texts]
-    settings = _common_game(given, env)
+    wanted = [take_apart(text, find_run, opened) for text in texts]
+    settings = _common_game(wanted, env)
     made = settings.make(num_envs=1)
     try:
         reader = _Reader(made, settings, deadline)
-        reader.examine(given)
-        entrants = tuple(reader.entrant(one) for one in given)
+        reader.examine(wanted)
+        entrants = tuple(reader.entrant(one) for one in wanted)
     finally:
         made.close()
     return TournamentField(settings, made.spec, entrants)
 
 
-def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environment:
+def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id."""
-    found = [(repr(one.text), one.run.env.played) for one in given if one.run is not None]
+    found = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
     found += [("--env", env)] if env is not None else []
     if not found:
         raise ConfigError(
@@ -131,7 +131,8 @@ def _common_game(given: Sequence[Wanted], env: Environment | None) -> Environmen
     for name, other in others:
         if identity(other) != identity(settings):
             raise ConfigError(
-                f"a tournament is of one game: {first} plays {told(settings, other)}, and {name} plays {told(other, settings)}."
+                f"a tournament is of one game: {first} plays {game_description(settings, other)}, and {name} plays "
+                f"{game_description(other, settings)}."
             )
     return settings
 
@@ -144,46 +145,46 @@ class _Reader:
         self._examined: dict[str, str] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
 
-    def examine(self, given: Sequence[Wanted]) -> None:
+    def examine(self, wanted: Sequence[Wanted]) -> None:
         """Make the bots that are of the user's own, elsewhere."""
-        own = [Named(one.text, parse_bot(one.bot)) for one in given if ":" in one.bot.partition(",")[0]]
+        own = [NamedBot(one.text, parse_bot(one.bot)) for one in wanted if ":" in one.bot.partition(",")[0]]
         wrapped = bool(self._settings.wrappers)
         self._examined = examine(own, self._spec, wrapped=wrapped, deadline=self._deadline)
 
-    def entrant(self, given: Wanted) -> Entrant:
-        if given.bot:
-            return self._bot(given)
-        seats = policies_of(given, self._spec)
-        if given.random:
-            players = [EntrantPlayer(given.text, drawn.policy) for (drawn,) in seats]
+    def entrant(self, wanted: Wanted) -> Entrant:
+        if wanted.bot:
+            return self._bot(wanted)
+        seats = policies_of(wanted, self._spec)
+        if wanted.random:
+            players = [EntrantPlayer(wanted.text, drawn.policy) for (drawn,) in seats]
             alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
-            return Entrant(given.text, alone, sha256(b"random"), "uniform over the legal actions")
-        if given.file is not None:
-            return self._file(given, seats)
-        assert given.run is not None
-        return self._of_run(given, given.run, seats)
+            return Entrant(wanted.text, alone, sha256(b"random"), "uniform over the legal actions")
+        if wanted.file is not None:
+            return self._file(wanted, seats)
+        assert wanted.run is not None
+        return self._of_run(wanted, wanted.run, seats)
 
-    def _bot(self, given: Wanted) -> Entrant:
-        name, options, _ = given.bot.partition(",")
+    def _bot(self, wanted: Wanted) -> Entrant:
+        name, options, _ = wanted.bot.partition(",")
         if name == "random" and options:
-            raise ConfigError(f"{given.text!r}: bot:random has no options.")
-        spec = parse_bot(given.bot)
-        found = self._examined.get(given.text)
+            raise ConfigError(f"{wanted.text!r}: bot:random has no options.")
+        spec = parse_bot(wanted.bot)
+        found = self._examined.get(wanted.text)
         if found is None:
-            require_fit(f"{given.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
+            require_fit(f"{wanted.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
             found = json.dumps(spec.identity(), sort_keys=True)
-        seat = EntrantSeat((EntrantPlayer(given.text, bot=Named(given.text, spec)),), (1.0,))
-        return Entrant(given.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
+        seat = EntrantSeat((EntrantPlayer(wanted.text, bot=NamedBot(wanted.text, spec)),), (1.0,))
+        return Entrant(wanted.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
 
-    def _file(self, given: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _file(self, wanted: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
         (one, *_) = [one for seat in drawn for one in seat]
-        seat = EntrantSeat((EntrantPlayer(given.text, one.policy, one.mode),), (1.0,))
-        digest = sha256(f"{self._digest(one, (given.text,))} {one.mode}".encode())
+        seat = EntrantSeat((EntrantPlayer(wanted.text, one.policy, one.mode),), (1.0,))
+        digest = sha256(f"{self._digest(one, (wanted.text,))} {one.mode}".encode())
         return Entrant(
-            given.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
+            wanted.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
         )
 
-    def _of_run(self, given: Wanted, run: StoredRun, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _of_run(self, wanted: Wanted, run: StoredRun, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
         seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
         for some in drawn:
@@ -191,11 +192,11 @@ class _Reader:
                 seats.append(None)
                 parts.append(None)
                 continue
-            players = tuple(EntrantPlayer(f"{given.text} {one.name}", one.policy, one.mode) for one in some)
+            players = tuple(EntrantPlayer(f"{wanted.text} {one.name}", one.policy, one.mode) for one in some)
             seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
             parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
-        what = f"{given.policy} of {run.folder.name} after generation {run.generation}"
-        return Entrant(given.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
+        what = f"{wanted.policy} of {run.folder.name} after generation {run.generation}"
+        return Entrant(wanted.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
     def _digest(self, drawn: Drawn, key: tuple[Any, ...]) -> str:
         if key not in self._digests:
@@ -213,7 +214,7 @@ _LOOK = 0.2  # seconds between two looks at whether a bot takes too long
 class Exam:
     """These bots are to be made, and to fit a game."""
 
-    bots: tuple[Named, ...]
+    bots: tuple[NamedBot, ...]
     spec: EnvSpec
     wrapped: bool
 
@@ -233,7 +234,7 @@ class Exam:
         return lambda: found
 
 
-def examine(bots: Sequence[Named], spec: EnvSpec, *, wrapped: bool, deadline: float) -> dict[str, str]:
+def examine(bots: Sequence[NamedBot], spec: EnvSpec, *, wrapped: bool, deadline: float) -> dict[str, str]:
     """Name -> `BotSpec.identity` as JSON, of bots that can be made and play the game.
 
     Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time.

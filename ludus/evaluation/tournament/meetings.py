@@ -18,11 +18,12 @@ _MOST_ORDERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Entrants who play each other: by name, rising. orders: who sits in each seat; all orders are played on the same deals.
+    """Entrants who play each other: by name, rising. seatings: who sits in each seat, order by order; all are played on the same
+    deals.
     id: the entrants' names as JSON."""
 
     entrants: tuple[str, ...]
-    orders: tuple[tuple[str, ...], ...]
+    seatings: tuple[tuple[str, ...], ...]
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class Piece:
 
     @property
     def episodes(self) -> int:
-        return self.n * len(self.meeting.orders)
+        return self.n * len(self.meeting.seatings)
 
 
 def meetings_of(
@@ -56,15 +57,15 @@ def meetings_of(
     if players > 1 and len(names) < 2:
         raise ConfigError(f"only {names[0]!r} was given; a tournament needs two entrants or more.")
     size = min(players, len(names))
-    seatings = _rotations(size, players) if _many(size, players) else _assignments(size, players)
+    places = _rotations(size, players) if _many(size, players) else _assignments(size, players)
     alike = [sorted(group) for group in symmetry if len(group) > 1]
     found = []
     for chosen in combinations(names, size):
         if camps is not None and len({camps[name] for name in chosen}) < min(size, len(set(camps.values()))):
             continue
-        orders = _orders(chosen, seatings, able, alike)
-        if orders:
-            found.append(Meeting(chosen, orders))
+        seatings = _seatings(chosen, places, able, alike)
+        if seatings:
+            found.append(Meeting(chosen, seatings))
     met = {name for meeting in found for name in meeting.entrants}
     for name in names:
         if name not in met:
@@ -75,13 +76,13 @@ def meetings_of(
     return found
 
 
-def _orders(
+def _seatings(
     chosen: tuple[str, ...],
-    seatings: Sequence[tuple[int, ...]],
+    places: Sequence[tuple[int, ...]],
     able: Mapping[str, Sequence[bool]],
     alike: Sequence[Sequence[int]],
 ) -> tuple[tuple[str, ...], ...]:
-    every = [tuple(chosen[k] for k in seating) for seating in seatings]
+    every = [tuple(chosen[k] for k in seating) for seating in places]
     seated = [order for order in every if all(able[name][p] for p, name in enumerate(order))]
     return tuple(dict.fromkeys(_canonical(order, alike) for order in seated)) if alike else tuple(seated)
 
@@ -130,7 +131,7 @@ def missing(meeting: Meeting, stored: Sequence[tuple[int, int]], deals: int) -> 
 
 def cut(piece: Piece, most: int) -> list[Piece]:
     """The same in pieces of at most `most` episodes, or one deal."""
-    n = max(1, most // len(piece.meeting.orders))
+    n = max(1, most // len(piece.meeting.seatings))
     end = piece.first + piece.n
     return [Piece(piece.meeting, first, min(n, end - first)) for first in range(piece.first, end, n)]
 

@@ -79,7 +79,7 @@ class Rounds:
             if piece.meeting in self._meetings:
                 self._stored[piece.meeting].append((piece.first, piece.n))
                 self._waiting[piece.meeting].append(piece)
-                self.left -= piece.n * len(self._meetings[piece.meeting].orders)
+                self.left -= piece.n * len(self._meetings[piece.meeting].seatings)
         while not (lacking := self._lacking()):
             for id in self._raised:
                 self._take(id)
@@ -125,10 +125,10 @@ class Rounds:
             return {}
         level = _next_level(min(result.n for result in undecided))
         behind = [result for result in undecided if result.n < level]
-        left = self._budget - sum(result.n * len(result.meeting.orders) for result in results)
-        if sum((level - result.n) * len(result.meeting.orders) for result in behind) <= left:
+        left = self._budget - sum(result.n * len(result.meeting.seatings) for result in results)
+        if sum((level - result.n) * len(result.meeting.seatings) for result in behind) <= left:
             return {result.meeting.id: level for result in behind}
-        each = left // sum(len(result.meeting.orders) for result in behind)
+        each = left // sum(len(result.meeting.seatings) for result in behind)
         return {result.meeting.id: min(result.n + each, level) for result in behind} if each > 0 else {}
 
 
@@ -197,7 +197,7 @@ def _check(meetings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: 
             f"a budget needs returns between known limits, and {spec.id} has {spec.utility_range}: without them no order is ever certain. "
             "Give the environment a utility_range if it takes one, or a number of episodes instead of a budget."
         )
-    least = FIRST * sum(len(meeting.orders) for meeting in meetings)
+    least = FIRST * sum(len(meeting.seatings) for meeting in meetings)
     if budget < least:
         raise ConfigError(
             f"a budget of {budget:,} episodes was given; {FIRST} deals of each meeting ({len(meetings):,}), in every order of its seats, "

@@ -1,4 +1,4 @@
-"""Pieces that bots play, handed out to processes in portions that take a second or two."""
+"""Pieces that bots play, handed out to processes a second or two at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core.types import PolicyRef
 from ludus.envs.options import Environment
 from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import Named
+from ludus.evaluation.bots import NamedBot
 from ludus.evaluation.tournament.meetings import Piece, cut
 from ludus.evaluation.tournament.process import Asked, BotProcess
 from ludus.rollout.base import PlannedEpisodes
@@ -30,7 +30,7 @@ class Setup:
     settings: Environment
     num_envs: int
     policies: tuple[tuple[PolicyRef, PolicyMessage], ...]
-    bots: Mapping[PolicyRef, Named]
+    bots: Mapping[PolicyRef, NamedBot]
 
     @property
     def names(self) -> list[str]:
@@ -49,19 +49,19 @@ class Setup:
         return play
 
 
-_FIRST, _MOST = 16, 4096  # episodes of a portion
-_SECONDS = 2.0  # that a portion is to take, which is what a kill loses
+_FIRST, _MOST = 16, 4096  # episodes that a process is given at a time
+_SECONDS = 2.0  # that they are to take, which is what a kill loses
 _LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
 
 
 @dataclass(slots=True)
-class _Portion:
+class _Started:
     piece: Piece
     begun: float
 
 
 class ProcessPool:
-    """Processes in which bots play. record: takes what each portion brought, float64[episodes, P]."""
+    """Processes in which bots play. record: takes what each brought, float64[episodes, P]."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ProcessPool:
         self._episodes, self._record = episodes, record
         self._size: dict[str, int] = {}  # by meeting
         self._waiting: list[Piece] = []
-        self._playing: dict[BotProcess, _Portion] = {}
+        self._playing: dict[BotProcess, _Started] = {}
         self._idle: list[BotProcess] = []
 
     def play(self, pieces: Sequence[Piece]) -> None:
@@ -107,15 +107,15 @@ class ProcessPool:
             process.check(self._deadline)
             return
         returns = process.answer()
-        portion = self._playing[process]
-        taken = max(time.monotonic() - portion.begun, 1e-6)
-        size = int(portion.piece.episodes * min(4.0, _SECONDS / taken))
-        self._size[portion.piece.meeting.id] = min(_MOST, max(_FIRST, size))
-        self._record(portion.piece, returns)
+        started = self._playing[process]
+        taken = max(time.monotonic() - started.begun, 1e-6)
+        size = int(started.piece.episodes * min(4.0, _SECONDS / taken))
+        self._size[started.piece.meeting.id] = min(_MOST, max(_FIRST, size))
+        self._record(started.piece, returns)
         self._give(process)
 
     def _give(self, process: BotProcess) -> None:
-        """The next portion, if there is one."""
+        """The next piece of work, if there is one."""
         if not self._waiting:
             self._playing.pop(process, None)
             self._idle.append(process)
@@ -125,5 +125,5 @@ class ProcessPool:
         if rest:
             left = whole.n - piece.n
             self._waiting.append(Piece(whole.meeting, whole.first + piece.n, left))
-        self._playing[process] = _Portion(piece, time.monotonic())
+        self._playing[process] = _Started(piece, time.monotonic())
         process.call(self._episodes(piece))

@@ -16,7 +16,7 @@ from ludus.core.types import EnvSpec
 from ludus.evaluation.ratings import rate_all
 from ludus.evaluation.tournament.orders import Orders
 from ludus.evaluation.tournament.results import MeetingResult, matches_of, only_wins_and_losses, payoffs_of
-from ludus.population.ratings.base import Rater
+from ludus.population.ratings.base import Rater, RatingTable
 from ludus.population.ratings.bradley_terry import Z95, BradleyTerry
 from ludus.population.ratings.results import duels, pairs
 
@@ -26,22 +26,10 @@ from ludus.population.ratings.results import duels, pairs
 DEFAULT = "bradley_terry"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rated:
-    """name: which rating it is. unit: of its numbers. rating, low, high: float64[n], with its 95% interval; NaN where unknown."""
-
-    name: str
-    unit: str
-    rating: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    notes: tuple[str, ...] = ()
-
-
 def rate(
     results: Sequence[MeetingResult], place: Mapping[str, int], spec: EnvSpec, raters: Mapping[str, Rater]
-) -> tuple[Rated, ...]:
-    """What `raters` say of the entrants. Without any: Bradley–Terry with ties, of the win counts of two-player games.
+) -> dict[str, RatingTable]:
+    """What `raters` say of the entrants, by their names. Without any: Bradley–Terry with ties, of the win counts of two-player games.
 
     place: of each entrant in the arrays. Their intervals take episodes for independent: those of one deal, whose seats are mirrored,
     differ more than that, so they are rather too wide; those of mean_payoff are of deals. Raises as the raters do.
@@ -49,20 +37,15 @@ def rate(
     log = matches_of(results, place)
     if not raters:
         if spec.num_players != 2 or not log:
-            return ()
-        found = BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))
-        return (Rated(DEFAULT, found.unit, found.rating, found.low, found.high, found.notes),)
+            return {}
+        return {DEFAULT: BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))}
     try:
-        tables = rate_all(raters, payoffs_of(results, place, spec), log)
+        return rate_all(raters, payoffs_of(results, place, spec), log)
     except SolverError as error:
         raise SolverError(
             f"{error} In a tournament a profile is of entrants, from 0 in the order given; where some never meet (policies of one seat, or "
             "an entrant and itself among three players), use mean_payoff, worst_opponent, or openskill."
         ) from error
-    return tuple(
-        Rated(name, t.unit, t.rating, t.low, t.high, tuple(f"{name}: {note}" for note in t.notes))
-        for name, t in tables.items()
-    )
 
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -103,7 +86,7 @@ class TournamentReport:
     cross: NDArray[np.float64]
     cross_half: NDArray[np.float64]
     results: tuple[MeetingResult, ...]
-    ratings: tuple[Rated, ...]
+    ratings: Mapping[str, RatingTable]
     order: str
     notes: tuple[str, ...]
     orders: Orders | None = None
@@ -111,12 +94,12 @@ class TournamentReport:
     @property
     def rating(self) -> str:
         """The name of the first rating; empty if there is none."""
-        return self.ratings[0].name if self.ratings else ""
+        return next(iter(self.ratings), "")
 
     @property
     def episodes(self) -> int:
         """Of all meetings together."""
-        return sum(order.n for result in self.results for order in result.orders)
+        return sum(match.n for result in self.results for match in result.matches)
 
 
 def report_of(
@@ -139,9 +122,9 @@ def report_of(
     cross, cross_half = sums.cross(pairs=spec.num_players == 2)
     ratings = rate(results, place, spec, raters or {})
     rated = bool(ratings) and (bool(raters) or only_wins_and_losses(results, spec))
-    best = _ranked(mean, ratings[0].rating if rated else np.zeros(len(place)))
-    ratings = tuple(replace(r, rating=r.rating[best], low=r.low[best], high=r.high[best]) for r in ratings)
-    notes = tuple(note for r in ratings for note in r.notes)
+    best = _ranked(mean, next(iter(ratings.values())).rating if rated else np.zeros(len(place)))
+    ratings = {name: _reordered(found, best) for name, found in ratings.items()}
+    notes = tuple(f"{name}: {note}" if raters else note for name, found in ratings.items() for note in found.notes)
     grid = np.ix_(best, best)
     return TournamentReport(
         folder=folder,
@@ -154,7 +137,7 @@ def report_of(
         cross_half=cross_half[grid],
         results=tuple(results),
         ratings=ratings,
-        order=ratings[0].name if rated else MEAN,
+        order=next(iter(ratings)) if rated else MEAN,
         notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
         orders=orders,
     )
@@ -166,12 +149,19 @@ def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:
     return np.lexsort((np.arange(len(mean)), -np.nan_to_num(mean, nan=-np.inf), -by))
 
 
+def _reordered(found: RatingTable, best: NDArray[np.int64]) -> RatingTable:
+    return replace(
+        found, rating=found.rating[best], low=found.low[best], high=found.high[best], group=found.group[best]
+    )
+
+
 def _standings(
-    names: Sequence[str], mean: Vector, half: Vector, wins: NDArray[np.int64], ratings: Sequence[Rated]
+    names: Sequence[str], mean: Vector, half: Vector, wins: NDArray[np.int64], ratings: Mapping[str, RatingTable]
 ) -> tuple[EntrantStanding, ...]:
     """All arrays in the order of the names."""
     unknown = np.full(len(names), np.nan)
-    first = (ratings[0].rating, ratings[0].low, ratings[0].high) if ratings else (unknown,) * 3
+    best = next(iter(ratings.values()), None)  # the first one
+    first = (unknown,) * 3 if best is None else (best.rating, best.low, best.high)
     columns = (mean.tolist(), half.tolist(), *(column.tolist() for column in first), *wins.T.tolist())
     return tuple(EntrantStanding(*row) for row in zip(names, *columns, strict=True))
 
@@ -216,8 +206,8 @@ class _Sums:
 def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
     """int64[n, 3]: episodes won, drawn and lost."""
     out = np.zeros((len(place), 3), np.int64)
-    played = [order for result in results for order in result.orders if order.wins]
+    played = [match for result in results for match in result.matches if match.wins]
     if played:
-        who = np.array([[place[ref.policy] for ref in order.seats] for order in played])
-        np.add.at(out, who, np.array([order.wins for order in played]))
+        who = np.array([[place[ref.policy] for ref in match.seats] for match in played])
+        np.add.at(out, who, np.array([match.wins for match in played]))
     return out

@@ -31,7 +31,7 @@ class MeetingResult:
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[Match, ...]
+    matches: tuple[Match, ...]
     exact: bool = False
 
     @property
@@ -64,7 +64,7 @@ def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Meetin
         total = Moments(0, parts[0].mean, parts[0].m2)
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
-        orders = tuple(_pool_matches([part.orders[k] for part in parts]) for k in range(len(parts[0].orders)))
+        orders = tuple(_pool_matches([part.matches[k] for part in parts]) for k in range(len(parts[0].matches)))
         found.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
     return found
 
@@ -86,7 +86,7 @@ def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> li
     return [
         replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
         for result in results
-        for match in result.orders
+        for match in result.matches
         if match.wins
     ]
 
@@ -127,10 +127,10 @@ def only_wins_and_losses(results: Sequence[MeetingResult], spec: EnvSpec) -> boo
         return False
     low, high = np.array(spec.utility_range).T
     middle, half = (low + high) / 2, (high - low) / 2
-    orders = [order for result in results for order in result.orders]
-    if not orders or not all(order.wins for order in orders):
+    matches = [match for result in results for match in result.matches]
+    if not matches or not all(match.wins for match in matches):
         return False
-    won, _, lost = np.moveaxis(np.array([order.wins for order in orders]), 2, 0)  # [orders, players] each
-    n = np.array([order.n for order in orders])[:, None]
-    mean, m2 = np.array([order.mean for order in orders]), np.array([order.m2 for order in orders])
+    won, _, lost = np.moveaxis(np.array([match.wins for match in matches]), 2, 0)  # [matches, players] each
+    n = np.array([match.n for match in matches])[:, None]
+    mean, m2 = np.array([match.mean for match in matches]), np.array([match.m2 for match in matches])
     return bool(np.allclose(m2 + n * (mean - middle) ** 2, (won + lost) * half**2, rtol=_SAME, atol=0.0))

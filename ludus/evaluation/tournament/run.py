@@ -1,13 +1,13 @@
 """Tournaments: everybody against everybody, in every seat, stored piece by piece.
 
-entrants -> meetings -> what is not stored yet, in pieces -> [ policies: one arena, thousands of episodes at once
+entrants -> meetings -> what is not stored yet, in pieces -> [ policies: rollout workers, thousands at once
                                                             | bots: processes that can be ended            ] -> store -> report
 With a budget the pieces come in rounds, and each depends on what is stored (`ludus.evaluation.tournament.orders`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -21,7 +21,8 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.bots import Named
+from ludus.evaluation.bots import NamedBot
+from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
@@ -31,27 +32,27 @@ from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import ProcessPool, Setup
 from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, pooled
-from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_order
+from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_seating
 from ludus.policies.base import Policy
 from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
 from ludus.rollout.base import PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
-from ludus.rollout.manager import RolloutManager, manage
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.manager import RolloutManager
+from ludus.runtime.base import Runtime
+from ludus.runtime.inprocess import InProcess, build_runtime
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
+_RESTARTS = 3  # of each process in which policies play
 _BATCH = 65_536  # episodes between two commits
-
-Tell = Callable[[int, int], None]
-"""(episodes of this command that are done, all of them)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
-    and to think about a move. workers: processes in which bots play. num_envs: environments stepped together (None: by the kind of game).
+    and to think about a move. workers: processes in which bots play, and policies too, where `runtime` has any. num_envs: environments
+    stepped together (None: by the kind of game).
     budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
     `confidence` (see `ludus.evaluation.tournament.orders`)."""
 
@@ -59,6 +60,7 @@ class Options:
     seed: int = 0
     deadline: float = DEADLINE
     workers: int = 1
+    runtime: str = "inprocess"
     num_envs: int | None = None
     budget: int | None = None
     confidence: float = 0.95
@@ -80,7 +82,7 @@ def play_tournament(
     a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing. ratings: as `parse_ratings` reads
     them, such as ["elo,prior=2", "openskill"] (none: Bradley–Terry of two players).
     Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
-    move or does not answer in time. Nothing of the portion that failed is stored.
+    move or does not answer in time. Nothing of what a process was playing then is stored.
     """
     options = options or Options()
     raters = parse_ratings(ratings)
@@ -144,6 +146,7 @@ class _Play:
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
+        self._runtime: Runtime | None = None
         self._rollouts: RolloutManager | None = None
         self._pool: ProcessPool | None = None
         self._found: list[Played] = []
@@ -164,19 +167,33 @@ class _Play:
 
     def close(self) -> None:
         """End whatever plays."""
-        for part in (self._rollouts, self._pool):
+        for part in (self._rollouts, self._runtime, self._pool):
             if part is not None:
                 part.close()
 
     def _by_policies(self, pieces: Sequence[Piece]) -> None:
         if self._rollouts is None:
-            most = self._options.budget or sum(piece.episodes for piece in pieces)
-            env = self._field.settings.make(num_envs=min(self._envs(), most))
-            self._rollouts = manage(build_runtime("inprocess"), env)
+            self._rollouts = self._made(self._options.budget or sum(piece.episodes for piece in pieces))
         player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
             self._record(batch, player.planned(episodes))
+
+    def _made(self, most: int) -> RolloutManager:
+        """most: episodes that may be played at a time."""
+        self._runtime = build_runtime(self._options.runtime)
+        num_envs = min(self._envs(), most)
+        hosts = 1 if isinstance(self._runtime, InProcess) else min(self._options.workers, num_envs)
+        return RolloutManager(
+            self._runtime,
+            self._field.settings.make,
+            spec=self._field.spec,
+            num_envs=num_envs,
+            shards=hosts,
+            hosts=hosts,
+            resources={"num_cpus": 1.0} if hosts > 1 else {},
+            restarts=_RESTARTS,
+        )
 
     def _envs(self) -> int:
         if self._options.num_envs is not None:
@@ -227,20 +244,20 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 
 def _played(piece: Piece, returns: NDArray[np.float64]) -> Played:
-    """returns: float64[deals × orders, P], the orders of a deal side by side."""
+    """returns: float64[deals × seatings, P], the seatings of a deal side by side."""
     meeting = piece.meeting
-    by_order = returns.reshape(piece.n, len(meeting.orders), returns.shape[1])
-    orders = []
-    for k, seats in enumerate(meeting.orders):
-        found = moments(by_order[:, k])
-        orders.append(match_of_order(meeting, piece.first, seats, found, outcomes(by_order[:, k])))
-    total = moments(by_order.reshape(piece.n, -1) @ _shares(meeting))
-    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(orders))
+    by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
+    matches = []
+    for k, seats in enumerate(meeting.seatings):
+        found = moments(by_seating[:, k])
+        matches.append(match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k])))
+    total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
+    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(matches))
 
 
 def _shares(meeting: Meeting) -> NDArray[np.float64]:
-    """float64[orders × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
-    seats = np.array(meeting.orders).ravel()
+    """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
+    seats = np.array(meeting.seatings).ravel()
     mine = seats[:, None] == np.array(meeting.entrants)[None, :]
     shares: NDArray[np.float64] = mine / mine.sum(axis=0)
     return shares
@@ -259,7 +276,7 @@ class _Sides:
         seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
         found = {_key(player): player for seat in seats for player in seat.players}
         self.policies: dict[PolicyRef, Policy] = {}
-        self.bots: dict[PolicyRef, Named] = {}
+        self.bots: dict[PolicyRef, NamedBot] = {}
         refs: dict[tuple[int, str], PolicyRef] = {}
         for k, (key, player) in enumerate(found.items()):
             refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
@@ -287,7 +304,7 @@ class _Sides:
         own = np.empty(total, np.uint64)
         at = 0
         for piece in pieces:
-            orders, end = piece.meeting.orders, at + piece.episodes
+            orders, end = piece.meeting.seatings, at + piece.episodes
             keys = luck(piece, seed)
             deal[at:end] = np.repeat(keys, len(orders))
             for k, order in enumerate(orders):
@@ -374,14 +391,14 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
 
 def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
     """by_profile: float64[n_0, …, P]."""
-    orders = []
+    matches = []
     total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
-    for seats in meeting.orders:
+    for seats in meeting.seatings:
         values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
-        match = match_of_order(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
-        orders.append(replace(match, exact=True))
+        match = match_of_seating(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        matches.append(replace(match, exact=True))
         for name, value in zip(seats, values.tolist(), strict=True):
             total[name] += value
             count[name] += 1
     mean = np.array([total[name] / count[name] for name in meeting.entrants])
-    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(orders), exact=True)
+    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)

@@ -44,17 +44,17 @@ PRAGMA user_version = {VERSION};
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
     """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
-    orders: of each order of seats, see `match_of_order`."""
+    matches: of each order of seats, see `match_of_seating`."""
 
     meeting: str
     first: int
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    orders: tuple[Match, ...]
+    matches: tuple[Match, ...]
 
 
-def match_of_order(
+def match_of_seating(
     meeting: Meeting, first: int, seats: tuple[str, ...], found: Moments, wins: tuple[tuple[int, int, int], ...]
 ) -> Match:
     """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
@@ -155,7 +155,7 @@ class TournamentStore:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 new = [piece for piece in played if self._is_new(piece)]
-                self._enter({ref.policy for piece in new for match in piece.orders for ref in match.seats})
+                self._enter({ref.policy for piece in new for match in piece.matches for ref in match.seats})
                 for piece in new:
                     self._append(piece)
             except BaseException:
@@ -188,7 +188,7 @@ class TournamentStore:
             "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
             (piece.meeting, piece.first, piece.n, blob(piece.mean), blob(piece.m2), now),
         )
-        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.orders])
+        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.matches])
 
     def played(self) -> list[Played]:
         """All pieces, by meeting and deal."""

@@ -1,0 +1,70 @@
+"""Where every evaluation of a stored run begins: the run, and what plays its policies. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ludus.core.types import PolicyRef
+from ludus.envs.tree.game_tree import GameTree
+from ludus.evaluation.matches import MatchPlayer
+from ludus.policies.base import Policy
+from ludus.rollout.manager import manage
+from ludus.runtime.inprocess import build_runtime
+from ludus.storage.stored_run import StoredRun, open_run
+
+FRESH = "fresh"
+"""A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
+
+Tell = Callable[[int, int], None]
+"""(episodes that are done, of how many)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunResult:
+    """What every answer about a stored run begins with. generation: the last one that was finished."""
+
+    run_dir: Path
+    env: str
+    generation: int
+
+
+def facts_of(run: StoredRun) -> tuple[Path, str, int]:
+    """The fields of `RunResult`."""
+    return run.folder, run.env.id, run.generation
+
+
+class EvaluatedRun:
+    """A stored run in its environment, the game from its start. Raises RunError for an unreadable run.
+
+    stored: the run. spec, tree: of the game; None unless it is compiled. player: plays policies in it.
+    """
+
+    def __init__(self, folder: Path | str, *, seed: int | None = None) -> None:
+        """seed: key of what is played; default: the run's own."""
+        self.stored = open_run(folder)
+        env = self.stored.env.played.make()
+        tree = getattr(env, "tree", None)
+        self.spec = env.spec
+        self.tree = tree if isinstance(tree, GameTree) else None
+        self.rollouts = manage(build_runtime("inprocess"), env)
+        self.player = MatchPlayer(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
+
+    def policy(self, ref: PolicyRef) -> Policy:
+        """A policy of the run."""
+        return self.stored.policy(ref)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.rollouts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
