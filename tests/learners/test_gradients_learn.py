@@ -32,7 +32,7 @@ CLIPPED = {
     ids=["reinforce", "a2c", "impala"],
 )
 def test_cartpole(algorithm, decisions):
-    """A policy that knows nothing gets 22 of 500. Of six seeds the worst scored 435 with REINFORCE and 151 with A2C."""
+    """A policy that knows nothing gets 22 of 500. The worst of six seeds was 435, 151 and 137."""
     score, _ = train(algorithm, CARTPOLE, num_envs=10, decisions=decisions)
     assert score >= 90
 
