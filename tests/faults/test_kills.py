@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.faults import Loop, undisturbed
 from benchmarks.faults_processes import kill
-from benchmarks.faults_scene import BESIDE, Scene, flaws
+from benchmarks.faults_scene import BACKGROUND, Scene, flaws
 from benchmarks.faults_victims import VICTIMS, WORKERS
 from ludus.storage.reader import Reader
 
@@ -55,7 +55,7 @@ def test_a_kill(name: str, folder: Path, whole: Path) -> None:
 def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole: Path) -> None:
     scene = Scene(folder / "worn-out", folder / "t")
     try:
-        scene.begin([*WORKERS, *SHORT, BESIDE, "runtime.restarts=0"])
+        scene.begin([*WORKERS, *SHORT, BACKGROUND, "runtime.restarts=0"])
         assert scene.wait_for(lambda: len(scene.steps()) > 20, since=time.monotonic()), scene.errors()
         kill(scene.parts("Evaluator"))
         assert not scene.wait_for(lambda: False, since=time.monotonic())
