@@ -123,11 +123,11 @@ def finish(  # type: ignore[no-untyped-def]
         e = ended[i]
         begun = stamp[e] == tick  # its next episode has a decision already
         end_environment[i] = e
-        end_returns[i] = returns[e]
+        for p in range(returns.shape[1]):
+            end_returns[i, p], returns[e, p] = returns[e, p], 0.0
         end_terminated[i] = over[e] == 1
         end_length[i] = length[e] - begun
         length[e] = begun
-        returns[e] = 0.0
         over[e] = 0
         episode[e] += 1
 
