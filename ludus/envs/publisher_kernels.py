@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numba.extending import register_jitable
 
 from ludus.core import seeding
-from ludus.core.arrays import flat_at
+from ludus.core.arrays import flat_at, inner
 
 NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -19,7 +18,7 @@ def episode_seed(seed, episode):  # type: ignore[no-untyped-def]
     return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
 
 
-@register_jitable(fastmath={"reassoc"})
+@inner(fastmath={"reassoc"})
 def all_finite(values):  # type: ignore[no-untyped-def]
     """Whether the sum of float[n] is finite: it is not if an entry is not. Entries may be too large together: then look at each."""
     total = values.dtype.type(0)
@@ -28,7 +27,7 @@ def all_finite(values):  # type: ignore[no-untyped-def]
     return np.isfinite(total)
 
 
-@register_jitable
+@inner
 def each_finite(values):  # type: ignore[no-untyped-def]
     for value in values:  # noqa: SIM110  compiled
         if not np.isfinite(value):
@@ -219,7 +218,7 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
     return count, closed
 
 
-@register_jitable
+@inner
 def _settle_state(acting, first, ending, given, terminated, resting, now, table):  # type: ignore[no-untyped-def]
     idle, quota, episode = flat_at(table, 0, np.bool_), flat_at(table, 1, np.int64), flat_at(table, 2, np.int64)
     due, is_open, known = flat_at(table, 3, np.bool_), flat_at(table, 4, np.bool_), flat_at(table, 5, np.bool_)

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba import njit
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.mlp import ACTIVATIONS, Layout
@@ -127,7 +127,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return x * p / q
 
 
-@register_jitable(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
     """x[m] = activation(x + bias); -1: none."""
     if activation == 0:
@@ -142,7 +142,7 @@ def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
             x[j] += bias[j]
 
 
-@register_jitable(fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
     """out[m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
     m = len(out)
@@ -166,7 +166,7 @@ def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
         u += 1
 
 
-@register_jitable
+@inner
 def _through(flat, at, widths, activation, x, work, place, out):  # type: ignore[no-untyped-def]
     """One row x[inputs] through all layers of the network at flat[at], row by row of the weights, into out[outputs]. Inputs that are 0
     (most of a board's planes) are passed over. work [2, widest] and place int64[widest]: scratch."""
@@ -187,7 +187,7 @@ def _through(flat, at, widths, activation, x, work, place, out):  # type: ignore
             place[j] = j
 
 
-@register_jitable
+@inner
 def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     """out[n, m] = activation(x[n, k] @ weight[k, m] + bias[m]), whose parameters begin at flat[at]. Returns where they end.
     activation: a place in `ACTIVATIONS`, or -1."""
@@ -200,7 +200,7 @@ def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     return end + m
 
 
-@register_jitable
+@inner
 def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
     """Rows x[n, inputs] through all layers of the network at flat[at] into out[n, outputs]; work [2, n × widest]."""
     n, last = len(x), len(widths) - 2
@@ -216,7 +216,7 @@ def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-unty
     dense_from(flat, at, source, -1, out)
 
 
-@register_jitable
+@inner
 def _one_by_one(n, small):  # type: ignore[no-untyped-def]
     """Whether n rows are taken one by one, which passes over inputs that are 0, and not by BLAS."""
     return n == 1 or small < n <= _FEW

@@ -273,16 +273,16 @@ def compilation_told(tell: Callable[[str], None]) -> Iterator[None]:
     """While it lasts, `tell` hears once that kernels are compiled, if that takes longer than a moment: in a new installation, mostly."""
     from numba.core import event
 
-    class Compilation(event.TimingListener):  # type: ignore[misc]
+    class Compilation(event.TimingListener):
         said = False
 
         def on_start(self, compiled: event.Event) -> None:
             if not self.said and self.done and self.duration > _MOMENT:
                 self.said = True
                 tell("compiling kernels, once for this installation")
-            super().on_start(compiled)
+            super().on_start(compiled)  # type: ignore[no-untyped-call]
 
-    with event.install_listener("numba:compile", Compilation()):
+    with event.install_listener("numba:compile", Compilation()):  # type: ignore[no-untyped-call]
         yield
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import EnvError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Array, Due, Ended, Finished, Timestep
@@ -120,7 +120,7 @@ def make_out(environments: int, players: int) -> TreeOut:
     )
 
 
-@register_jitable
+@inner
 def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
     """The first node from x on that is no chance node; every chance event takes one number of the episode's stream."""
     node, cumulative = board.node, board.cumulative
@@ -134,7 +134,7 @@ def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
     return x
 
 
-@register_jitable
+@inner
 def _begin(board, games, e):  # type: ignore[no-untyped-def]
     """Start the episode games.episode[e]; its first node with a decision."""
     games.key[e] = mix(games.seed[e] ^ mix(_GOLDEN * (np.uint64(games.episode[e]) + np.uint64(1))))
@@ -145,7 +145,7 @@ def _begin(board, games, e):  # type: ignore[no-untyped-def]
     return _past_chance(board, games, e, np.int32(0))
 
 
-@register_jitable
+@inner
 def _ask(board, games, out, e, x):  # type: ignore[no-untyped-def]
     """List the decisions that are due at node x."""
     node, so_far = board.node, board.so_far
@@ -167,7 +167,7 @@ def _ask(board, games, out, e, x):  # type: ignore[no-untyped-def]
         y = node[y, _CHILD]
 
 
-@register_jitable
+@inner
 def _finish(board, games, out, e, x):  # type: ignore[no-untyped-def]
     """Close the episode of environment e at terminal x: every open decision, and the episode itself."""
     row = board.node[x, _CHILD]

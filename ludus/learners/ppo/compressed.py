@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.types import Array
 
 Floats = NDArray[np.float64]
@@ -164,7 +164,7 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
     return surrogate / rows, entropy, kl / rows, clipped / rows
 
 
-@register_jitable
+@inner
 def _log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
     """Fills one state's log-probabilities and probabilities over legal actions, and answers its entropy."""
     top = -np.inf
