@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -12,6 +13,9 @@ from ludus import __version__
 from ludus.cli import check_env, clone, config, evaluate, list_, live, record, report, resume, status, tournament, train
 from ludus.cli.command import Command
 from ludus.core.errors import LudusError, UnknownName
+
+# New objects until Python looks for garbage among them. Its 700 would make a run's imports and compilation a second longer.
+_GARBAGE = 10_000
 
 COMMANDS: dict[str, Command] = {
     command.name: command
@@ -65,6 +69,7 @@ def script() -> None:
     """The console entry point. A `module:Class` of the user's own is found in the working directory too; that comes last, so that a
     yaml.py there is not taken for the library."""
     sys.path.append("")
+    gc.set_threshold(_GARBAGE)
     sys.exit(main())
 
 

@@ -23,9 +23,13 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.cli.result import show_how_to_go_on, show_profile, show_result
     from ludus.driver.control import stop_on_signals
     from ludus.driver.runner import resume
-    from ludus.view.progress import progress_for
+    from ludus.view.progress import compilation_told, progress_for
 
-    with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
+    with (
+        closing(progress_for()) as observer,
+        stop_on_signals(tell=observer.stopping) as stop,
+        compilation_told(observer.message),
+    ):
         result = resume(run_dir, [*runtime_overrides(options), *options.overrides], observer=observer, stop=stop)
     show_result(result)
     if options.profile:

@@ -33,13 +33,17 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.cli.result import show_how_to_go_on, show_profile, show_result
     from ludus.driver.control import stop_on_signals
     from ludus.driver.scenario_files import load_scenario
-    from ludus.view.progress import progress_for
+    from ludus.view.progress import compilation_told, progress_for
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 
-    with closing(progress_for()) as observer, stop_on_signals(tell=observer.stopping) as stop:
+    with (
+        closing(progress_for()) as observer,
+        stop_on_signals(tell=observer.stopping) as stop,
+        compilation_told(observer.message),
+    ):
         for hint in hints(scenario, cores=cores()):
             observer.message(hint)
         result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)

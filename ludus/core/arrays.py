@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types  # type: ignore[attr-defined]
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
+from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
 from ludus.core.types import Array, Weights
+
+# --------------------------------------------------------------------------------------------------------------------
+# A function that only compiled code calls: without a way in from Python and a file in the cache, and not once more for each constant that
+# it is called with, it compiles in half the time. In Python it stays what it is.
+
+inner: Any = register_jitable
 
 # --------------------------------------------------------------------------------------------------------------------
 # Arrays that compiled code takes by their addresses. Handing an array to a compiled function costs about 50 ns, and
@@ -24,18 +31,26 @@ def addresses(*arrays: Array) -> NDArray[np.int64]:
     return np.array([(array.__array_interface__["data"][0], array.size) for array in arrays], np.int64)
 
 
-@intrinsic
-def _pointer(context: Any, address: Any) -> Any:  # noqa: ARG001  numba passes both by name
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(types.int64), generate
+_intrinsic: Any = intrinsic  # mypy would hold callers to the signature by which it is typed
 
 
-@njit(cache=True)
-def flat_at(table, k, dtype):  # type: ignore[no-untyped-def]
+@_intrinsic
+def flat_at(context: Any, table: Any, k: Any, dtype: Any) -> Any:  # noqa: ARG001  numba passes all by name
     """The k-th array of a table, [its size]. In compiled code only; that the dtype is the array's is not checked."""
-    return carray(_pointer(table[k, 0]), table[k, 1], dtype)  # type: ignore[call-arg]
+    entries = types.Array(dtype.dtype, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pairs = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        begin = builder.mul(context.cast(builder, arguments[1], signature.args[1], types.intp), cgutils.intp_t(2))
+        address = builder.load(builder.gep(pairs, [begin]))
+        size = builder.load(builder.gep(pairs, [builder.add(begin, cgutils.intp_t(1))]))
+        array = context.make_array(entries)(context, builder)
+        data = builder.inttoptr(address, array.data.type)
+        itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(entries.dtype)))
+        populate_array(array, data, [size], [itemsize], itemsize, None)  # type: ignore[no-untyped-call]
+        return array._getvalue()
+
+    return entries(table, k, dtype), generate
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from ludus.core import seeding
-from ludus.core.arrays import flat_at
+from ludus.core.arrays import flat_at, inner
 
 NOT_FINITE, NOTHING_LEGAL = 1, 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -18,13 +18,21 @@ def episode_seed(seed, episode):  # type: ignore[no-untyped-def]
     return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
 
 
-@njit(cache=True, fastmath={"reassoc"})
+@inner(fastmath={"reassoc"})
 def all_finite(values):  # type: ignore[no-untyped-def]
     """Whether the sum of float[n] is finite: it is not if an entry is not. Entries may be too large together: then look at each."""
     total = values.dtype.type(0)
     for i in range(len(values)):
         total += values[i]
     return np.isfinite(total)
+
+
+@inner
+def each_finite(values):  # type: ignore[no-untyped-def]
+    for value in values:  # noqa: SIM110  compiled
+        if not np.isfinite(value):
+            return False
+    return True
 
 
 @njit(cache=True)
@@ -64,13 +72,11 @@ def first_not_finite(reward, seen, due, final, agents, gone, over, is_open):  # 
         return slot
     if not all_finite(seen.ravel()):
         for s in range(len(due)):
-            if due[s] and not np.isfinite(seen[s]).all():
+            if due[s] and not each_finite(seen[s]):
                 return s
     for s in range(len(gone)):
-        if is_open[s] and (gone[s] != 0 or over[s // agents] != 0):
-            for value in final[s]:
-                if not np.isfinite(value):
-                    return s
+        if is_open[s] and (gone[s] != 0 or over[s // agents] != 0) and not each_finite(final[s]):
+            return s
     return -1
 
 
@@ -123,11 +129,12 @@ def finish(  # type: ignore[no-untyped-def]
         e = ended[i]
         begun = stamp[e] == tick  # its next episode has a decision already
         end_environment[i] = e
-        end_returns[i] = returns[e]
+        for p in range(returns.shape[1]):
+            end_returns[i, p] = returns[e, p]
+            returns[e, p] = 0.0
         end_terminated[i] = over[e] == 1
         end_length[i] = length[e] - begun
         length[e] = begun
-        returns[e] = 0.0
         over[e] = 0
         episode[e] += 1
 
@@ -211,7 +218,7 @@ def settle_one(seen, given, terminated, truncated, resting, now, table):  # type
     return count, closed
 
 
-@njit(cache=True)
+@inner
 def _settle_state(acting, first, ending, given, terminated, resting, now, table):  # type: ignore[no-untyped-def]
     idle, quota, episode = flat_at(table, 0, np.bool_), flat_at(table, 1, np.int64), flat_at(table, 2, np.int64)
     due, is_open, known = flat_at(table, 3, np.bool_), flat_at(table, 4, np.bool_), flat_at(table, 5, np.bool_)

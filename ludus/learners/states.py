@@ -18,12 +18,16 @@ from ludus.policies.specs import covered
 def compact(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """int[n] in 0 … size - 1 -> (the m ids that occur, rising; int32[n] place of each among them, or -1 for a negative id)."""
     seen = np.zeros(size, np.int32)
+    count = 0
     for k in range(len(ids)):
-        if ids[k] >= 0:
+        if ids[k] >= 0 and seen[ids[k]] == 0:
             seen[ids[k]] = 1
-    unique = np.flatnonzero(seen)
-    for j in range(len(unique)):
-        seen[unique[j]] = j
+            count += 1
+    unique, count = np.empty(count, np.int64), 0
+    for s in range(size):
+        if seen[s]:
+            unique[count], seen[s] = s, count
+            count += 1
     index = np.empty(len(ids), np.int32)
     for k in range(len(ids)):
         index[k] = seen[ids[k]] if ids[k] >= 0 else -1

@@ -14,6 +14,7 @@ from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untype
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.mlp import ACTIVATIONS, Layout
@@ -31,13 +32,14 @@ class Perceptron:
 
     def __init__(self, layout: Layout, flat: NDArray[np.float32]) -> None:
         self.layout, self.flat = layout, np.ascontiguousarray(flat, np.float32)
-        self._inputs, self._widths = layout.widths[0], np.array(layout.widths)
-        self._activation, self._small = code(layout.activation), _small(layout)
+        self._inputs, self._outputs, self._widest = layout.widths[0], layout.widths[-1], max(layout.widths)
+        self._widths, self._activation, self._small = np.array(layout.widths), code(layout.activation), _small(layout)
 
     def outputs(self, observation: Array) -> NDArray[np.float32]:
         """Observations [n, *shape] -> float32[n, outputs]."""
         rows = float_rows(observation, self._inputs)
-        out: NDArray[np.float32] = _one(self.flat, self._widths, self._activation, self._small, rows)
+        out = np.empty((len(rows), self._outputs), np.float32)
+        _one(self.flat, self._widths, self._widest, self._activation, self._small, rows, out)
         return out
 
 
@@ -46,18 +48,16 @@ class Perceptrons:
 
     def __init__(self, networks: Sequence[Perceptron]) -> None:
         layout = networks[0].layout
-        self._inputs, self._widths = layout.widths[0], np.array(layout.widths)
-        self._activation, self._small = code(layout.activation), _small(layout)
+        self._inputs, self._outputs, self._widest = layout.widths[0], layout.widths[-1], max(layout.widths)
+        self._widths, self._activation, self._small = np.array(layout.widths), code(layout.activation), _small(layout)
         self._flat, self._count = np.concatenate([network.flat for network in networks]), len(networks)
 
     def outputs(self, observation: Array, index: NDArray[np.int32]) -> NDArray[np.float32]:
         """Observations [n, *shape], index int32[n] in 0 … K - 1 -> float32[n, outputs]. Raises PolicyError for an index outside."""
         rows = float_rows(observation, self._inputs)
         order, start = by_policy(index, self._count)
-        size = len(self._flat) // self._count
-        out: NDArray[np.float32] = _many(
-            self._flat, size, self._widths, self._activation, self._small, rows, order, start
-        )
+        size, out = len(self._flat) // self._count, np.empty((len(rows), self._outputs), np.float32)
+        _many(self._flat, size, self._widths, self._widest, self._activation, self._small, rows, order, start, out)
         return out
 
 
@@ -127,7 +127,7 @@ def tanh(x):  # type: ignore[no-untyped-def]
     return x * p / q
 
 
-@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
     """x[m] = activation(x + bias); -1: none."""
     if activation == 0:
@@ -142,7 +142,7 @@ def _activate(x, bias, activation):  # type: ignore[no-untyped-def]
             x[j] += bias[j]
 
 
-@njit(cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+@inner(fastmath={"contract", "nsz"}, error_model="numpy")
 def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
     """out[m] = Σ x[k] weight[k, m] over k in place[:used], eight at a time."""
     m = len(out)
@@ -166,26 +166,28 @@ def _row(x, place, used, weight, out):  # type: ignore[no-untyped-def]
         u += 1
 
 
-@njit(cache=True)
-def _through(flat, at, widths, activation, x, work, place, every, out):  # type: ignore[no-untyped-def]
+@inner
+def _through(flat, at, widths, activation, x, work, place, out):  # type: ignore[no-untyped-def]
     """One row x[inputs] through all layers of the network at flat[at], row by row of the weights, into out[outputs]. Inputs that are 0
-    (most of a board's planes) are passed over. work [2, widest]; place and every = 0, 1 … int64[widest] of scratch."""
+    (most of a board's planes) are passed over. work [2, widest] and place int64[widest]: scratch."""
     used = 0
     for k in range(widths[0]):
         place[used] = k
         used += x[k] != 0.0
     last = len(widths) - 2
-    source, places = x, place
+    source = x
     for k in range(last + 1):
         i, o = widths[k], widths[k + 1]
         target = out if k == last else work[k % 2][:o]
-        _row(source, places, used, flat[at : at + i * o].reshape(i, o), target)
+        _row(source, place, used, flat[at : at + i * o].reshape(i, o), target)
         _activate(target, flat[at + i * o : at + (i + 1) * o], -1 if k == last else activation)
         at += (i + 1) * o
-        source, places, used = target, every, o
+        source, used = target, o
+        for j in range(o):
+            place[j] = j
 
 
-@njit(cache=True)
+@inner
 def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     """out[n, m] = activation(x[n, k] @ weight[k, m] + bias[m]), whose parameters begin at flat[at]. Returns where they end.
     activation: a place in `ACTIVATIONS`, or -1."""
@@ -198,7 +200,7 @@ def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
     return end + m
 
 
-@njit(cache=True)
+@inner
 def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
     """Rows x[n, inputs] through all layers of the network at flat[at] into out[n, outputs]; work [2, n × widest]."""
     n, last = len(x), len(widths) - 2
@@ -214,46 +216,44 @@ def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-unty
     dense_from(flat, at, source, -1, out)
 
 
-@njit(cache=True)
+@inner
 def _one_by_one(n, small):  # type: ignore[no-untyped-def]
     """Whether n rows are taken one by one, which passes over inputs that are 0, and not by BLAS."""
     return n == 1 or small < n <= _FEW
 
 
 @njit(cache=True)
-def _one(flat, widths, activation, small, x):  # type: ignore[no-untyped-def]
-    n, widest = len(x), widths.max()
-    out = np.empty((n, widths[-1]), np.float32)
+def _one(flat, widths, widest, activation, small, x, out):  # type: ignore[no-untyped-def]
+    n = len(x)
     if _one_by_one(n, small):
-        work, place, every = np.empty((2, widest), np.float32), np.empty(widest, np.int64), np.arange(widest)
+        work, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
         for i in range(n):
-            _through(flat, 0, widths, activation, x[i], work, place, every, out[i])
-        return out
+            _through(flat, 0, widths, activation, x[i], work, place, out[i])
+        return
     work = np.empty((2, min(n, _TILE) * widest), np.float32)
     for begin in range(0, n, _TILE):
         end = min(begin + _TILE, n)
         _layers(flat, 0, widths, activation, x[begin:end], work, out[begin:end])
-    return out
 
 
 @njit(cache=True)
-def _many(flat, size, widths, activation, small, x, order, start):  # type: ignore[no-untyped-def]
+def _many(flat, size, widths, widest, activation, small, x, order, start, out):  # type: ignore[no-untyped-def]
     """The network of policy k is flat[k × size : (k + 1) × size]; its rows are order[start[k] : start[k + 1]]."""
-    n, tile, widest = len(x), min(len(x), _TILE), widths.max()
-    out = np.empty((n, widths[-1]), np.float32)
-    one, place, every = np.empty((2, widest), np.float32), np.empty(widest, np.int64), np.arange(widest)
+    tile = min(len(x), _TILE)
+    one, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
     work = np.empty((2, tile * widest), np.float32)
     given, answer = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
     for k in range(len(start) - 1):
         if _one_by_one(start[k + 1] - start[k], small):
             for i in order[start[k] : start[k + 1]]:
-                _through(flat, k * size, widths, activation, x[i], one, place, every, out[i])
+                _through(flat, k * size, widths, activation, x[i], one, place, out[i])
             continue
         for begin in range(start[k], start[k + 1], _TILE):
             rows = order[begin : min(begin + _TILE, start[k + 1])]
             for r in range(len(rows)):
-                given[r] = x[rows[r]]
+                for j in range(x.shape[1]):
+                    given[r, j] = x[rows[r], j]
             _layers(flat, k * size, widths, activation, given[: len(rows)], work, answer[: len(rows)])
             for r in range(len(rows)):
-                out[rows[r]] = answer[r]
-    return out
+                for j in range(out.shape[1]):
+                    out[rows[r], j] = answer[r, j]

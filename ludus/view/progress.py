@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from rich.console import Console
@@ -19,6 +19,7 @@ from ludus.core.types import Metrics, Task
 from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary
 
 Clock = Callable[[], float]
+_MOMENT = 0.2  # seconds
 
 
 class Rates:
@@ -265,6 +266,24 @@ def lay_out(rows: Sequence[Sequence[str]], least: Sequence[int], spare: Sequence
         if sum(widths[k] for k in kept) > width:
             kept.remove(column)
     return ["".join(f"{row[k]:>{widths[k]}}" for k in kept) for row in rows]
+
+
+@contextmanager
+def compilation_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """While it lasts, `tell` hears once that kernels are compiled, if that takes longer than a moment: in a new installation, mostly."""
+    from numba.core import event
+
+    class Compilation(event.TimingListener):
+        said = False
+
+        def on_start(self, compiled: event.Event) -> None:
+            if not self.said and self.done and self.duration > _MOMENT:
+                self.said = True
+                tell("compiling kernels, once for this installation")
+            super().on_start(compiled)  # type: ignore[no-untyped-call]
+
+    with event.install_listener("numba:compile", Compilation()):  # type: ignore[no-untyped-call]
+        yield
 
 
 def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:

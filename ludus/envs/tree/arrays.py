@@ -87,8 +87,12 @@ def build(walked: Walk, *, num_actions: int, name: str) -> Arrays:
     first = np.concatenate([s[:-1] for s in starts]) if offset[-1] else np.zeros(0, np.int32)
     glob = np.where(info >= 0, info + offset[np.maximum(player, 0)], -1).astype(np.int32)
 
-    child, degree, cumulative = _link(parent, player, prob)
-    sequence, reach, before, own, forgetful = _sequences(parent, player, glob, child, prob, first, num_players)
+    n = len(order)
+    child, degree, cumulative = np.full(n, -1, np.int32), np.zeros(n, np.int32), np.ones(n)
+    _link(parent, player, prob, child, degree, cumulative)
+    sequence, own = np.zeros((n, num_players), np.int32), np.zeros((n, num_players), np.int32)
+    reach, before = np.ones(n), np.full(len(first), -1, np.int32)
+    forgetful = _sequences(parent, player, glob, child, prob, first, sequence, own, reach, before)
     if forgetful >= 0:
         who = int(player[forgetful])
         raise EnvError(
@@ -147,37 +151,32 @@ def _merge(sequence: NDArray[np.int32], weight: NDArray[np.float64]) -> Outcomes
     return Outcomes(np.ascontiguousarray(sequence[representative[kept]].T), np.ascontiguousarray(total[kept].T))
 
 
+# Room for answers is made outside of the kernels: each kind of array that they make themselves costs a new process some
+# hundredths of a second of compilation.
+
+
 @njit(cache=True)
-def _link(parent, player, prob):  # type: ignore[no-untyped-def]
-    """First children, degrees, and cumulative probabilities under chance."""
-    n = len(parent)
-    child = np.full(n, -1, np.int32)
-    degree = np.zeros(n, np.int32)
-    cumulative = np.ones(n)
-    for c in range(1, n):
+def _link(parent, player, prob, child, degree, cumulative):  # type: ignore[no-untyped-def]
+    """First children (-1 so far), degrees (0), and cumulative probabilities under chance (1)."""
+    for c in range(1, len(parent)):
         x = parent[c]
         if degree[x] == 0:
             child[x] = c
         degree[x] += 1
         if player[x] == -1:
             cumulative[c] = prob[c] + (cumulative[c - 1] if degree[x] > 1 else 0.0)
-    return child, degree, cumulative
 
 
 @njit(cache=True)
-def _sequences(parent, player, info, child, prob, first, num_players):  # type: ignore[no-untyped-def]
-    """Every node's sequences int32[N, P], chance reach [N] and own decisions [N, P]; the sequence before each information
-    state [I]; and a node at which a player has forgotten something, or -1."""
-    n = len(parent)
-    sequence = np.zeros((n, num_players), np.int32)
-    own = np.zeros((n, num_players), np.int32)
-    reach = np.ones(n)
-    before = np.full(len(first), -1, np.int32)
-    for c in range(n):
+def _sequences(parent, player, info, child, prob, first, sequence, own, reach, before):  # type: ignore[no-untyped-def]
+    """Every node's sequences int32[N, P] (0 so far), own decisions [N, P] (0) and chance reach [N] (1), and the sequence before each
+    information state [I] (-1). Answers a node at which a player has forgotten something, or -1."""
+    for c in range(len(parent)):
         x = parent[c]
         if x >= 0:
-            sequence[c] = sequence[x]
-            own[c] = own[x]
+            for p in range(sequence.shape[1]):
+                sequence[c, p] = sequence[x, p]
+                own[c, p] = own[x, p]
             reach[c] = reach[x] * prob[c]
             p = player[x]
             if p >= 0:
@@ -188,5 +187,5 @@ def _sequences(parent, player, info, child, prob, first, num_players):  # type: 
             if before[info[c]] == -1:
                 before[info[c]] = sequence[c, q]
             elif before[info[c]] != sequence[c, q]:
-                return sequence, reach, before, own, c
-    return sequence, reach, before, own, -1
+                return c
+    return -1

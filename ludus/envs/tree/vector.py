@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.errors import EnvError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Array, Due, Ended, Finished, Timestep
@@ -119,7 +120,7 @@ def make_out(environments: int, players: int) -> TreeOut:
     )
 
 
-@njit(cache=True)
+@inner
 def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
     """The first node from x on that is no chance node; every chance event takes one number of the episode's stream."""
     node, cumulative = board.node, board.cumulative
@@ -133,7 +134,7 @@ def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True)
+@inner
 def _begin(board, games, e):  # type: ignore[no-untyped-def]
     """Start the episode games.episode[e]; its first node with a decision."""
     games.key[e] = mix(games.seed[e] ^ mix(_GOLDEN * (np.uint64(games.episode[e]) + np.uint64(1))))
@@ -141,10 +142,10 @@ def _begin(board, games, e):  # type: ignore[no-untyped-def]
     games.length[e] = 0
     games.opened[e] = False
     games.paid[e] = 0.0
-    return _past_chance(board, games, e, 0)
+    return _past_chance(board, games, e, np.int32(0))
 
 
-@njit(cache=True)
+@inner
 def _ask(board, games, out, e, x):  # type: ignore[no-untyped-def]
     """List the decisions that are due at node x."""
     node, so_far = board.node, board.so_far
@@ -166,7 +167,7 @@ def _ask(board, games, out, e, x):  # type: ignore[no-untyped-def]
         y = node[y, _CHILD]
 
 
-@njit(cache=True)
+@inner
 def _finish(board, games, out, e, x):  # type: ignore[no-untyped-def]
     """Close the episode of environment e at terminal x: every open decision, and the episode itself."""
     row = board.node[x, _CHILD]
@@ -193,8 +194,9 @@ def start(board, games, out):  # type: ignore[no-untyped-def]
         if games.quota[e] == 0:
             games.node[e] = IDLE
             continue
-        games.node[e] = _begin(board, games, e)
-        _ask(board, games, out, e, games.node[e])
+        x = _begin(board, games, e)
+        games.node[e] = x
+        _ask(board, games, out, e, x)
 
 
 @njit(cache=True)
@@ -204,7 +206,8 @@ def move(board, games, last, action):  # type: ignore[no-untyped-def]
     Players move in rising order, as simultaneous nodes are expanded. Returns (player, row) of an illegal action, or (-1, -1).
     """
     node, rank, landing = board.node, board.rank, games.landing
-    landing[:] = games.node
+    for e in range(len(landing)):
+        landing[e] = games.node[e]
     for p in range(action.shape[0]):
         for i in range(last.rows[0, p]):
             e = last.slot[p, i]

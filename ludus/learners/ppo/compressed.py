@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.arrays import inner
 from ludus.core.types import Array
 
 Floats = NDArray[np.float64]
@@ -173,7 +174,7 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
     return surrogate / rows, entropy, kl / rows, clipped / rows
 
 
-@njit(cache=True)
+@inner
 def _log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
     """Fills one state's log-probabilities and probabilities over legal actions, and answers its entropy."""
     top = -np.inf
