@@ -225,7 +225,6 @@ class Copy:
             "PYTHONPATH": str(self._tree),
             "NUMBA_CACHE_DIR": str(caches),
             "OMP_NUM_THREADS": "1",
-            "COLUMNS": "1000",  # the names of failing tests are not shortened
         }
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
             process = subprocess.Popen(
