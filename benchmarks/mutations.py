@@ -47,6 +47,7 @@ NOW, BEFORE = "now", "before"
 LIMIT = 3600.0
 """Seconds for the tests of a stage. A fault by which they hang longer is noticed too."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:from|import) (ludus[\w.]*)(?: import (\([^)]*\)|[^\n]*))?", re.MULTILINE)
 _OWN = "test_mutations.py"  # it looks for the snippets, which a fault takes away
 
 
@@ -92,6 +93,24 @@ class Faults:
 def sources(tree: Path) -> dict[Path, str]:
     """The text of every module of a checkout's `ludus/`."""
     return {path: path.read_text(encoding="utf-8") for path in sorted((tree / "ludus").rglob("*.py"))}
+
+
+def users(module: Path, texts: Mapping[Path, str], tree: Path) -> set[Path]:
+    """The module, and those that import it, directly or through others."""
+    names = {".".join(path.relative_to(tree).with_suffix("").parts): path for path in texts}
+    imports = {}
+    for path, text in texts.items():
+        found = _IMPORT.findall(text)
+        imports[path] = {
+            names.get(name)
+            for package, what in found
+            for name in (package, *(f"{package}.{n}" for n in re.findall(r"\w+", what)))
+        }
+    known, new = set[Path](), {module}
+    while new:
+        known |= new
+        new = {path for path, used in imports.items() if used & new} - known
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +221,24 @@ class Copy:
 
     @contextmanager
     def _faulty(self, fault: Fault) -> Iterator[Path]:
-        """The tree with the fault; answers the folder for compiled kernels: one of its own where a kernel may have changed, since the cache
-        does not see that a kernel calls another one that has changed."""
-        path = fault.file(sources(self._tree))
-        text, stat = path.read_text(encoding="utf-8"), path.stat()
-        compiled = "njit" in text
-        path.write_text(text.replace(fault.find, fault.replace), encoding="utf-8")
+        """The tree with the fault; answers the folder of compiled kernels. Numba does not see that a kernel calls another one that has
+        changed, so what was compiled with the changed module is left out, and is not kept afterwards."""
+        texts = sources(self._tree)
+        path = fault.file(texts)
+        changed = [f"{m.parent.name}_*/{m.stem}.*" for m in users(path, texts, self._tree)]
+        stat, caches = path.stat(), self._caches.with_name("faulty")
+        self._caches.mkdir(exist_ok=True)
+        shutil.copytree(self._caches, caches)
+        _remove(caches, changed)
+        path.write_text(texts[path].replace(fault.find, fault.replace), encoding="utf-8")
         try:
-            yield self._caches.with_name("faulty") if compiled else self._caches
+            yield caches
         finally:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(texts[path], encoding="utf-8")
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # Python and Numba compile again what is newer
-            if compiled:
-                shutil.rmtree(self._caches.with_name("faulty"), ignore_errors=True)
+            _remove(caches, changed)
+            shutil.copytree(caches, self._caches, dirs_exist_ok=True)
+            shutil.rmtree(caches)
 
     def _pytest(self, arguments: Sequence[str], *, slow: bool, caches: Path) -> str:
         """The first failing test; `timeout`; `no start`; empty: none."""
@@ -250,6 +274,12 @@ class Copy:
         if status in (0, 5):  # all passed; none was there
             return ""
         return failed[1] if failed else "no start"
+
+
+def _remove(folder: Path, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def play(
