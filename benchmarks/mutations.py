@@ -47,6 +47,7 @@ NOW, BEFORE = "now", "before"
 LIMIT = 3600.0
 """Seconds for the tests of a stage. A fault by which they hang longer is noticed too."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_PASSED = re.compile(r"^PASSED (.+)$", re.MULTILINE)
 _IMPORT = re.compile(r"^\s*(?:from|import) (ludus[\w.]*)(?: import (\([^)]*\)|[^\n]*))?", re.MULTILINE)
 _OWN = "test_mutations.py"  # it looks for the snippets, which a fault takes away
 
@@ -131,15 +132,17 @@ class Verdict:
 
 
 class Log:
-    """The verdicts on one tree, by key of the fault, and which tests pass there without one; kept in a file."""
+    """The verdicts on one tree, by key of the fault, and `spoilt`, the tests that fail there without one; kept in a file. passed: tests that
+    have passed there since the start."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
         self.verdicts: dict[str, Verdict] = {}
-        self.passes: dict[str, bool] = {}
+        self.spoilt: list[str] = []
+        self.passed: set[str] = set()
         if path.exists():
             document = json.loads(path.read_text(encoding="utf-8"))
-            self.passes = document["passes"]
+            self.spoilt = document["spoilt"]
             self.verdicts = {
                 key: Verdict(**{**verdict, "stages": tuple(verdict["stages"])})
                 for key, verdict in document["verdicts"].items()
@@ -153,7 +156,7 @@ class Log:
                 "benchmark": "mutations",
                 "date": today(),
                 "machine": this_machine().as_json(),
-                "passes": self.passes.copy(),
+                "spoilt": list(self.spoilt),
                 "verdicts": {key: asdict(verdict) for key, verdict in self.verdicts.items()},
             }
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,25 +202,21 @@ class Copy:
 
     def _first_failure(self, fault: Fault, files: Sequence[str], *, slow: bool) -> str:
         """The first test that fails with the fault and passes without; empty: none."""
-        spoilt = [test for test, passes in self._log.passes.items() if not passes and "::" in test]
         while files:
+            spoilt = [f"--deselect={test}" for test in self._log.spoilt]
             with self._faulty(fault) as caches:
-                failed = self._pytest([*files, *(f"--deselect={test}" for test in spoilt)], slow=slow, caches=caches)
-            if failed in ("", "timeout", "no start"):
+                failed = self._pytest([*files, *spoilt], slow=slow, caches=caches)
+            if failed in ("", "timeout", "no start") or self._passes(failed, slow=slow):
                 return failed
-            if self._passes(failed, slow=slow):
-                return failed
-            if failed in spoilt or "::" not in failed:
+            if failed in self._log.spoilt or "::" not in failed:
                 raise SystemExit(f"{failed} fails without a fault too, and cannot be left out.")
-            spoilt.append(failed)
+            self._log.spoilt.append(failed)
         return ""
 
     def _passes(self, test: str, *, slow: bool) -> bool:
-        """Whether it passes without a fault; of a file that it can be collected."""
-        if test not in self._log.passes:
-            arguments = [test] if "::" in test else [test, "--collect-only"]
-            self._log.passes[test] = not self._pytest(arguments, slow=slow, caches=self._caches)
-        return self._log.passes[test]
+        """Whether it passes without a fault; of a file that it can be collected. One that has passed beside some fault does."""
+        arguments = [test] if "::" in test else [test, "--collect-only"]
+        return test in self._log.passed or not self._pytest(arguments, slow=slow, caches=self._caches)
 
     @contextmanager
     def _faulty(self, fault: Fault) -> Iterator[Path]:
@@ -241,9 +240,9 @@ class Copy:
             shutil.rmtree(caches)
 
     def _pytest(self, arguments: Sequence[str], *, slow: bool, caches: Path) -> str:
-        """The first failing test; `timeout`; `no start`; empty: none."""
+        """The first failing test; `timeout`; `no start`; empty: none. Tells the log what passes."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "slow" if slow else "not slow", "--no-header"]
-        command += ["-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", f"--basetemp={self._temporary}"]
+        command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-rfEp", "--tb=no", f"--basetemp={self._temporary}"]
         environment = {
             **os.environ,
             "PYTHONPATH": str(self._tree),
@@ -270,7 +269,9 @@ class Copy:
                 process.wait()
                 shutil.rmtree(self._temporary, ignore_errors=True)
             out.seek(0)
-            failed = _FAILED.search(out.read())
+            shown = out.read()
+        failed = _FAILED.search(shown)
+        self._log.passed.update(_PASSED.findall(shown))
         if status in (0, 5):  # all passed; none was there
             return ""
         return failed[1] if failed else "no start"
@@ -301,7 +302,9 @@ def play(
             copies.put(copy)
         log.write(fault, verdict)
         console.print(
-            f"{fault.package}: {fault.name}: {verdict.by or 'silent'} ({verdict.seconds:.0f} s)", markup=False
+            f"{fault.package}: {fault.name}: {verdict.by or 'silent'} ({verdict.seconds:.0f} s)",
+            markup=False,
+            soft_wrap=True,
         )
 
     try:
