@@ -132,8 +132,8 @@ class Verdict:
 
 
 class Log:
-    """The verdicts on one tree, by key of the fault, and `spoilt`, the tests that fail there without one; kept in a file. passed: tests that
-    have passed there since the start."""
+    """The verdicts on one tree, by key of the fault, and the tests that fail there without one (`spoilt`); kept in a file. passed: tests
+    that have passed there since the start."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
