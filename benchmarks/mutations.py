@@ -15,7 +15,6 @@ if a fault was silent in every stage.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -38,7 +37,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.machine import ROOT, this_machine, today
+from benchmarks.machine import ROOT, commit, this_machine, today
 from benchmarks.results import Outcome
 
 FAULTS = Path(__file__).with_suffix(".yaml")
@@ -54,26 +53,24 @@ _OWN = "test_mutations.py"  # it looks for the snippets, which a fault takes awa
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """name: what is wrong. find, replace: the snippet, and what stands there instead. near: test files to try first."""
+    """name: what is wrong. find, replace: the snippet, and what stands there instead; was: the same two as earlier trees have them, where
+    names have changed. near: test files to try first."""
 
     name: str
     package: str
     find: str
     replace: str
+    was: tuple[str, str] | None = None
     near: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        """A verdict holds for this change, whatever it is called."""
-        return hashlib.sha256(f"{self.find}\0{self.replace}".encode()).hexdigest()[:12]
-
-    def file(self, sources: Mapping[Path, str]) -> Path:
-        """The source that has the snippet. Raises LookupError unless one has it, once."""
-        found = [(path, text.count(self.find)) for path, text in sources.items() if self.find in text]
-        if [count for _, count in found] != [1]:
-            where = ", ".join(f"{count} times in {path}" for path, count in found) or "nowhere"
-            raise LookupError(f"the snippet of the fault {self.name!r} must stand in ludus/ once; it is found {where}.")
-        return found[0][0]
+    def made(self, sources: Mapping[Path, str]) -> tuple[Path, str]:
+        """(the source that has the snippet, its text with the fault). Raises LookupError unless one source has it, once."""
+        for find, instead in ((self.find, self.replace), *([self.was] if self.was else ())):
+            having = [path for path, text in sources.items() if find in text]
+            if len(having) == 1 and sources[having[0]].count(find) == 1:
+                return having[0], sources[having[0]].replace(find, instead)
+        times = sum(text.count(self.find) for text in sources.values())
+        raise LookupError(f"the snippet of {self.name!r} must stand in ludus/ once, and stands there {times} times.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +84,9 @@ class Faults:
     def read() -> Faults:
         """The committed list."""
         document = yaml.safe_load(FAULTS.read_text(encoding="utf-8"))
-        faults = (Fault(**{**fault, "near": tuple(fault.get("near", ()))}) for fault in document["faults"])
-        return Faults({package: tuple(names) for package, names in document["folders"].items()}, tuple(faults))
+        fields = ({key: tuple(v) if isinstance(v, list) else v for key, v in f.items()} for f in document["faults"])
+        folders = {package: tuple(names) for package, names in document["folders"].items()}
+        return Faults(folders, tuple(Fault(**fault) for fault in fields))
 
 
 def sources(tree: Path) -> dict[Path, str]:
@@ -116,11 +114,12 @@ def users(module: Path, texts: Mapping[Path, str], tree: Path) -> set[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a fault so far. stages: those that were played. by: the first failing test of the last of them, `timeout`, or
-    `no start` where pytest itself could not work; empty: none noticed it."""
+    """What became of a fault so far. commit: of the checkout. stages: those that were played. by: the first failing test of the last of
+    them, `timeout`, or `no start` where pytest itself could not work; empty: none noticed it."""
 
     name: str
     package: str
+    commit: str = ""
     stages: tuple[str, ...] = ()
     by: str = ""
     seconds: float = 0.0
@@ -132,7 +131,7 @@ class Verdict:
 
 
 class Log:
-    """The verdicts on one tree, by key of the fault, and the tests that fail there without one (`spoilt`); kept in a file. passed: tests
+    """The verdicts on one tree, by name of the fault, and the tests that fail there without one (`spoilt`); kept in a file. passed: tests
     that have passed there since the start."""
 
     def __init__(self, path: Path) -> None:
@@ -143,21 +142,19 @@ class Log:
         if path.exists():
             document = json.loads(path.read_text(encoding="utf-8"))
             self.spoilt = document["spoilt"]
-            self.verdicts = {
-                key: Verdict(**{**verdict, "stages": tuple(verdict["stages"])})
-                for key, verdict in document["verdicts"].items()
-            }
+            known = (Verdict(**{**verdict, "stages": tuple(verdict["stages"])}) for verdict in document["verdicts"])
+            self.verdicts = {verdict.name: verdict for verdict in known}
 
-    def write(self, fault: Fault, verdict: Verdict) -> None:
+    def write(self, verdict: Verdict) -> None:
         """Keep a verdict."""
         with self._lock:
-            self.verdicts[fault.key] = verdict
+            self.verdicts[verdict.name] = verdict
             document = {
                 "benchmark": "mutations",
                 "date": today(),
                 "machine": this_machine().as_json(),
                 "spoilt": list(self.spoilt),
-                "verdicts": {key: asdict(verdict) for key, verdict in self.verdicts.items()},
+                "verdicts": [asdict(verdict) for verdict in self.verdicts.values()],
             }
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -168,7 +165,7 @@ class Copy:
 
     def __init__(self, checkout: Path, folder: Path, folders: Mapping[str, tuple[str, ...]], log: Log) -> None:
         self._tree, self._caches, self._temporary = folder / "tree", folder / "caches", folder / "t"
-        self._folders, self._log = folders, log
+        self._folders, self._log, self._commit = folders, log, commit(checkout)
         listed = ["git", "-C", str(checkout), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         for name in subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0"):
             if name and (checkout / name).is_file():
@@ -183,7 +180,7 @@ class Copy:
             verdict = replace(verdict, stages=(*verdict.stages, stage), by=by)
             if by:
                 break
-        return replace(verdict, seconds=round(verdict.seconds + time.monotonic() - begun, 1))
+        return replace(verdict, commit=self._commit, seconds=round(verdict.seconds + time.monotonic() - begun, 1))
 
     def _files(self, fault: Fault, stage: str) -> list[str]:
         """Test files: each in one of the fast stages."""
@@ -223,13 +220,13 @@ class Copy:
         """The tree with the fault; answers the folder of compiled kernels. Numba does not see that a kernel calls another one that has
         changed, so what was compiled with the changed module is left out, and is not kept afterwards."""
         texts = sources(self._tree)
-        path = fault.file(texts)
+        path, faulty = fault.made(texts)
         changed = [f"{m.parent.name}_*/{m.stem}.*" for m in users(path, texts, self._tree)]
         stat, caches = path.stat(), self._caches.with_name("faulty")
         self._caches.mkdir(exist_ok=True)
         shutil.copytree(self._caches, caches)
         _remove(caches, changed)
-        path.write_text(texts[path].replace(fault.find, fault.replace), encoding="utf-8")
+        path.write_text(faulty, encoding="utf-8")
         try:
             yield caches
         finally:
@@ -292,7 +289,7 @@ def play(
     copies: SimpleQueue[Copy] = SimpleQueue()
 
     def one(fault: Fault) -> None:
-        before = log.verdicts.get(fault.key, Verdict(fault.name, fault.package))
+        before = log.verdicts.get(fault.name, Verdict(fault.name, fault.package))
         if before.by or set(stages) <= set(before.stages):
             return
         copy = copies.get()
@@ -300,7 +297,7 @@ def play(
             verdict = copy.play(fault, before, stages)
         finally:
             copies.put(copy)
-        log.write(fault, verdict)
+        log.write(verdict)
         console.print(
             f"{fault.package}: {fault.name}: {verdict.by or 'silent'} ({verdict.seconds:.0f} s)",
             markup=False,
@@ -329,7 +326,7 @@ def outcomes(faults: Sequence[Fault], now: Log, before: Log) -> list[Outcome]:
 
 
 def _judged(fault: Fault, log: Log) -> Verdict | None:
-    verdict = log.verdicts.get(fault.key)
+    verdict = log.verdicts.get(fault.name)
     return verdict if verdict and (verdict.by or verdict.silent) else None
 
 
@@ -345,7 +342,7 @@ def table(faults: Faults, logs: Mapping[str, Log]) -> Table:
         for label, log in logs.items():
             if not log.verdicts:
                 continue
-            verdicts = [verdict for fault in listed if (verdict := log.verdicts.get(fault.key))]
+            verdicts = [verdict for fault in listed if (verdict := log.verdicts.get(fault.name))]
             noticed = [sum(bool(v.by) and v.stages[-1] == stage for v in verdicts) for stage in STAGES]
             silent = sum(v.silent for v in verdicts)
             numbers = (len(listed), *noticed, silent, len(listed) - sum(noticed) - silent)
@@ -371,7 +368,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Console().print(table(faults, logs))
     for fault in faults.faults:
         for label, log in logs.items():
-            if fault.key in log.verdicts and log.verdicts[fault.key].silent:
+            if fault.name in log.verdicts and log.verdicts[fault.name].silent:
                 print(f"silent {label}: {fault.package}: {fault.name}")
     for outcome in outcomes(faults.faults, logs[NOW], logs[BEFORE]):
         print(outcome.line())
