@@ -5,8 +5,8 @@
 The faults are in `mutations.yaml`: each is a snippet of `ludus/` that stands there once, and what a mistake would make of it. A copy of
 the tree gets one fault, and tests are run until the first that fails, in stages: `near`, the test files that the fault names; `package`,
 the other fast tests of its package; `all`, the other fast tests; `slow`, the slow tests of its package. A failing test counts only if it
-passes in the same copy without the fault. What was played before is not played again, so that the next run goes on where the last one
-stopped; `--tree` plays the same faults on another checkout, and keeps what came of them under its label.
+passes in the same copy without the fault. The next run goes on where the last one stopped (a result file that is removed is made anew);
+`--tree` plays the same faults on another checkout, and keeps what came of them under its label.
 
 Prints a table of what was silent, writes benchmarks/results/mutations/LABEL.json after every fault, and prints a line a bar. Exit status 1
 if a fault was silent in every stage.
@@ -114,12 +114,13 @@ def users(module: Path, texts: Mapping[Path, str], tree: Path) -> set[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a fault so far. commit: of the checkout. stages: those that were played. by: the first failing test of the last of
-    them, `timeout`, or `no start` where pytest itself could not work; empty: none noticed it."""
+    """What became of a fault so far. commit: of the checkout. near: as the fault had them. stages: those that were played. by: the first
+    failing test of the last of them, `timeout`, or `no start` where pytest itself could not work; empty: none noticed it."""
 
     name: str
     package: str
     commit: str = ""
+    near: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     by: str = ""
     seconds: float = 0.0
@@ -142,7 +143,8 @@ class Log:
         if path.exists():
             document = json.loads(path.read_text(encoding="utf-8"))
             self.spoilt = document["spoilt"]
-            known = (Verdict(**{**verdict, "stages": tuple(verdict["stages"])}) for verdict in document["verdicts"])
+            lists = ("near", "stages")
+            known = (Verdict(**{**v, **{key: tuple(v[key]) for key in lists}}) for v in document["verdicts"])
             self.verdicts = {verdict.name: verdict for verdict in known}
 
     def write(self, verdict: Verdict) -> None:
@@ -173,14 +175,16 @@ class Copy:
                 shutil.copy2(checkout / name, self._tree / name)
 
     def play(self, fault: Fault, verdict: Verdict, stages: Sequence[str]) -> Verdict:
-        """The verdict after those of `stages`, in order, that were not played before."""
+        """The verdict after those of `stages`, in order, that were not played before on the same checkout."""
         begun = time.monotonic()
+        if (verdict.commit, verdict.near) != (self._commit, fault.near):
+            verdict = Verdict(fault.name, fault.package, self._commit, fault.near)
         for stage in (stage for stage in STAGES if stage in stages and stage not in verdict.stages):
             by = self._first_failure(fault, self._files(fault, stage), slow=stage == "slow")
             verdict = replace(verdict, stages=(*verdict.stages, stage), by=by)
             if by:
                 break
-        return replace(verdict, commit=self._commit, seconds=round(verdict.seconds + time.monotonic() - begun, 1))
+        return replace(verdict, seconds=round(verdict.seconds + time.monotonic() - begun, 1))
 
     def _files(self, fault: Fault, stage: str) -> list[str]:
         """Test files: each in one of the fast stages."""
@@ -290,7 +294,7 @@ def play(
 
     def one(fault: Fault) -> None:
         before = log.verdicts.get(fault.name, Verdict(fault.name, fault.package))
-        if before.by or set(stages) <= set(before.stages):
+        if before.by or before.silent:
             return
         copy = copies.get()
         try:

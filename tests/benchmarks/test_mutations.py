@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_faults_are_played_until_a_test_fails_by_them(checkout: Path, tmp_path: 
     log.write(fast)
     slow = copy.play(FACTOR, Log(tmp_path / "now.json").verdicts[fast.name], mutations.STAGES)
     assert (slow.by, slow.stages) == ("tests/core/test_own.py::test_factor", mutations.STAGES)
+    assert copy.play(replace(FACTOR, near=("test_own.py",)), fast, ("near",)).stages == ("near",)  # anew: stages differ
     assert copy.play(UNSEEN, new, mutations.STAGES).silent
     assert (tmp_path / "copy" / "tree" / "ludus" / "core" / "sums.py").read_text() == SOURCE
     assert (checkout / "ludus" / "core" / "sums.py").read_text() == SOURCE
