@@ -5,7 +5,7 @@
 The faults are in `mutations.yaml`: each is a snippet of `ludus/` that stands there once, and what a mistake would make of it. A copy of
 the tree gets one fault, and tests are run until the first that fails, in stages: `near`, the test files that the fault names; `package`,
 the other fast tests of its package; `all`, the other fast tests; `slow`, the slow tests of its package. A failing test counts only if it
-passes in the same copy without the fault. The next run goes on where the last one stopped (a result file that is removed is made anew);
+fails again and passes in the same copy without the fault. The next run goes on where the last one stopped (a result file that is removed is made anew);
 `--tree` plays the same faults on another checkout, and keeps what came of them under its label.
 
 Prints a table of what was silent, writes benchmarks/results/mutations/LABEL.json after every fault, and prints a line a bar. Exit status 1
@@ -132,7 +132,8 @@ class Verdict:
 
 
 class Log:
-    """The verdicts on one tree, by name of the fault, and the tests that fail there without one (`spoilt`); kept in a file. passed: tests
+    """The verdicts on one tree, by name of the fault, and the tests that fail there without one, or now and then
+    (`spoilt`); kept in a file. passed: tests
     that have passed there since the start."""
 
     def __init__(self, path: Path) -> None:
@@ -207,10 +208,12 @@ class Copy:
             spoilt = [f"--deselect={test}" for test in self._log.spoilt]
             with self._faulty(fault) as caches:
                 failed = self._pytest([*files, *spoilt], slow=slow, caches=caches)
-            if failed in ("", "timeout", "no start") or self._passes(failed, slow=slow):
+            if failed in ("", "timeout", "no start"):
+                return failed
+            if self._passes(failed, slow=slow) and self._fails(fault, failed, slow=slow):
                 return failed
             if failed in self._log.spoilt or "::" not in failed:
-                raise SystemExit(f"{failed} fails without a fault too, and cannot be left out.")
+                raise SystemExit(f"{failed} fails without the fault too, or now and then, and cannot be left out.")
             self._log.spoilt.append(failed)
         return ""
 
@@ -218,6 +221,11 @@ class Copy:
         """Whether it passes without a fault; of a file that it can be collected. One that has passed beside some fault does."""
         arguments = [test] if "::" in test else [test, "--collect-only"]
         return test in self._log.passed or not self._pytest(arguments, slow=slow, caches=self._caches)
+
+    def _fails(self, fault: Fault, test: str, *, slow: bool) -> bool:
+        """Whether it fails again: one that fails now and then has noticed nothing."""
+        with self._faulty(fault) as caches:
+            return bool(self._pytest([test], slow=slow, caches=caches))
 
     @contextmanager
     def _faulty(self, fault: Fault) -> Iterator[Path]:
