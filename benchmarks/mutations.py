@@ -5,8 +5,8 @@
 The faults are in `mutations.yaml`: each is a snippet of `ludus/` that stands there once, and what a mistake would make of it. A copy of
 the tree gets one fault, and tests are run until the first that fails, in stages: `near`, the test files that the fault names; `package`,
 the other fast tests of its package; `all`, the other fast tests; `slow`, the slow tests of its package. A failing test counts only if it
-fails again and passes in the same copy without the fault. The next run goes on where the last one stopped (a result file that is removed is made anew);
-`--tree` plays the same faults on another checkout, and keeps what came of them under its label.
+fails again and passes in the same copy without the fault. The next run goes on where the last one stopped (a result file that is removed is
+made anew); `--tree` plays the same faults on another checkout, and keeps what came of them under its label.
 
 Prints a table of what was silent, writes benchmarks/results/mutations/LABEL.json after every fault, and prints a line a bar. Exit status 1
 if a fault was silent in every stage.
@@ -132,9 +132,8 @@ class Verdict:
 
 
 class Log:
-    """The verdicts on one tree, by name of the fault, and the tests that fail there without one, or now and then
-    (`spoilt`); kept in a file. passed: tests
-    that have passed there since the start."""
+    """The verdicts on one tree, by name of the fault, and the tests that fail there without one or now and then (`spoilt`); kept in a file.
+    passed: tests that have passed there since the start."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
@@ -384,7 +383,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"silent {label}: {fault.package}: {fault.name}")
     for outcome in outcomes(faults.faults, logs[NOW], logs[BEFORE]):
         print(outcome.line())
-    return int(any(v.silent for f in chosen if (v := logs[args.label].verdicts.get(f.key))))
+    return int(any(v.silent for f in chosen if (v := logs[args.label].verdicts.get(f.name))))
 
 
 if __name__ == "__main__":
