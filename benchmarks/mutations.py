@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from rich.console import Console
@@ -84,7 +84,9 @@ class Faults:
     def read() -> Faults:
         """The committed list."""
         document = yaml.safe_load(FAULTS.read_text(encoding="utf-8"))
-        fields = ({key: tuple(v) if isinstance(v, list) else v for key, v in f.items()} for f in document["faults"])
+        fields: list[dict[str, Any]] = [
+            {key: tuple(v) if isinstance(v, list) else v for key, v in fault.items()} for fault in document["faults"]
+        ]
         folders = {package: tuple(names) for package, names in document["folders"].items()}
         return Faults(folders, tuple(Fault(**fault) for fault in fields))
 

@@ -106,3 +106,16 @@ def test_only_what_was_decided_on_both_trees_is_compared(tmp_path: Path) -> None
     assert (silent.value, silent.verdict) == (1.0, "short")
     assert (more.value, more.verdict) == (-1.0, "short")
     assert [outcome.verdict for outcome in outcomes(faults, Log(tmp_path / "none.json"), before)] == ["unjudged"] * 2
+
+
+def test_the_command_tells_what_was_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mutations, "play", lambda *_args, **_options: None)
+    fault = Faults.read().faults[0]
+    Log(tmp_path / "now.json").write(Verdict(fault.name, fault.package, stages=mutations.STAGES))
+    assert mutations.main(["--results", str(tmp_path), "--only", fault.package]) == 1
+    out = capsys.readouterr().out
+    assert f"silent now: {fault.package}: {fault.name}\n" in out
+    assert "bar faults that no test notices: - (wanted <= 0) unjudged\n" in out
+    assert mutations.main(["--results", str(tmp_path / "none"), "--only", fault.package]) == 0
