@@ -55,18 +55,20 @@ def _cpu() -> str:
     return f"{fields['model name']} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"
 
 
-def commit() -> str:
-    """The commit that was measured, with `+changes` when tracked files other than results differ from it; `unknown` without git."""
+def commit(checkout: Path | None = None) -> str:
+    """The commit of this checkout, or of another, with `+changes` when tracked files other than results differ from it; `unknown` without
+    git."""
     try:
-        revision = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        folder = checkout or ROOT
+        revision = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
         return revision + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def today() -> str:

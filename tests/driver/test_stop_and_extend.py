@@ -146,6 +146,13 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(
     assert main(["train", "kuhn", "generations=1", "--run-dir", "x/../new"]) == 0
 
 
+@pytest.mark.parametrize(("every", "count"), [(1, 5), (3, 3)])
+def test_a_checkpoint_comes_with_every_so_many_generations_and_the_end(every: int, count: int, tmp_path: Path) -> None:
+    tools.train("exact", tmp_path, "generations=4", f"checkpoints.generations={every}")
+    with Reader(tmp_path) as reader:
+        assert len(reader.checkpoints()) == count
+
+
 def test_a_checkpoint_between_generations_has_each_learner_once(tmp_path: Path) -> None:
     tools.train("self_play", tmp_path)
     assert set(tools.state_of(tmp_path)["kept"]) == {"chunk-0-3", "chunk-1-3"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -128,12 +128,14 @@ class FakeRollouts:
 
     ends: list[float | PartDied | None]
     started: list[int] = field(default_factory=list)  # versions
+    modes: set[str] = field(default_factory=set)  # that they were played in
     closed: int = 0
 
     def start(self, request: RolloutRequest, policies: object) -> Pending:
         assert request.learner is not None
         assert request.learner.version is not None
         self.started.append(request.learner.version)
+        self.modes.add(request.learner.mode)
         return Pending(request, 0, [], [], 0.0)
 
     def done(self, pending: list[Pending], *, at_least: int, timeout: float) -> list[Pending]:
@@ -190,6 +192,13 @@ def test_a_score_belongs_to_its_version_also_when_the_evaluator_dies() -> None:
     error = 2**0.5 / 2**0.5  # two returns, 1 above and 1 below their mean
     assert watched.scores == [Score("task", 1, 2, 0.5, error), Score("task", 4, 2, 0.25, error)]
     assert (watched.background.skipped, watched.told) == (2, [])
+
+
+def test_versions_are_scored_as_members_play() -> None:
+    watched = Watched([])
+    watched.task = replace(watched.task, mode="greedy")
+    watched.offer(1, 2)  # by the learner, who explores
+    assert (watched.rollouts.started, watched.rollouts.modes) == ([1, 2], {"greedy"})
 
 
 def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:

@@ -143,3 +143,16 @@ def test_a_policy_with_memory_has_no_plan() -> None:
     policy = build_policy(spec, initial_weights(spec, np.random.default_rng(0)))
     with pytest.raises(ScenarioError, match=r"actor_critic does not. Set evaluation.payoffs=simulate"):
         ExactEvaluator(tree, (0, 1)).add(PolicyRef(0, "0-0"), policy)
+
+
+def test_two_teams_of_joint_strategies_are_drawn_apart() -> None:
+    tree = compile_tree("kuhn_poker(players=4)")
+    exact, refs = filled(tree, (2, 2, 2, 2))
+    probs = ((0.25, 0.75), (0.4, 0.6))
+    teams = tuple(
+        Factor(seats, tuple(tuple(refs[seat][k] for seat in seats) for k in range(2)), chances)
+        for seats, chances in zip(((0, 1), (2, 3)), probs, strict=True)
+    )
+    table = exact.payoffs()
+    expected = sum(probs[0][i] * probs[1][j] * table[:, i, i, j, j] for i in range(2) for j in range(2))
+    np.testing.assert_allclose(exact.values(Mixture(teams)), expected, atol=1e-12)

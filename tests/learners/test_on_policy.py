@@ -176,6 +176,22 @@ def test_normaliser_statistics_travel_with_the_weights(tensors):
     )
 
 
+def test_minibatches_are_shuffled_anew_in_every_epoch_and_update(tensors, monkeypatch):
+    loss, parts = ActorCritic.loss, []
+
+    def seen(self, networks, batch):
+        parts.append(batch.target.tolist())
+        return loss(self, networks, batch)
+
+    monkeypatch.setattr(ActorCritic, "loss", seen)
+    learner, sample = learner_and_batch(ActorCritic(epochs=2, minibatches=2, correction="none"), tensors)
+    for _ in range(2):
+        learner.update(sample)
+    passes = [first + second for first, second in zip(parts[::2], parts[1::2], strict=True)]
+    assert [sorted(rows) for rows in passes] == [sorted(sample.columns["target"].tolist())] * 4
+    assert len({tuple(rows) for rows in passes}) == 4
+
+
 def test_dropout_and_transposed_gradients_learn_alike_under_a_seed(tensors):
     ends = []
     for state in (1, 2):

@@ -33,6 +33,12 @@ def test_environments_are_cut_into_blocks() -> None:
             shards_of(10, count)
 
 
+def test_shards_have_noise_of_their_own() -> None:
+    draws = [float(shard.noise(5).random()) for shard in (*shards_of(6, 3), whole(6))]
+    assert len(set(draws)) == 4
+    assert [float(shard.noise(5).random()) for shard in shards_of(12, 3)] == draws[:3]
+
+
 def test_shares() -> None:
     first, second, third = shards_of(10, 3)
     assert [s.quota(23).tolist() for s in (first, second, third)] == [[3, 3, 3], [2, 2, 2], [2, 2, 2, 2]]

@@ -117,6 +117,28 @@ def test_rectified_responses_start_from_the_strategy_they_improve() -> None:
     np.testing.assert_allclose(rock.factors[1].probs, [0.5, 0.5], atol=1e-6)
 
 
+def test_each_generation_is_solved_with_a_random_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    solve = Nash.solve
+
+    def seen(self: Nash, payoffs: Payoffs, *, warm: object = None, rng: np.random.Generator) -> Solution:
+        drawn.append(float(rng.random()))
+        return solve(self, payoffs, warm=warm, rng=rng)
+
+    monkeypatch.setattr(Nash, "solve", seen)
+    for _ in range(2):
+        psro = scheduler()
+        for size in (2, 3):
+            view = _view((size, size), np.ones((size, size)))
+            for task in psro.next_tasks(view, free=8):
+                if isinstance(task, TrainingTask):
+                    _answer(psro, task, view)
+                else:
+                    psro.on_result(Evaluated(task), view)
+    assert drawn[:2] == drawn[2:]
+    assert len(set(drawn)) == 2
+
+
 def test_holes_are_asked_for_once() -> None:
     psro = scheduler()
     view = _view((2, 2), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,27 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
 def test_saving_the_same_state_twice_gives_one_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.save(tmp_path, 1, STATE) == checkpoint.save(tmp_path, 1, STATE)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_it_is_on_disk_before_its_name_and_the_folders_above_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def seen_fsync(descriptor: int) -> None:
+        done.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+        fsync(descriptor)
+
+    def seen_rename(path: Path, target: Path) -> Path:
+        done.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(Path, "rename", seen_rename)
+    name = checkpoint.save(tmp_path / "checkpoint", 3, STATE)
+    aside = f"checkpoint/.{name}"
+    assert done == [f"{aside}/state.json", f"{aside}/arrays.safetensors", aside, "rename", "checkpoint", "."]
 
 
 @pytest.mark.parametrize("file", ["state.json", "arrays.safetensors"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
 
 from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
@@ -48,6 +50,58 @@ def nobody_ends(timestep: Timestep) -> Timestep:
     """Player 0's open decisions are never closed."""
     none = timestep.ended[0]._make(None if column is None else column[:0] for column in timestep.ended[0])
     return timestep._replace(ended=(none, timestep.ended[1]))
+
+
+def paid_first(timestep: Timestep) -> Timestep:
+    """A reward before anything was decided."""
+    paid = (due._replace(reward=np.where(due.first, np.float32(0.5), due.reward)) for due in timestep.due)
+    return timestep._replace(due=tuple(paid))
+
+
+def ends_what_was_not_open(timestep: Timestep) -> Timestep:
+    """At the start player 1, who has not decided yet, is closed in environment 0."""
+    due, ended = timestep.due[0], timestep.ended[1]
+    if not (len(due.first) and due.first.all()):
+        return timestep
+    seen, mask = np.zeros_like(due.observation[:1]), np.ones_like(due.mask[:1])
+    row = type(ended)(np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(1, np.bool_), seen, mask)
+    return timestep._replace(ended=(timestep.ended[0], row))
+
+
+class NarrowRange(Spoiled):
+    """Says that nobody can win or lose more than a tenth."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs, lambda timestep: timestep)
+        self.spec = replace(self.spec, utility_range=((-0.1, 0.1), (-0.1, 0.1)))
+
+
+class OneBuffer(Spoiled):
+    """Shows all timesteps in the same memory."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs, self._shown)
+        self._buffers = [np.zeros((num_envs, *self.spec.agents_of(p)[0].observation.shape), np.float32) for p in (0, 1)]
+
+    def _shown(self, timestep: Timestep) -> Timestep:
+        due = list(timestep.due)
+        for p, buffer in enumerate(self._buffers):
+            seen = buffer[: len(due[p].slot)]
+            seen[:] = due[p].observation
+            due[p] = due[p]._replace(observation=seen)
+        return timestep._replace(due=tuple(due))
+
+
+class Remembers(Spoiled):
+    """Deals other cards after each reset, whatever the seeds."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs, lambda timestep: timestep)
+        self._resets = np.uint64(0)
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        self._resets += np.uint64(1)
+        return super().reset(seeds + self._resets, episodes=episodes)
 
 
 class Cheat(Spoiled):

@@ -8,7 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from misbehaving import Breaks, Spoiled, Team, no_masks, nobody_ends, python_vector, too_long, too_much
+from misbehaving import (
+    Breaks,
+    NarrowRange,
+    OneBuffer,
+    Remembers,
+    Spoiled,
+    Team,
+    ends_what_was_not_open,
+    no_masks,
+    nobody_ends,
+    paid_first,
+    python_vector,
+    too_long,
+    too_much,
+)
 
 from ludus.core.seeding import keys
 from ludus.core.types import Due, EnvSpec, Timestep
@@ -70,6 +84,20 @@ def test_failures_do_not_hide_each_other(
         assert words in found[name]
     with pytest.raises(AssertionError):
         check_env(lambda n: Spoiled(n, spoil), steps=30)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "words"),
+    [
+        (lambda n: Spoiled(n, paid_first), "first decisions", "a first decision came with a reward"),
+        (lambda n: Spoiled(n, ends_what_was_not_open), "closed decisions", "had no open decision"),
+        (NarrowRange, "episodes", "are outside of the utility range"),
+        (OneBuffer, "buffers", "a step overwrote the timestep before it"),
+        (Remembers, "determinism", "a second reset with the same seeds and actions"),
+    ],
+)
+def test_each_breach_is_told(make: Callable[[int], VectorEnv], name: str, words: str) -> None:
+    assert words in failures(run_checks(make, steps=30))[name]
 
 
 def test_a_breach_that_ends_the_play_is_told_as_the_breach() -> None:

@@ -154,6 +154,15 @@ def test_what_is_too_old_is_thrown_away_and_counted() -> None:
     assert stale == 10, "the slow host's partial result, made with version 1 when version 7 was there"
 
 
+@pytest.mark.parametrize(("version", "stale"), [(3, 0), (4, 10)])
+def test_the_largest_lag_is_still_learned_from(version: int, stale: int) -> None:
+    task = Task(FakeManager([1]), AsyncLimits(in_flight=1, min_completed=1, max_lag=2))
+    task.collector.begin()  # with version 1
+    task.version = version
+    collected = task.collector.take()
+    assert (collected.stale, len(collected.rollouts)) == (stale, 0 if stale else 1)
+
+
 def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     manager = FakeManager([1, 2], dies={0})
     task = Task(manager, AsyncLimits())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -53,12 +55,13 @@ def training_of(
     num_envs: int = 6,
     seats: tuple[int, ...] = (0,),
     together: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
     **stop,
 ) -> tuple[Training, SpyRollouts]:
     vector = make_env(env, num_envs=num_envs, tree=tree)
     rollouts = SpyRollouts(InProcess(), no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
-    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0, clock=clock)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture, together=together)
     return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), rollouts
@@ -136,6 +139,18 @@ def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
     resumed.step()
     assert other.seen[0][0] == worker.seen[-1][0]
     assert other.seen[0][1].episodes.index.tolist() == worker.seen[-1][1].episodes.index.tolist()
+
+
+def test_seconds_go_on_where_a_checkpoint_left_them() -> None:
+    now = 10.0
+    before, _ = training_of(TabularQ(batch=10), clock=lambda: now, episodes=200)
+    now = 13.0
+    state = before.state_dict()
+    now = 100.0
+    resumed, _ = training_of(TabularQ(batch=10), clock=lambda: now, episodes=200)
+    resumed.load_state_dict(state)
+    now = 101.0
+    assert (before.progress.seconds, resumed.progress.seconds) == (91.0, 4.0)
 
 
 @pytest.mark.parametrize(("num_envs", "batch"), [(1, 5), (3, 1), (3, 30)])

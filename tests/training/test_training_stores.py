@@ -39,6 +39,29 @@ def test_rollouts_are_played_by_what_the_policy_server_has() -> None:
     assert policies.policies() == ()  # freed with the task
 
 
+def test_tables_are_told_the_version_that_is_played_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    training, worker = training_of(SMALL, episodes=48)
+    announced: list[int] = []
+    monkeypatch.setattr(training._parts.episodes, "announce", lambda task, version: announced.append(version))
+    while training.finished() is None:
+        training.step()
+    played = [request.learner.version for request, _ in worker.seen if request.learner is not None]
+    assert played[1:] == announced[:-1] == [2, 3, 4]
+
+
+def test_weights_with_one_number_that_is_none_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    training, _ = training_of(SMALL, episodes=48)
+    trainer = training._trainer
+    before = trainer.weights
+    bad = {name: array.copy() for name, array in before.items()}
+    bad["policy.0.weight"].flat[0] = np.nan
+    monkeypatch.setattr(trainer._learner, "weights", lambda: bad)
+    failure = trainer.learn([], version=1).failure
+    assert failure is not None
+    assert "'policy.0.weight' became NaN or infinite" in failure
+    assert trainer.weights is before
+
+
 def test_every_row_goes_through_the_tables_of_the_task() -> None:
     training, worker = training_of(
         DQN(rollout=20, min_size=50, capacity=60, batch=8, hidden=(4,), updates_per_decision=0.1), episodes=100

@@ -33,6 +33,8 @@ def _small(run_dir: Path, population: tuple[int, int] = (0, 1)) -> Path:
             np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
             np.array([[1.0, -1.0], [-2.0, 2.0], [0.5, -0.5], [4.0, -4.0]]),
         )
+        store.ratings_recorded(0, {"p0": 1200.0})  # of generation 0
+        store.generation = 1
         store.ratings_recorded(0, {"p0": 1400.0, "p1": 1600.0})
         marginals = ((0.25, 0.75), (0.5, 0.5))
         store.generation_done(GenerationRecord(0, 1.0, 100, None, marginals=((1.0,), (1.0,))))
