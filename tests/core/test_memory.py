@@ -22,7 +22,7 @@ from ludus.policies.registry import build_policy
 _UPDATES = """
 import resource, sys, torch
 from ludus.learners import images
-from ludus.memory import keep_freed_memory
+from ludus.core.machine import keep_freed_memory
 from ludus.policies.bodies import make_body
 
 torch.set_num_threads(1)
