@@ -6,6 +6,7 @@ adapter steps -> fills dense arrays -> `begin_next` (whose episodes restart) -> 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ _KEPT = 4096  # records of so many lengths are kept
 class Side:
     """Dense arrays by slot, and compact ones for the rows that are due or closed; see `Publisher` for what is in them."""
 
-    def __init__(self, spec: EnvSpec, num_envs: int, masked: Sequence[bool]) -> None:
+    def __init__(self, spec: EnvSpec, num_envs: int, masked: Sequence[bool], *, finals: bool) -> None:
+        self._finals = finals
         players = range(spec.num_players)
         slots = [num_envs * len(spec.agents_of(p)) for p in players]
         spaces = [spec.agents_of(p)[0].observation for p in players]
@@ -92,7 +94,7 @@ class Side:
         record = self._ended[player].get(n)
         if record is None:
             record = self._ended_record(player, n)
-        if n:
+        if n and self._finals:
             self.final[player].take(record.slot, axis=0, out=record.observation, mode="clip")
             mask = self.final_mask[player]
             if mask is not None:
@@ -131,7 +133,8 @@ class Side:
     def _end_rows_of(self, player: int) -> Array:
         rows = self._end_rows[player]
         if rows is None:
-            rows = self._end_rows[player] = np.empty_like(self.final[player], order="C")
+            final = self.final[player]
+            rows = self._end_rows[player] = np.zeros(final.shape, final.dtype)
         return rows
 
     def _due_record(self, player: int, n: int) -> Due:
@@ -179,20 +182,29 @@ class Publisher:
     over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
 
     A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
-    has masks.
+    has masks. trusted: whether what is filled in needs no search for a `flaw`. finals: whether final observations and
+    masks are filled in; otherwise they are zeros, and everything is legal.
+
+    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players one after the other.
     """
 
-    def __init__(self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool]) -> None:
+    def __init__(
+        self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool], trusted: bool = False, finals: bool = True
+    ) -> None:
         if num_envs < 1:
             raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
         self.spec = spec
         self.num_envs = num_envs
+        self._trusted = trusted
         self.agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._sides = tuple(Side(spec, num_envs, masked) for _ in range(2))
+        self._sides = tuple(Side(spec, num_envs, masked, finals=finals) for _ in range(2))
         self._now = 0
         slots = [num_envs * n for n in self.agents]
-        self.due = [np.zeros(n, np.bool_) for n in slots]
-        self.reward = [np.zeros(n) for n in slots]
+        edges = np.cumsum([0, *slots]).tolist()
+        self.all_due = np.zeros(edges[-1], np.bool_)
+        self.all_rewards = np.zeros(edges[-1])
+        self.due = [self.all_due[a:b] for a, b in pairwise(edges)]
+        self.reward = [self.all_rewards[a:b] for a, b in pairwise(edges)]
         self.gone = [np.zeros(n, np.uint8) for n in slots]
         self.over = np.zeros(num_envs, np.uint8)
         self._pending = [np.zeros(n) for n in slots]
@@ -211,15 +223,19 @@ class Publisher:
         self.episode = np.zeros(num_envs, np.int64)  # episodes finished since the reset
         self.idle = np.zeros(num_envs, np.bool_)
         self.seeds = np.zeros(num_envs, np.uint64)
-        self._quota = np.full(num_envs, -1, np.int64)
-        self._columns = [
-            (due, reward, gone, self.over, pending, is_open, seen, decided, self._returns, self._stamp, self.length)
-            for due, reward, gone, pending, is_open, seen, decided in zip(
-                self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True
-            )
-        ]  # what `kernels.settle` works on, and `kernels.finish`
+        self.quota = np.full(num_envs, -1, np.int64)
+        self._agents = np.array(self.agents, np.int64)
+        self._counts = np.zeros((spec.num_players, 2), np.int64)  # due rows and closed rows of each player
+        self._tables = [self._tables_of(side) for side in self._sides]
         self._alone: list[NDArray[np.int64]] = []  # per side, the table of `kernels.settle_one`
-        self._episodes = (self._stamp, self._returns, self.over, self.episode, self.length)
+
+    def _tables_of(self, side: Side) -> NDArray[np.int64]:
+        """int64[P, k, 2]: what `kernels.settle` works on when it fills this side."""
+        episodes = (self.over, self._returns, self._stamp, self.length, self.episode, *side.over)
+        slots = zip(self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True)
+        return np.array(
+            [addresses(*held, *columns, *episodes) for held, columns in zip(slots, side.columns, strict=True)]
+        )
 
     # ------------------------------------------------------------------------------------------ what an adapter fills
 
@@ -272,7 +288,7 @@ class Publisher:
         if len(seeds) != self.num_envs:
             raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
         self.seeds[:] = seeds
-        self._quota[:] = -1 if episodes is None else episodes
+        self.quota[:] = -1 if episodes is None else episodes
         for columns in (self.due, self.reward, self.gone, self._pending, self._open, self._seen):
             for column in columns:
                 column.fill(0)
@@ -280,14 +296,31 @@ class Publisher:
             array.fill(0)
         self._stamp.fill(-1)
         self._ended = _NONE
-        np.equal(self._quota, 0, out=self.idle)
+        np.equal(self.quota, 0, out=self.idle)
         return np.flatnonzero(~self.idle)
+
+    def resume(
+        self,
+        seeds: NDArray[np.uint64],
+        quota: NDArray[np.int64],
+        *,
+        idle: NDArray[np.bool_],
+        episode: NDArray[np.int64],
+        length: NDArray[np.int32],
+        opened: Sequence[NDArray[np.bool_]],
+    ) -> None:
+        """Go on within episodes, before a timestep of theirs is filled in again: arrays by environment as they were before it, quota -1
+        for none; opened[p]: slots with an open decision, whose agents have acted before."""
+        self.reset(seeds, quota)
+        self.idle[:], self.episode[:], self.length[:] = idle, episode, length
+        for p, slots in enumerate(opened):
+            self._open[p][:] = self._seen[p][:] = slots
 
     def begin_next(self) -> NDArray[np.int64]:
         """Of the environments whose episode is `over`, those that play another; the others fall idle. In each step in which an episode
         ended, before `publish`; their `seed` is then the one with ahead=1."""
         ended, more = publisher_kernels.begin(
-            self.over, self.episode, self._quota, self.idle, self._over_rows, self._more_rows
+            self.over, self.episode, self.quota, self.idle, self._over_rows, self._more_rows
         )
         self._ended = self._over_rows[:ended]
         return self._more_rows[:more]
@@ -301,18 +334,19 @@ class Publisher:
 
     # ------------------------------------------------------------------------------------------ what comes of it
 
-    def publish(self) -> Timestep:
-        """The timestep of what was filled in since the last one. Raises EnvError, with environment, seed and step, for a `flaw`."""
-        if (found := self.flaw()) is not None:
+    def publish(self, returns: NDArray[np.float64] | None = None) -> Timestep:
+        """The timestep of what was filled in since the last one. returns: float64[k, P] of the k episodes that are over, by rising
+        environment, where the environment counts them itself. Raises EnvError, with environment, seed and step, for a `flaw`."""
+        if not self._trusted and (found := self.flaw()) is not None:
             raise self.error(*found)
         side, ended = self._sides[self._now], self._ended
+        publisher_kernels.settle(self._tables[self._now], self._agents, self._tick, self._now, ended, self._counts)
         due, closed = [], []
-        for p, agents in enumerate(self.agents):
-            rows, ends = publisher_kernels.settle(agents, self._tick, self._now, p, *self._columns[p], *side.columns[p])
+        for p, (rows, ends) in enumerate(self._counts.tolist()):
             due.append(side.due(p, rows))
             closed.append(side.ended(p, ends))
-        if len(ended):
-            publisher_kernels.finish(ended, self._tick, *self._episodes, *side.over)
+        if returns is not None:
+            side.over[1][: len(ended)] = returns
         final_state = None if side.final_state is None else side.final_state[ended]
         self._tick += 1
         self._now ^= 1
@@ -342,7 +376,7 @@ class Publisher:
 
     def _table_of_one(self, side: Side) -> NDArray[np.int64]:
         held = (
-            self.idle, self._quota, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self.length,
+            self.idle, self.quota, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self.length,
         )  # fmt: skip
         return addresses(*held, *side.columns[0], *side.over, *side.gathered(0))
 

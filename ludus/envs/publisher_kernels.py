@@ -121,37 +121,32 @@ def begin(over, episode, quota, idle, ended, more):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True)
-def finish(  # type: ignore[no-untyped-def]
-    ended, tick, stamp, returns, over, episode, length, end_environment, end_returns, end_terminated, end_length
-):
-    """Writes the finished episodes of the environments `ended` to the last four arrays, after `settle`, and starts their counts anew."""
-    for i in range(len(ended)):
-        e = ended[i]
-        begun = stamp[e] == tick  # its next episode has a decision already
-        end_environment[i] = e
-        for p in range(returns.shape[1]):
-            end_returns[i, p] = returns[e, p]
-            returns[e, p] = 0.0
-        end_terminated[i] = over[e] == 1
-        end_length[i] = length[e] - begun
-        length[e] = begun
-        over[e] = 0
-        episode[e] += 1
+def settle(tables, agents, tick, now, ended, counts):  # type: ignore[no-untyped-def]
+    """Pays, closes and opens the decisions of all players, and finishes the episodes of the environments `ended`, which begin their counts
+    anew. counts int64[P, 2]: written, due rows and closed rows of each player. tables: of each player, addresses of what is read off them
+    here."""
+    for p in range(len(agents)):
+        counts[p, 0], counts[p, 1] = _settle_player(tables[p], agents[p], tick, now, p, len(agents))
+    if len(ended):
+        _finish(tables[0], ended, tick, len(agents))
 
 
-@njit(cache=True)  # fmt: skip
-def settle(  # type: ignore[no-untyped-def]
-    agents, tick, now, player, due, reward, gone, over, pending, is_open, seen, decided, returns, stamp, length,
-    slot, paid, first, end_slot, end_reward, end_terminated,
-):  # fmt: skip
-    """Pays, closes and opens the decisions of one player. Returns (due rows, closed rows), written to the last six arrays."""
+@inner
+def _settle_player(table, agents, tick, now, player, players):  # type: ignore[no-untyped-def]
+    due, reward, gone = flat_at(table, 0, np.bool_), flat_at(table, 1, np.float64), flat_at(table, 2, np.uint8)
+    pending, is_open = flat_at(table, 3, np.float64), flat_at(table, 4, np.bool_)
+    seen, decided = flat_at(table, 5, np.bool_), flat_at(table, 6, np.int8)
+    slot, paid, first = flat_at(table, 7, np.int32), flat_at(table, 8, np.float32), flat_at(table, 9, np.bool_)
+    end_slot, end_reward = flat_at(table, 10, np.int32), flat_at(table, 11, np.float32)
+    end_terminated, over = flat_at(table, 12, np.bool_), flat_at(table, 13, np.uint8)
+    returns, stamp, length = flat_at(table, 14, np.float64), flat_at(table, 15, np.int64), flat_at(table, 16, np.int32)
     rows = 0
     closed = 0
     for s in range(len(due)):
         e = s // agents
         earned = reward[s]
         if earned != 0.0:
-            returns[e, player] += earned
+            returns[e * players + player] += earned
             reward[s] = 0.0
         how = gone[s]
         if over[e] != 0 and how == 0:
@@ -180,6 +175,26 @@ def settle(  # type: ignore[no-untyped-def]
                 stamp[e] = tick
                 length[e] += 1
     return rows, closed
+
+
+@inner
+def _finish(table, ended, tick, players):  # type: ignore[no-untyped-def]
+    over, returns = flat_at(table, 13, np.uint8), flat_at(table, 14, np.float64)
+    stamp, length, episode = flat_at(table, 15, np.int64), flat_at(table, 16, np.int32), flat_at(table, 17, np.int64)
+    end_environment, end_returns = flat_at(table, 18, np.int32), flat_at(table, 19, np.float64)
+    end_terminated, end_length = flat_at(table, 20, np.bool_), flat_at(table, 21, np.int32)
+    for i in range(len(ended)):
+        e = ended[i]
+        begun = stamp[e] == tick  # its next episode has a decision already
+        end_environment[i] = e
+        for p in range(players):
+            end_returns[i * players + p] = returns[e * players + p]
+            returns[e * players + p] = 0.0
+        end_terminated[i] = over[e] == 1
+        end_length[i] = length[e] - begun
+        length[e] = begun
+        over[e] = 0
+        episode[e] += 1
 
 
 @njit(cache=True)

@@ -140,9 +140,9 @@ def test_dependence_on_neighbours_is_found():
 
 def test_reused_buffers_are_found():
     class OneBuffer(OpenSpielVectorEnv):
-        def _publish(self, ended, returns):
-            self._rows.side = 1  # and so always side 0
-            return super()._publish(ended, returns)
+        def _publish(self, returns=None):
+            self._pub._now = 0
+            return super()._publish(returns)
 
     with pytest.raises(AssertionError, match="overwrote"):
         check_env(lambda n: OneBuffer("leduc_poker", n), steps=20)
