@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.processes.memory import Memory, PlayerViews, SideViews, anonymous_file, layout
+from ludus.envs.processes.memory import Memory, PlayerRows, SideRows, memory_file
 from ludus.envs.processes.worker import EnvironmentWorker, RowCounts, Written
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.python_loop import check_actions
@@ -134,7 +134,7 @@ class Record:
         if self._repairs and timestep.state is not None:
             self._state = timestep.state
 
-    def truncate(self, side: SideViews, first: int, count: int, fresh: Written) -> Written:
+    def truncate(self, side: SideRows, first: int, count: int, fresh: Written) -> Written:
         """Add to what a new subprocess wrote into `side` that the open episodes of its environments `first` … ended as truncated: nothing
         more was earned, the final observations are those that the open decisions were made on."""
         at = slice(first, first + count)
@@ -231,7 +231,7 @@ class Joiner:
     """Joins the rows of one side. Where they lie one after the other they are given as they are; otherwise they are copied into buffers
     that are made once."""
 
-    def __init__(self, side: SideViews, shares: Sequence[Share]) -> None:
+    def __init__(self, side: SideRows, shares: Sequence[Share]) -> None:
         self._side = side
         self._shares = shares
         self._buffers: list[list[Array | None]] = [[None] * 5 for _ in side.players]
@@ -254,7 +254,7 @@ class Joiner:
         final_state = None if side.final_state is None else _copied(side.final_state, over)
         return Timestep(tuple(due), tuple(ended), finished, side.state, final_state)
 
-    def _due(self, player: int, views: PlayerViews, rows: Sequence[tuple[int, bool]]) -> Due:
+    def _due(self, player: int, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> Due:
         pieces, mask = self._pieces(views, rows, views.mask)
         columns: list[Any] = [views.slot, views.observation, mask, views.reward, views.first]
         if all(a.stop == b.start for a, b in pairwise(pieces)):
@@ -265,7 +265,7 @@ class Joiner:
             found = [None if c is None else _gathered(c, pieces, buffers, i) for i, c in enumerate(columns)]
         return Due(*found)
 
-    def _ended(self, views: PlayerViews, rows: Sequence[tuple[int, bool]]) -> Ended:
+    def _ended(self, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> Ended:
         pieces, mask = self._pieces(views, rows, views.end_mask)
         return Ended(
             _copied(views.end_slot, pieces),
@@ -276,7 +276,7 @@ class Joiner:
         )
 
     def _pieces(
-        self, views: PlayerViews, rows: Sequence[tuple[int, bool]], mask: NDArray[np.bool_] | None
+        self, views: PlayerRows, rows: Sequence[tuple[int, bool]], mask: NDArray[np.bool_] | None
     ) -> tuple[_Pieces, NDArray[np.bool_] | None]:
         """Where the rows are, and the masks if anybody gave some: then everything is legal in the rows of those who gave none."""
         pieces = []
@@ -496,14 +496,13 @@ class SubprocessVectorEnv:
                 process.send("make", self._make, share.first, share.count, share.number == 0)
             share, since = self._shares[0], time.perf_counter()
             spec: EnvSpec = self._processes[0].receive(self._until(0))
-            self._layout = layout(spec, self.num_envs)
-            self._descriptors.append(anonymous_file(self._layout.nbytes))
-            self._memory = Memory(self._layout, self._descriptors[0])
+            self._descriptors.append(memory_file(spec, self.num_envs))
+            self._memory = Memory(spec, self.num_envs, self._descriptors[0])
             self._joiners = [Joiner(side, self._shares) for side in self._memory.sides]
             for share, process in zip(self._shares, self._processes, strict=True):
                 if share.number:
                     process.receive(self._until(share.number, since))
-                process.send("map", self._layout, descriptor=self._descriptors[0])
+                self._send_memory(process, spec)
                 process.receive(self._until(share.number))
         except (ChildLost, ChildRaised) as fault:
             raise as_error(f"{share} of {self.num_envs} cannot be made", share, fault) from None
@@ -512,6 +511,9 @@ class SubprocessVectorEnv:
     def _process(self) -> ChildProcess:
         patience = None if self._deadline is None else self._deadline + _START
         return ChildProcess(EnvironmentWorker, "the environment is", patience=patience)
+
+    def _send_memory(self, process: ChildProcess, spec: EnvSpec) -> None:
+        process.send("map", spec, self.num_envs, descriptor=self._descriptors[0])
 
     def _repair(self, faults: dict[int, Fault], written: dict[int, Written]) -> dict[int, Fault]:
         """Put new vectors in the place of faulty ones, in new subprocesses where those are gone. Returns the faults of the new ones."""
@@ -542,7 +544,7 @@ class SubprocessVectorEnv:
         share, process = self._shares[w], self._processes[w]
         if started:
             process.send("make", self._make, share.first, share.count, False)
-            process.send("map", self._layout, descriptor=self._descriptors[0])
+            self._send_memory(process, self.spec)
         process.send(*self._reset_message(share))
 
     def _receive_start(self, w: int, *, started: bool) -> Written:

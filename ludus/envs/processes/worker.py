@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.processes.memory import Memory, MemoryLayout, PlayerViews, SideViews
+from ludus.envs.processes.memory import Memory, PlayerRows, SideRows
 
 RowCounts: TypeAlias = tuple[int, bool, int, bool]
 """Of one player: due rows, whether they have masks; closed rows, whether they have masks."""
@@ -38,9 +38,9 @@ class EnvironmentWorker:
         env = self._made()
         return env.spec if with_spec else None
 
-    def map(self, layout: MemoryLayout, descriptor: int) -> None:
-        """Map the memory behind the descriptor."""
-        self._memory = Memory(layout, descriptor)
+    def map(self, spec: EnvSpec, num_envs: int, descriptor: int) -> None:
+        """Map the memory behind the descriptor; it is of the whole vector."""
+        self._memory = Memory(spec, num_envs, descriptor)
         os.close(descriptor)
 
     def reset(self, side: int, seeds: NDArray[np.uint64], episodes: NDArray[np.int64] | None) -> Written:
@@ -94,7 +94,7 @@ class EnvironmentWorker:
             raise
 
 
-def write(side: SideViews, timestep: Timestep, first: int, num_envs: int) -> Written:
+def write(side: SideRows, timestep: Timestep, first: int, num_envs: int) -> Written:
     """Copy a timestep of environments `first` … into their rows of the whole vector's side."""
     rows = tuple(_write_player(views, timestep, p, first * views.agents) for p, views in enumerate(side.players))
     finished = timestep.finished
@@ -112,7 +112,7 @@ def write(side: SideViews, timestep: Timestep, first: int, num_envs: int) -> Wri
     return rows, n
 
 
-def _write_player(views: PlayerViews, timestep: Timestep, player: int, base: int) -> RowCounts:
+def _write_player(views: PlayerRows, timestep: Timestep, player: int, base: int) -> RowCounts:
     due, ended = timestep.due[player], timestep.ended[player]
     n, m = len(due.slot), len(ended.slot)
     if n:
