@@ -14,7 +14,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit(cache=True)
 def episode_seed(seed, episode):  # type: ignore[no-untyped-def]
-    """The seed of one episode of an environment, a function of both numbers alone."""
+    """The seed of one episode of an environment, a function of both numbers alone. OpenSpiel's games and compiled trees take it for the key
+    of all chance in the episode: counter c of it is for the c-th event, so that both play the same episodes under the same seeds."""
     return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
 
 

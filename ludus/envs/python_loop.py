@@ -419,7 +419,7 @@ def _closed(env: PythonEnv) -> Exception | None:
 # for each row.
 
 
-class LoneEnv(PythonEnv, Protocol):
+class SingleAgentEnv(PythonEnv, Protocol):
     """One agent, always due."""
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
@@ -427,9 +427,9 @@ class LoneEnv(PythonEnv, Protocol):
         ...
 
 
-class LoneVectorEnv(PythonVectorEnv):
-    """A `PythonVectorEnv` of `LoneEnv`s without masks, whose first fault raises EnvError. What is no number is found when all have made
-    their step."""
+class SingleAgentVectorEnv(PythonVectorEnv):
+    """A `PythonVectorEnv` of `SingleAgentEnv`s without masks, whose first fault raises EnvError. What is no number is found when all
+    have made their step."""
 
     def _play(self, actions: tuple[Array, ...], last: Timestep) -> None:
         due, pub, rows = last.due[0], self._pub, self._rows
@@ -439,7 +439,7 @@ class LoneVectorEnv(PythonVectorEnv):
         shape, dtype = space.shape, np.dtype(space.dtype)
         rewards: list[Any] = []
         ended: list[int] = []
-        envs = cast("list[LoneEnv]", self._envs)
+        envs = cast("list[SingleAgentEnv]", self._envs)
         for e, action in zip(due.slot.tolist(), given, strict=True):
             try:
                 seen, reward, how, _ = envs[e].advance(action)

@@ -44,9 +44,9 @@ def is_death(error: Exception, actor: str) -> bool:
 def reason(error: Exception) -> str:
     """The sentence or two in which Ray says why."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
-    told = told.partition(" is unavailable: ")[2] or told.removeprefix("The actor is dead because ")
-    return told.partition(" Some common causes")[0][:300].rstrip(".")
+    cause = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
+    cause = cause.partition(" is unavailable: ")[2] or cause.removeprefix("The actor is dead because ")
+    return cause.partition(" Some common causes")[0][:300].rstrip(".")
 
 
 def translate(error: Exception) -> Exception:

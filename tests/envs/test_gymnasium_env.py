@@ -16,7 +16,7 @@ from ludus.core.seeding import keys
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.single import single_env
 from ludus.envs.base import Renders
-from ludus.envs.python_loop import LoneVectorEnv, PythonVectorEnv
+from ludus.envs.python_loop import PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.spaces import observation_space
 from ludus.testing.env import check_env
@@ -47,7 +47,7 @@ def test_native_where_there_is_one() -> None:
     assert kind() is kind(vector="native") is NativeVectorEnv
     assert issubclass(kind(vector="python"), PythonVectorEnv)
     assert kind(restarts=1) is PythonVectorEnv
-    assert type(make_env("gymnasium/Acrobot-v1", num_envs=2)) is LoneVectorEnv
+    assert type(make_env("gymnasium/Acrobot-v1", num_envs=2)) is SingleAgentVectorEnv
     spec = make_env("gymnasium/CartPole-v1", num_envs=2).spec
     assert (spec.determinism, spec.max_decisions, spec.num_players, len(spec.agents)) == ("vector", 500, 1, 1)
     assert make_env("gymnasium/Taxi-v4", num_envs=1, max_episode_steps=5).spec.max_decisions == 5
@@ -59,7 +59,7 @@ def test_one_agent_is_stepped_as_several_are(name: str) -> None:
     """Environments with one agent and without masks have a loop of their own, unless faults are repaired."""
     options = {**KINDS[name], "vector": "python"}
     short, long = (make_env(f"gymnasium/{name}", num_envs=3, restarts=n, **options) for n in (0, 1))
-    assert (type(short), type(long)) == (LoneVectorEnv, PythonVectorEnv)
+    assert (type(short), type(long)) == (SingleAgentVectorEnv, PythonVectorEnv)
     seeds, rng = keys(1, "gymnasium", count=3), np.random.default_rng(0)
     quota = np.array([1, 2, 9])  # some fall idle
     steps = [env.reset(seeds, episodes=quota) for env in (short, long)]

@@ -569,9 +569,9 @@ class NativeVectorEnv(NativeBase):
             self._copy(finals, pub.final[0])
         legal = pub.final_mask[0]
         if legal is not None:
-            told = info.get("final_info", {})
-            given = told.get(MASK)
-            legal[...] = True if given is None else self._laid(given, told.get(f"_{MASK}"))
+            final = info.get("final_info", {})
+            given = final.get(MASK)
+            legal[...] = True if given is None else self._laid(given, final.get(f"_{MASK}"))
 
 
 # --------------------------------------------------------------------------------------------------------------------

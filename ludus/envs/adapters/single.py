@@ -18,7 +18,7 @@ from ludus.core.types import AgentSpec, Determinism, EnvSpec
 from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw, Happened, LoneVectorEnv, PythonVectorEnv
+from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.spaces import Choices, action_space, action_start, from_zero, observation_space
 
 MASK = "action_mask"  # where Gymnasium's environments put their legal actions, in `info`
@@ -69,7 +69,7 @@ def single_env(
         return Single(kept.pop() if kept else make(), id, masked=masked)
 
     if not masked and not restarts:
-        return LoneVectorEnv(made, num_envs, spec=spec, masked=(False,))
+        return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,))
     return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts)
 
 
@@ -117,7 +117,7 @@ class Single:
         return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
-        """See `LoneEnv.advance`."""
+        """See `SingleAgentEnv.advance`."""
         answer: Any = self._env.step(action if self._plain else action + self._start)
         try:
             seen, reward, terminated, truncated, info = answer

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import EnvError
+from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.walk import title
 
 CHANCE, TERMINAL = -1, -4
 _BLOCK = 16  # uniforms drawn at once
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
 
 
@@ -61,17 +61,8 @@ def observer(game: Any, observation: str) -> Tensor:
 
 
 @njit(cache=True)
-def episode_key(seed: np.uint64, episode: np.uint64) -> np.uint64:
-    """The key of all randomness in one episode of an environment with this seed; counter c of it is for the c-th chance event.
-
-    The compiled trees make theirs in the same way, so that both play the same episodes under the same seeds.
-    """
-    return seeding.mix(seed ^ seeding.mix(_GOLDEN * (episode + np.uint64(1))))
-
-
-@njit(cache=True)
 def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float64]:
-    key = episode_key(seed, episode)
+    key = episode_seed(seed, episode)
     out = np.empty(_BLOCK)
     for i in range(_BLOCK):
         out[i] = seeding.uniform(key, np.uint64(start + i))
@@ -80,7 +71,7 @@ def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float6
 
 @njit(cache=True)
 def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]:
-    key = seeding.mix(episode_key(seed, episode) ^ _OPENING)
+    key = seeding.mix(episode_seed(seed, episode) ^ _OPENING)
     out = np.empty(n)
     for i in range(n):
         out[i] = seeding.uniform(key, np.uint64(i))
@@ -110,7 +101,7 @@ class Luck:
 
     def key(self) -> int:
         """The key of the present episode."""
-        return int(episode_key(np.uint64(self.seed), np.uint64(self.episode)))
+        return int(episode_seed(np.uint64(self.seed), np.uint64(self.episode)))
 
     def play(self, state: Any) -> int:
         """Make chance's moves until somebody is to move or the episode ends; who that is."""
@@ -206,7 +197,8 @@ def moves_of(state: Any) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A state reached by moves, and what was noted on the way: opened, base [P] as in `Book`; length in moves."""
+    """A state reached by moves, and what was noted on the way: opened [P], who has decided; base [P], what each had earned when it last
+    did; length in moves."""
 
     state: Any
     opened: list[bool]

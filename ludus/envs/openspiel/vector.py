@@ -261,7 +261,7 @@ class OpenSpielVectorEnv:
         return str(self._state(environment))
 
     def transcript(self, environment: int) -> str:
-        """The episode of one environment so far, or all of it if the environment is idle, as text; see `openspiel_replay.replay`."""
+        """The episode of one environment so far, or all of it if the environment is idle, as text; see `games.replay`."""
         state = self._state(environment)
         luck = self._luck[environment]
         return replay(self._loaded, moves_of(state), seed=luck.seed, episode=luck.episode)
