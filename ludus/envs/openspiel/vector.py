@@ -67,13 +67,15 @@ def mark(
     legal: all decisions' legal actions one after the other, counts[n] of each. due bool[P × E]; mask bool[P × E, A], written where due.
     row int64[≥ n]: of each decision.
     """
-    due[:] = False
+    for r in range(len(due)):
+        due[r] = False
     begin = 0
     for d in range(len(who)):
         r = who[d] * num_envs + environment[d]
         row[d] = r
         due[r] = True
-        mask[r] = False
+        for a in range(mask.shape[1]):
+            mask[r, a] = False
         for k in range(begin, begin + counts[d]):
             if legal[k] >= mask.shape[1]:
                 return d
@@ -110,7 +112,8 @@ def end(
     """`pay` for the last time in an episode: it is over, and nothing is earned in the next one."""
     pay(environment, returns, earned, reward)
     for e in environment:
-        earned[e] = 0.0
+        for p in range(earned.shape[1]):
+            earned[e, p] = 0.0
         over[e] = TERMINATED
 
 
