@@ -27,8 +27,8 @@ _KEPT = 4096  # records of so many lengths are kept
 class Side:
     """Dense arrays by slot, and compact ones for the rows that are due or closed; see `Publisher` for what is in them."""
 
-    def __init__(self, spec: EnvSpec, num_envs: int, masked: Sequence[bool], *, finals: bool) -> None:
-        self._finals = finals
+    def __init__(self, spec: EnvSpec, num_envs: int, masked: Sequence[bool], *, compact: bool) -> None:
+        self._compact = compact
         players = range(spec.num_players)
         slots = [num_envs * len(spec.agents_of(p)) for p in players]
         spaces = [spec.agents_of(p)[0].observation for p in players]
@@ -36,11 +36,16 @@ class Side:
         self.observation: list[Array] = [
             np.zeros((n, *(space.shape or ())), space.dtype) for n, space in zip(slots, spaces, strict=True)
         ]
-        self.final: list[Array] = [np.zeros_like(dense) for dense in self.observation]
         self.mask: list[NDArray[np.bool_] | None] = [
             np.ones((n, some.width), np.bool_) if use and some is not None else None
             for n, some, use in zip(slots, choices, masked, strict=True)
         ]
+        if compact:  # players are alike
+            self.all_observations = np.zeros((sum(slots), *self.observation[0].shape[1:]), self.observation[0].dtype)
+            self.all_masks = np.concatenate([mask for mask in self.mask if mask is not None])
+            self.observation = np.split(self.all_observations, len(slots))
+            self.mask = [*np.split(self.all_masks, len(slots))]
+        self.final: list[Array] = [np.zeros_like(dense) for dense in self.observation]
         self.final_mask = [None if mask is None else mask.copy() for mask in self.mask]
         self.slot = [np.zeros(n, np.int32) for n in slots]
         self.reward = [np.zeros(n, np.float32) for n in slots]
@@ -52,10 +57,11 @@ class Side:
             (self.slot[p], self.reward[p], self.first[p], self.end_slot[p], self.end_reward[p], self.end_terminated[p])
             for p in players
         ]
-        self._rows: list[Array | None] = [None for _ in slots]  # compact observations, made when first wanted
-        self._row_masks = [None if mask is None else mask.copy() for mask in self.mask]
-        self._end_rows: list[Array | None] = [None for _ in slots]
-        self._end_masks = [None if mask is None else mask.copy() for mask in self.mask]
+        # Compact observations are made when first wanted.
+        self._rows: list[Array | None] = [*self.observation] if compact else [None for _ in slots]
+        self._row_masks = self.mask if compact else [None if mask is None else mask.copy() for mask in self.mask]
+        self._end_rows: list[Array | None] = [*self.final] if compact else [None for _ in slots]
+        self._end_masks = self.final_mask if compact else [None if mask is None else mask.copy() for mask in self.mask]
         state = spec.state
         self.state = None if state is None else np.zeros((num_envs, *(state.shape or ())), state.dtype)
         self.final_state = None if self.state is None else self.state.copy()
@@ -84,6 +90,8 @@ class Side:
         record = self._due[player].get(n)
         if record is None:
             record = self._due_record(player, n)
+        if self._compact:
+            return record
         observation.take(record.slot, axis=0, out=record.observation, mode="clip")
         if mask is not None:
             mask.take(record.slot, axis=0, out=record.mask, mode="clip")
@@ -94,7 +102,7 @@ class Side:
         record = self._ended[player].get(n)
         if record is None:
             record = self._ended_record(player, n)
-        if n and self._finals:
+        if n and not self._compact:
             self.final[player].take(record.slot, axis=0, out=record.observation, mode="clip")
             mask = self.final_mask[player]
             if mask is not None:
@@ -182,22 +190,24 @@ class Publisher:
     over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
 
     A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
-    has masks. trusted: whether what is filled in needs no search for a `flaw`. finals: whether final observations and
-    masks are filled in; otherwise they are zeros, and everything is legal.
+    has masks.
 
-    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players one after the other.
+    compact: for libraries that can be trusted, with players that are alike, all of whom have masks. Row k of observation[p] and mask[p]
+    then belongs to the k-th slot that is due, and is published as it is; nothing is searched for a `flaw`; final observations are
+    zeros, and `truncate` and `cut` cannot be used.
+
+    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players one after the other; compact: also `all_observations`
+    and `all_masks`, of one side.
     """
 
-    def __init__(
-        self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool], trusted: bool = False, finals: bool = True
-    ) -> None:
+    def __init__(self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool], compact: bool = False) -> None:
         if num_envs < 1:
             raise EnvError(f"num_envs={num_envs} was given; at least 1 is needed.")
         self.spec = spec
         self.num_envs = num_envs
-        self._trusted = trusted
+        self._compact = compact
         self.agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._sides = tuple(Side(spec, num_envs, masked, finals=finals) for _ in range(2))
+        self._sides = tuple(Side(spec, num_envs, masked, compact=compact) for _ in range(2))
         self._now = 0
         slots = [num_envs * n for n in self.agents]
         edges = np.cumsum([0, *slots]).tolist()
@@ -247,6 +257,14 @@ class Publisher:
     @property
     def mask(self) -> list[NDArray[np.bool_] | None]:
         return self._sides[self._now].mask
+
+    @property
+    def all_masks(self) -> NDArray[np.bool_]:
+        return self._sides[self._now].all_masks
+
+    @property
+    def all_observations(self) -> Array:
+        return self._sides[self._now].all_observations
 
     @property
     def final(self) -> list[Array]:
@@ -337,7 +355,7 @@ class Publisher:
     def publish(self, returns: NDArray[np.float64] | None = None) -> Timestep:
         """The timestep of what was filled in since the last one. returns: float64[k, P] of the k episodes that are over, by rising
         environment, where the environment counts them itself. Raises EnvError, with environment, seed and step, for a `flaw`."""
-        if not self._trusted and (found := self.flaw()) is not None:
+        if not self._compact and (found := self.flaw()) is not None:
             raise self.error(*found)
         side, ended = self._sides[self._now], self._ended
         publisher_kernels.settle(self._tables[self._now], self._agents, self._tick, self._now, ended, self._counts)

@@ -57,23 +57,28 @@ def mark(
     legal: Numbers,
     counts: Numbers,
     num_envs: int,
+    free: NDArray[np.int64],
     due: NDArray[np.bool_],
     mask: NDArray[np.bool_],
     row: NDArray[np.int64],
 ) -> int:
-    """Mark n decisions as due, those of the players `who` in the environments `environment`. The first one with a legal action that the
-    game does not have, or -1.
+    """Mark n decisions as due, those of the players `who` in the environments `environment`, which rise. The first one with a legal action
+    that the game does not have, or -1.
 
-    legal: all decisions' legal actions one after the other, counts[n] of each. due bool[P × E]; mask bool[P × E, A], written where due.
-    row int64[≥ n]: of each decision.
+    legal: all decisions' legal actions one after the other, counts[n] of each. Written: due bool[P × E]; mask bool[P × E, A], player p's
+    rows from p × E on; row int64[≥ n]: that of each decision. free int64[P]: scratch.
     """
+    for p in range(len(free)):
+        free[p] = p * num_envs
     for r in range(len(due)):
         due[r] = False
     begin = 0
     for d in range(len(who)):
-        r = who[d] * num_envs + environment[d]
+        p = who[d]
+        r = free[p]
+        free[p] = r + 1
         row[d] = r
-        due[r] = True
+        due[p * num_envs + environment[d]] = True
         for a in range(mask.shape[1]):
             mask[r, a] = False
         for k in range(begin, begin + counts[d]):
@@ -157,10 +162,10 @@ class OpenSpielVectorEnv:
         self._tensor = tensor
         players, actions = self._game.players, self._game.actions
         # OpenSpiel's tensors and returns are finite, and whoever is to move has a legal action.
-        self._pub = Publisher(self.spec, num_envs, masked=(True,) * players, trusted=True, finals=False)
-        self._sides = tuple(_Side(players, num_envs, tensor.size, actions) for _ in range(2))
+        self._pub = Publisher(self.spec, num_envs, masked=(True,) * players, compact=True)
         self._bytes = [slice(4 * tensor.size * r, 4 * tensor.size * (r + 1)) for r in range(players * num_envs)]
         self._row = np.zeros(players * num_envs, np.int64)
+        self._free = np.zeros(players, np.int64)
         self._column = _bytes if actions < 256 else _integers
         self._earned = np.zeros((num_envs, players))
         self._moves = np.zeros((num_envs, players if self._game.simultaneous else 1), np.int64)
@@ -368,8 +373,7 @@ class OpenSpielVectorEnv:
 
     def _publish(self, returns: NDArray[np.float64] | None = None) -> Timestep:
         """The timestep of all present states. returns: of the episodes that have ended, as OpenSpiel has them."""
-        pub, side = self._pub, self._sides[self._pub.side]
-        pub.observation[:], pub.mask[:] = side.observation, side.mask
+        pub = self._pub
         if self._game.pays_along and self._playing:
             now = np.array(list(map(_returns, self._playing)), np.float64)
             pay(self._environment, now, self._earned, pub.all_rewards)
@@ -379,13 +383,15 @@ class OpenSpielVectorEnv:
             flat += actions
         column, row = self._column, self._row
         counts = column(map(len, legal))
-        wrong = mark(environment, _bytes(who), column(flat), counts, self.num_envs, pub.all_due, side.masks, row)
+        free, due, mask = self._free, pub.all_due, pub.all_masks
+        wrong = mark(environment, _bytes(who), column(flat), counts, self.num_envs, free, due, mask, row)
         if wrong >= 0:
             raise EnvError(
                 f"{self.spec.id} allows player {who[wrong]} the actions {legal[wrong]}; it has only {self._game.actions}."
             )
-        set_from, memory, into, at = self._tensor.set_from, self._tensor.memory, side.memory, self._bytes
-        for state, player, r in zip(states, who, row.tolist(), strict=False):
+        set_from, memory, at = self._tensor.set_from, self._tensor.memory, self._bytes
+        into = memoryview(pub.all_observations).cast("B")  # type: ignore[arg-type]
+        for state, player, r in zip(states, who, row[: len(who)].tolist(), strict=True):
             set_from(state, player)
             into[at[r]] = memory
         self._last = pub.publish(returns)
@@ -406,17 +412,6 @@ class OpenSpielVectorEnv:
             return self._environment[:0], [], [], []
         environment, who, states, legal = (list(column) for column in zip(*found, strict=True))
         return np.array(environment, np.int32), who, states, legal
-
-
-class _Side:
-    """One of two sets of dense arrays that a `Publisher` publishes from, over all players: [P × E, …]. memory: the observations' bytes."""
-
-    def __init__(self, players: int, num_envs: int, size: int, actions: int) -> None:
-        seen = np.zeros((players * num_envs, size), np.float32)
-        self.masks = np.ones((players * num_envs, actions), np.bool_)
-        self.memory = memoryview(seen).cast("B")  # type: ignore[arg-type]
-        self.observation = list(seen.reshape(players, num_envs, size))
-        self.mask = list(self.masks.reshape(players, num_envs, actions))
 
 
 def _apply_either(state: Any, mover: int, moves: list[int]) -> None:
