@@ -30,8 +30,8 @@ def all_finite(values):  # type: ignore[no-untyped-def]
 
 @inner
 def each_finite(values):  # type: ignore[no-untyped-def]
-    for value in values:  # noqa: SIM110  compiled
-        if not np.isfinite(value):
+    for i in range(len(values)):  # noqa: SIM110  compiled
+        if not np.isfinite(values[i]):
             return False
     return True
 

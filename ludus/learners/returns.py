@@ -33,14 +33,15 @@ def gae(
 
     δ_t = r_t + γ V_{t+1} - V_t;  A_t = δ_t + γ λ A_{t+1};  G_t = A_t + V_t.  (Schulman et al. 2016, equations 11 and 16.)
     """
-    advantage = np.empty(len(reward))
+    advantage, target = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
         after, running = bootstrap_value[s], 0.0
         for t in range(start[s + 1] - 1, start[s] - 1, -1):
             running = reward[t] + gamma * after - value[t] + gamma * lam * running
             advantage[t] = running
+            target[t] = running + value[t]
             after = value[t]
-    return advantage, advantage + value
+    return advantage, target
 
 
 @njit(cache=True)

@@ -14,24 +14,27 @@ from ludus.policies.mlp import as_rows
 from ludus.policies.specs import covered
 
 
-@njit(cache=True)
 def compact(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """int[n] in 0 … size - 1 -> (the m ids that occur, rising; int32[n] place of each among them, or -1 for a negative id)."""
-    seen = np.zeros(size, np.int32)
+    unique, index = np.empty(size, np.int64), np.empty(len(ids), np.int32)
+    count = _compact(ids, np.full(size, -1, np.int32), unique, index)
+    return unique[:count].copy(), index
+
+
+@njit(cache=True)
+def _compact(ids, place, unique, index):  # type: ignore[no-untyped-def]
+    """Answers how many ids occur. place int32[size]: -1 so far."""
+    for k in range(len(ids)):
+        if ids[k] >= 0:
+            place[ids[k]] = 0
     count = 0
-    for k in range(len(ids)):
-        if ids[k] >= 0 and seen[ids[k]] == 0:
-            seen[ids[k]] = 1
+    for s in range(len(place)):
+        if place[s] == 0:
+            unique[count], place[s] = s, count
             count += 1
-    unique, count = np.empty(count, np.int64), 0
-    for s in range(size):
-        if seen[s]:
-            unique[count], seen[s] = s, count
-            count += 1
-    index = np.empty(len(ids), np.int32)
     for k in range(len(ids)):
-        index[k] = seen[ids[k]] if ids[k] >= 0 else -1
-    return unique, index
+        index[k] = place[ids[k]] if ids[k] >= 0 else -1
+    return count
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,7 @@ _ALL_LEGAL = np.empty((1, 0), np.bool_)
 def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Softmax over the legal actions: logits float[n, >= A], mask bool[n, A] -> float64[n, A], exactly 0 where illegal."""
     n, actions = mask.shape
-    out = np.zeros((n, actions))
+    out = np.empty((n, actions))
     for i in range(n):
         top = -np.inf
         for a in range(actions):
@@ -43,6 +43,7 @@ def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64
                 top = float(logits[i, a])
         total = 0.0
         for a in range(actions):
+            out[i, a] = 0.0
             if mask[i, a]:
                 out[i, a] = math.exp(float(logits[i, a]) - top)
                 total += out[i, a]
@@ -55,10 +56,11 @@ def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64
 def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Probability 1 on the first best legal action: scores float[n, >= A], mask bool[n, A] -> float64[n, A]."""
     n, actions = mask.shape
-    out = np.zeros((n, actions))
+    out = np.empty((n, actions))
     for i in range(n):
         best = -1
         for a in range(actions):
+            out[i, a] = 0.0
             if mask[i, a] and (best < 0 or scores[i, a] > scores[i, best]):
                 best = a
         if best >= 0:
@@ -75,10 +77,9 @@ def inverse_cdf(
     The action is the first whose cumulative probability exceeds the noise; it always has positive probability. -1: the row has none.
     """
     n, actions = probs.shape
-    action = np.full(n, -1, np.int32)
-    logp = np.zeros(n, np.float32)
+    action, logp = np.empty(n, np.int32), np.empty(n, np.float32)
     for i in range(n):
-        total = 0.0
+        action[i], logp[i], total = -1, 0.0, 0.0
         for a in range(actions):
             total += probs[i, a]
         threshold = float(noise[i]) * total

@@ -39,7 +39,8 @@ class Perceptron:
         """Observations [n, *shape] -> float32[n, outputs]."""
         rows = float_rows(observation, self._inputs)
         out = np.empty((len(rows), self._outputs), np.float32)
-        _one(self.flat, self._widths, self._widest, self._activation, self._small, rows, out)
+        kernel = _row_by_row if _one_by_one(len(rows), self._small) else _in_tiles
+        kernel(self.flat, self._widths, self._widest, self._activation, rows, out)
         return out
 
 
@@ -223,13 +224,15 @@ def _one_by_one(n, small):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _one(flat, widths, widest, activation, small, x, out):  # type: ignore[no-untyped-def]
+def _row_by_row(flat, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
+    work, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
+    for i in range(len(x)):
+        _through(flat, 0, widths, activation, x[i], work, place, out[i])
+
+
+@njit(cache=True)
+def _in_tiles(flat, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
     n = len(x)
-    if _one_by_one(n, small):
-        work, place = np.empty((2, widest), np.float32), np.empty(widest, np.int64)
-        for i in range(n):
-            _through(flat, 0, widths, activation, x[i], work, place, out[i])
-        return
     work = np.empty((2, min(n, _TILE) * widest), np.float32)
     for begin in range(0, n, _TILE):
         end = min(begin + _TILE, n)

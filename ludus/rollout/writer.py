@@ -129,23 +129,28 @@ def append(slot, agents, step, row, segment, player, agent, version, table):  # 
     return taken, fresh, ticks
 
 
-@njit(cache=True)
-def sort_by_segment(place, is_open, segments):  # type: ignore[no-untyped-def]
+def sort_by_segment(
+    place: NDArray[np.int32], is_open: NDArray[np.bool_], segments: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Stable counting sort of the closed rows by segment: (rows in order, start[segments + 1])."""
-    start = np.zeros(segments + 1, np.int64)
+    start, order = np.zeros(segments + 1, np.int64), np.empty(len(place), np.int64)
+    _sort(place, is_open, start, np.empty(segments, np.int64), order)
+    return order[: start[-1]], start
+
+
+@njit(cache=True)
+def _sort(place, is_open, start, at, order):  # type: ignore[no-untyped-def]
     for r in range(len(place)):
         if not is_open[r]:
             start[place[r, SEGMENT_OF] + 1] += 1
-    for s in range(segments):
+    for s in range(len(at)):
+        at[s] = start[s]
         start[s + 1] += start[s]
-    at = start[:-1].copy()
-    order = np.empty(start[segments], np.int64)
     for r in range(len(place)):
         if not is_open[r]:
             s = place[r, SEGMENT_OF]
             order[at[s]] = r
             at[s] += 1
-    return order, start
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def _begin(board, games, e):  # type: ignore[no-untyped-def]
     games.length[e] = 0
     games.opened[e] = False
     games.paid[e] = 0.0
-    return _past_chance(board, games, e, np.int32(0))
+    return _past_chance(board, games, e, np.int64(0))
 
 
 @inner
@@ -228,7 +228,7 @@ def advance(board, games, out):  # type: ignore[no-untyped-def]
     """Go on from games.landing to the next decisions; ended games start again until their quotas are played."""
     out.rows[:] = 0
     for e in range(len(games.node)):
-        x = games.landing[e]
+        x = np.int64(games.landing[e])
         if x == IDLE:
             continue
         games.length[e] += 1

@@ -56,35 +56,41 @@ def compress(
     """Sum n rows into compressed ones; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other
     probabilities (by other weights) stay apart."""
     action = np.ascontiguousarray(action, np.int32)
-    count, total, square = _sums(state, target, states)
-    merged = _merge(state, action, logp, advantage, states, actions)
-    if merged is None:
+    count, total, square = np.zeros((3, states))
+    _sums(state, target, count, total, square)
+    size, place = min(len(state), states * actions), np.full((states, actions), -1, np.int32)
+    (where, what), (old, up, down, weight) = np.empty((2, size), np.int32), np.zeros((4, size))
+    used = _merge(state, action, logp, advantage, place, where, what, old, up, down, weight)
+    if used < 0:
         up, down = np.maximum(advantage, 0.0).astype(np.float64), np.minimum(advantage, 0.0).astype(np.float64)
-        merged = (state, action, logp.astype(np.float64), up, down, np.ones(len(state)))
-    where, what, old, up, down, weight = merged
+        where, what, old, weight, used = state, action, logp.astype(np.float64), np.ones(len(state)), len(state)
     return CompressedRows(
-        len(state) if rows is None else rows, where, what, old, up, down, weight, count, total, square
+        rows=len(state) if rows is None else rows,
+        state=where[:used],
+        action=what[:used],
+        logp=old[:used],
+        up=up[:used],
+        down=down[:used],
+        weight=weight[:used],
+        count=count,
+        total=total,
+        square=square,
     )
 
 
 @njit(cache=True)
-def _sums(state, target, states):  # type: ignore[no-untyped-def]
-    count, total, square = np.zeros(states), np.zeros(states), np.zeros(states)
+def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
     for k in range(len(state)):
         s, g = state[k], float(target[k])
         count[s] += 1.0
         total[s] += g
         square[s] += g * g
-    return count, total, square
 
 
 @njit(cache=True)
-def _merge(state, action, logp, advantage, states, actions):  # type: ignore[no-untyped-def]
-    """One compressed row per (state, action) that occurs, in the order of first occurrence; None if some rows differ in logp."""
-    place = np.full((states, actions), -1, np.int32)
-    size = min(len(state), states * actions)
-    where, what = np.empty(size, np.int32), np.empty(size, np.int32)
-    old, up, down, weight = np.empty(size), np.zeros(size), np.zeros(size), np.zeros(size)
+def _merge(state, action, logp, advantage, place, where, what, old, up, down, weight):  # type: ignore[no-untyped-def]
+    """One compressed row per (state, action) that occurs, in the order of first occurrence, into the zeros of the last six; how many, or -1
+    if some rows differ in logp. place int32[states, actions]: -1 so far."""
     used = 0
     for k in range(len(state)):
         c = place[state[k], action[k]]
@@ -94,14 +100,14 @@ def _merge(state, action, logp, advantage, states, actions):  # type: ignore[no-
             place[state[k], action[k]] = c
             where[c], what[c], old[c] = state[k], action[k], float(logp[k])
         elif old[c] != logp[k]:
-            return None
+            return -1
         a = float(advantage[k])
         if a > 0.0:
             up[c] += a
         else:
             down[c] += a
         weight[c] += 1.0
-    return where[:used], what[:used], old[:used], up[:used], down[:used], weight[:used]
+    return used
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +139,14 @@ def policy_losses(
                 compressed.count,
             ),
             *(float(compressed.rows), clip, entropy, gradient),
+            *np.zeros((2, *mask.shape)),
         )
     )
 
 
 @njit(cache=True)
-def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient):  # type: ignore[no-untyped-def]
+def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient, logp, prob):  # type: ignore[no-untyped-def]
     actions = mask.shape[1]
-    logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
     entropy = 0.0
     for s in range(len(mask)):
         h = _log_softmax(out[s], mask[s], logp[s], prob[s])

@@ -32,16 +32,6 @@ def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def present(bound, rows):  # type: ignore[no-untyped-def]
-    """bool[rows]: whether some slot is bound to it."""
-    out = np.zeros(rows, np.bool_)
-    for row in bound:
-        if row >= 0:
-            out[row] = True
-    return out
-
-
-@njit(cache=True)
 def common(bound):  # type: ignore[no-untyped-def]
     """The row that every slot is bound to, or -1."""
     for row in bound:
@@ -110,7 +100,9 @@ class Bindings:
 
     def bound_rows(self, player: int) -> NDArray[np.int64]:
         """The rows that some slot of a player is bound to, rising."""
-        return np.flatnonzero(present(self.bound[player], len(self.refs)))
+        bound = np.zeros(len(self.refs) + 1, np.bool_)
+        bound[self.bound[player]] = True  # -1 falls on the last one
+        return np.flatnonzero(bound[:-1])
 
     def forget(self, player: int, slots: NDArray[np.int32]) -> None:
         """The memory of these slots starts at zero."""
