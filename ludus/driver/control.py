@@ -219,10 +219,10 @@ class Control(Silent):
         self._order = order
         if order.stop:
             self._stop.request(STOPPED)
-        self._write(now)
         if pace_of(order) != pace_of(before):
             self._observer.pace_changed(pace_of(order))
             self._event("control", pace_of(order) or "at full speed again")
+        self._write(now)  # whoever gave the order and sees it taken finds the rest told
 
     # ------------------------------------------------------------------------------------------ what it does
 
