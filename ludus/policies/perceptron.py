@@ -205,16 +205,11 @@ def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
 def _layers(flat, at, widths, activation, x, work, out):  # type: ignore[no-untyped-def]
     """Rows x[n, inputs] through all layers of the network at flat[at] into out[n, outputs]; work [2, n × widest]."""
     n, last = len(x), len(widths) - 2
-    if last == 0:
-        dense_from(flat, at, x, -1, out)
-        return
-    source = work[0, : n * widths[1]].reshape(n, widths[1])
-    at = dense_from(flat, at, x, activation, source)
-    for k in range(1, last):
-        target = work[k % 2, : n * widths[k + 1]].reshape(n, widths[k + 1])
-        at = dense_from(flat, at, source, activation, target)
+    source = x
+    for k in range(last + 1):
+        target = out if k == last else work[k % 2, : n * widths[k + 1]].reshape(n, widths[k + 1])
+        at = dense_from(flat, at, source, -1 if k == last else activation, target)
         source = target
-    dense_from(flat, at, source, -1, out)
 
 
 @inner
