@@ -38,29 +38,23 @@ class Performance:
     mixtures: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def relative_population_performance(
+def population_performance(
     payoffs: Payoffs, first: Sequence[int], second: Sequence[int], *, tolerance: float = 1e-6
-) -> float:
-    """The value, for player 0, of the game in which it draws from its policies `first` and player 1 from its policies `second` (Balduzzi
-    et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3): above 0, `first` is the better population.
+) -> Performance:
+    """Relative population performance: the value, for player 0, of the game in which it draws from its policies `first` and player 1 from
+    its policies `second` (Balduzzi et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3). Above 0, `first` is the
+    better population. With the mixtures that earn it and its variance: a cell moves the value by what both mixtures play it (the envelope
+    theorem), and cells are taken for independent.
 
     Zero-sum, two players; seat orders are pooled where they share a population, so swapping `first` and `second` turns the sign.
     tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
     among these profiles and for other games.
     """
-    return population_performance(payoffs, first, second, tolerance=tolerance).value
-
-
-def population_performance(
-    payoffs: Payoffs, first: Sequence[int], second: Sequence[int], *, tolerance: float = 1e-6
-) -> Performance:
-    """`relative_population_performance` with the mixtures that earn it and its variance: a cell moves the value by what both mixtures play
-    it (the envelope theorem), and cells are taken for independent. Raises as that does."""
-    games.require_two_player_zero_sum(payoffs, "relative_population_performance")
+    games.require_two_player_zero_sum(payoffs, "relative population performance")
     for player, chosen in enumerate((first, second)):
         if not chosen or not all(0 <= i < payoffs.sizes[player] for i in chosen):
             raise DataError(
-                f"relative_population_performance: policies {list(chosen)} of player {player} were given; expected at least one of "
+                f"relative population performance: policies {list(chosen)} of player {player} were given; expected at least one of "
                 f"0 to {payoffs.sizes[player] - 1}."
             )
     cells, both = np.ix_(first, second), np.ix_(range(2), first, second)
