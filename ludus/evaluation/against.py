@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.evaluation.evaluated_run import Tell
+from ludus.core.errors import ConfigError, DataError
+from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
 from ludus.evaluation.tournament.run import Options, computable, exact_tournament, run_tournament
@@ -122,11 +122,9 @@ def evaluate_against(
         raise ConfigError(f"{str(run_dir)!r} was given twice; a run is as good as itself. Give another run.")
     camps = [_entrants(folder) for folder in folders]
     field = read_field([*camps[0], *camps[1]], env=None, find_run=run_at)
-    if field.spec.num_players != 2 or not field.spec.zero_sum:
-        raise ScenarioError(
-            f"relative population performance is of two-player zero-sum games; {field.spec.id} has {field.spec.num_players} players"
-            f"{'' if field.spec.zero_sum else ' and is general-sum'}. Hold a tournament between the runs instead."
-        )
+    require_two_player_zero_sum(
+        field.spec, "relative population performance", "Hold a tournament between the runs instead."
+    )
     exact = computable(field)
     camp = {name: k for k, names in enumerate(camps) for name in names}
     results = _results(field, camp, Options(episodes=deals, seed=seed), tell, exact=exact)
