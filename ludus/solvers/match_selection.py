@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -17,8 +16,8 @@ from ludus.core.types import Solution, State
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import MetaSolver
-from ludus.solvers.confidence import MIN_UNITS, against, nash_conv_bounds, others, payoff_bounds, self_play_known
-from ludus.solvers.games import nash_conv
+from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
+from ludus.solvers.games import against, nash_conv, others, seat_orders
 
 # --------------------------------------------------------------------------------------------------------------------
 # Guesses for the payoffs that were never played, so that a table with holes can be solved while it is decided what
@@ -82,12 +81,6 @@ def _together(known: NDArray[np.bool_], a: int, b: int) -> NDArray[np.float64]:
 # cells that takes them for independent is too small where they go up and down together.
 
 PolicyProfile = tuple[int, ...]
-
-
-def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
-    """The permutations of the seats that leave every seat to its population; seat p is played by who had seat order[p]."""
-    players = range(len(population))
-    return [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
 
 
 def mirrored(profile: Sequence[int], population: Sequence[int]) -> tuple[PolicyProfile, ...]:

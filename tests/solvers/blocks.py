@@ -9,7 +9,7 @@ import numpy as np
 
 from ludus.population.matches import Moments, merge
 from ludus.population.payoffs import Payoffs
-from ludus.solvers.match_selection import seat_orders
+from ludus.solvers.games import seat_orders
 
 
 class BlockTable:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ludus.solvers.match_selection import firsts, mirrored, over_orders, seat_orders
+from ludus.solvers.games import seat_orders
+from ludus.solvers.match_selection import firsts, mirrored, over_orders
 
 
 def test_orders_of_seats():
