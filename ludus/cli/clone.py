@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_scenario, positive_number, whole_number
 from ludus.cli.output import facts
+from ludus.cli.progress import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from ludus.learners.bc.clone import Clone, Cloning, Scores
     from ludus.replay.parquet import Recorded
 
-_QUIET = 2.0  # seconds before progress is worth a line
-_EVERY = 1.0
 _SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
 
 
@@ -125,24 +122,20 @@ def _check_target(options: argparse.Namespace) -> None:
         raise ConfigError(f"--out {str(path)!r} is there already; --overwrite replaces it.")
 
 
-class _Progress:
-    """A line a second on standard error, with the time left at most, once it takes long."""
+class _Progress(ProgressLine):
+    """A line a second, with the time left at most, once it takes long."""
 
     def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._next = self._begun + _QUIET
+        super().__init__(quiet=2.0)
 
     def __call__(self, scores: Scores, epochs: int) -> None:
-        now = time.monotonic()
-        if now < self._next:
+        if not self.due():
             return
         from ludus.view.progress import duration
 
-        self._next = now + _EVERY
-        left = duration((now - self._begun) / scores.epoch * (epochs - scores.epoch))
+        left = duration((time.monotonic() - self.begun) / scores.epoch * (epochs - scores.epoch))
         loss = scores.learned if math.isnan(scores.held) else scores.held
-        with suppress(OSError, ValueError):  # nobody need listen
-            sys.stderr.write(f"epoch {scores.epoch} of {epochs}, {loss:.4f} nats, at most {left} left\n")
+        self.say(f"epoch {scores.epoch} of {epochs}, {loss:.4f} nats, at most {left} left")
 
 
 def _show(cloned: Clone, path: Path) -> None:

@@ -1,10 +1,12 @@
-"""What `train` and `resume` say in the end."""
+"""What `train` and `resume` have in common: a run that is watched and can be stopped, and what they say in the end."""
 
 from __future__ import annotations
 
 import math
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +14,29 @@ import numpy as np
 
 from ludus.cli.output import facts, table
 from ludus.core.timings import PARTS
+from ludus.driver.control import StopRequest, stop_on_signals
 from ludus.storage.reader import Reader
-from ludus.view.progress import duration, number
+from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for
 
 if TYPE_CHECKING:
     from ludus.driver.result import Result
+
+
+def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *, profile: bool) -> int:
+    """Run what `go` runs, with its progress shown and stopped by signals, and show the result; the exit code. profile: show where its time
+    went, too."""
+    with (
+        closing(progress_for()) as observer,
+        stop_on_signals(tell=observer.stopping) as stop,
+        compilation_told(observer.message),
+    ):
+        result = go(observer, stop)
+    show_result(result)
+    if profile:
+        show_profile(result.run_dir)
+    if stop.requested:
+        sys.stdout.write(f"\nContinue with: ludus resume {shlex.quote(str(result.run_dir))}\n")
+    return stop.status
 
 
 def show_result(result: Result) -> None:
@@ -71,7 +91,3 @@ def show_profile(run_dir: Path) -> None:
             for name, value in counts.items()
         ]
         facts("Rollouts, training and evaluation", rates)
-
-
-def show_how_to_go_on(result: Result) -> None:
-    sys.stdout.write(f"\nContinue with: ludus resume {shlex.quote(str(result.run_dir))}\n")

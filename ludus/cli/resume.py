@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
 
 from ludus.cli.command import Command, add_profile, add_runtime, runtime_overrides
 from ludus.storage.run_dirs import find_run
@@ -20,23 +19,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
-    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
-    from ludus.driver.control import stop_on_signals
+    from ludus.cli.result import execute
     from ludus.driver.runner import resume
-    from ludus.view.progress import compilation_told, progress_for
 
-    with (
-        closing(progress_for()) as observer,
-        stop_on_signals(tell=observer.stopping) as stop,
-        compilation_told(observer.message),
-    ):
-        result = resume(run_dir, [*runtime_overrides(options), *options.overrides], observer=observer, stop=stop)
-    show_result(result)
-    if options.profile:
-        show_profile(result.run_dir)
-    if stop.requested:
-        show_how_to_go_on(result)
-    return stop.status
+    overrides = [*runtime_overrides(options), *options.overrides]
+    return execute(
+        lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop), profile=options.profile
+    )
 
 
 COMMAND = Command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,10 @@ from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, f
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ludus.driver.control import StopRequest
+    from ludus.driver.result import Result
     from ludus.driver.scenario import Scenario
+    from ludus.view.progress import PlainProgress, RichProgress
 
 _ASYNC_HERE = (
     "runtime.mode=async in one process: data are some versions old, and nobody plays while the learner learns. This is for looking at what "
@@ -30,29 +32,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
-    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
-    from ludus.driver.control import stop_on_signals
+    from ludus.cli.result import execute
     from ludus.driver.scenario_files import load_scenario
-    from ludus.view.progress import compilation_told, progress_for
 
     scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 
-    with (
-        closing(progress_for()) as observer,
-        stop_on_signals(tell=observer.stopping) as stop,
-        compilation_told(observer.message),
-    ):
+    def go(observer: PlainProgress | RichProgress, stop: StopRequest) -> Result:
         for hint in hints(scenario, cores=cores()):
             observer.message(hint)
-        result = run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
-    show_result(result)
-    if options.profile:
-        show_profile(result.run_dir)
-    if stop.requested:
-        show_how_to_go_on(result)
-    return stop.status
+        return run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
+
+    return execute(go, profile=options.profile)
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:

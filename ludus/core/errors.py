@@ -41,6 +41,7 @@ __all__ = [
     "article",
     "either",
     "nearest",
+    "one_line",
 ]
 
 
@@ -117,6 +118,11 @@ def either(names: Iterable[str]) -> str:
     """`a, b or c`."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def one_line(error: BaseException) -> str:
+    """What somebody else's error says, to stand within a sentence."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -18,7 +18,6 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.policy_server import PolicyServer
 from ludus.replay.sharded import spawn_shards
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
@@ -163,7 +162,6 @@ def build_driver(
             TrainingParts(
                 rollouts,
                 episodes,
-                PolicyServer(),
                 policy,
                 scenario.seed,
                 trainers=trainers,

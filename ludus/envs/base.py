@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
 
 
@@ -48,6 +49,20 @@ class VectorEnv(Protocol):
     def close(self) -> None:
         """Free what it holds; it is not used again."""
         ...
+
+
+class Unsaved:
+    """A `VectorEnv` that cannot be resumed inside an episode, since what goes on in its environments cannot be saved."""
+
+    spec: EnvSpec
+
+    def snapshot(self) -> bytes | None:
+        """None."""
+        return None
+
+    def restore(self, snapshot: bytes) -> Timestep:
+        """Raises EnvError: there are no snapshots."""
+        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
 
 @runtime_checkable

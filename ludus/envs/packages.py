@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, one_line
 
 PIP: Mapping[str, str] = {  # module -> what `pip install` calls what brings it, where that is not the module's name
     "ale_py": "'ludus[atari]'",
@@ -41,13 +41,9 @@ def missing_package(id: str, error: BaseException) -> ConfigError:
         module = (getattr(cause, "name", None) or "").partition(".")[0]
         cause = cause.__cause__ or cause.__context__
     if not module:
-        return ConfigError(f"{id} needs something that cannot be imported: {_line(error)}.")
+        return ConfigError(f"{id} needs something that cannot be imported: {one_line(error)}.")
     if importlib.util.find_spec(module) is not None:
-        return ConfigError(f"{id} needs {module}, which is installed and cannot be imported: {_line(said)}.")
+        return ConfigError(f"{id} needs {module}, which is installed and cannot be imported: {one_line(said)}.")
     special = _PIP_OF_PETTINGZOO if id.startswith("pettingzoo/") else {}
     what = special.get(module) or PIP.get(module, module)
     return ConfigError(f"{id} needs {module}, which cannot be imported; `pip install {what}` brings it.")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Due, EnvSpec, Timestep
+from ludus.envs.base import Unsaved
 from ludus.envs.publisher import GOES_ON, TRUNCATED, Publisher
 from ludus.envs.publisher_kernels import NOT_FINITE, put_row
 from ludus.envs.spaces import Choices
@@ -200,7 +201,7 @@ class PythonEnv(Protocol):
     def close(self) -> None: ...
 
 
-class PythonVectorEnv:
+class PythonVectorEnv(Unsaved):
     """`VectorEnv` over `num_envs` environments that `make()` makes.
 
     spec: what each of them plays. masked[p]: whether player p gets masks; a mask of None then means that all actions are legal.
@@ -257,14 +258,6 @@ class PythonVectorEnv:
     def truncate(self, environments: NDArray[np.int64]) -> None:
         """See `Truncates.truncate` of `ludus.envs.wrappers.rewards`."""
         self._cut = np.array(environments, np.int64)
-
-    def snapshot(self) -> bytes | None:
-        """None: what goes on inside a Python environment cannot be saved."""
-        return None
-
-    def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
-        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """See `Renders.render`. Raises EnvError if the environment cannot."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.evaluation.evaluated_run import Tell
+from ludus.core.errors import ConfigError, DataError
+from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
 from ludus.evaluation.tournament.entrants import TournamentField, read_field, run_at
 from ludus.evaluation.tournament.results import MeetingResult, payoffs_of
 from ludus.evaluation.tournament.run import Options, computable, exact_tournament, run_tournament
@@ -38,29 +38,23 @@ class Performance:
     mixtures: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def relative_population_performance(
+def population_performance(
     payoffs: Payoffs, first: Sequence[int], second: Sequence[int], *, tolerance: float = 1e-6
-) -> float:
-    """The value, for player 0, of the game in which it draws from its policies `first` and player 1 from its policies `second` (Balduzzi
-    et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3): above 0, `first` is the better population.
+) -> Performance:
+    """Relative population performance: the value, for player 0, of the game in which it draws from its policies `first` and player 1 from
+    its policies `second` (Balduzzi et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3). Above 0, `first` is the
+    better population. With the mixtures that earn it and its variance: a cell moves the value by what both mixtures play it (the envelope
+    theorem), and cells are taken for independent.
 
     Zero-sum, two players; seat orders are pooled where they share a population, so swapping `first` and `second` turns the sign.
     tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
     among these profiles and for other games.
     """
-    return population_performance(payoffs, first, second, tolerance=tolerance).value
-
-
-def population_performance(
-    payoffs: Payoffs, first: Sequence[int], second: Sequence[int], *, tolerance: float = 1e-6
-) -> Performance:
-    """`relative_population_performance` with the mixtures that earn it and its variance: a cell moves the value by what both mixtures play
-    it (the envelope theorem), and cells are taken for independent. Raises as that does."""
-    games.require_two_player_zero_sum(payoffs, "relative_population_performance")
+    games.require_two_player_zero_sum(payoffs, "relative population performance")
     for player, chosen in enumerate((first, second)):
         if not chosen or not all(0 <= i < payoffs.sizes[player] for i in chosen):
             raise DataError(
-                f"relative_population_performance: policies {list(chosen)} of player {player} were given; expected at least one of "
+                f"relative population performance: policies {list(chosen)} of player {player} were given; expected at least one of "
                 f"0 to {payoffs.sizes[player] - 1}."
             )
     cells, both = np.ix_(first, second), np.ix_(range(2), first, second)
@@ -128,11 +122,9 @@ def evaluate_against(
         raise ConfigError(f"{str(run_dir)!r} was given twice; a run is as good as itself. Give another run.")
     camps = [_entrants(folder) for folder in folders]
     field = read_field([*camps[0], *camps[1]], env=None, find_run=run_at)
-    if field.spec.num_players != 2 or not field.spec.zero_sum:
-        raise ScenarioError(
-            f"relative population performance is of two-player zero-sum games; {field.spec.id} has {field.spec.num_players} players"
-            f"{'' if field.spec.zero_sum else ' and is general-sum'}. Hold a tournament between the runs instead."
-        )
+    require_two_player_zero_sum(
+        field.spec, "relative population performance", "Hold a tournament between the runs instead."
+    )
     exact = computable(field)
     camp = {name: k for k, names in enumerate(camps) for name in names}
     results = _results(field, camp, Options(episodes=deals, seed=seed), tell, exact=exact)

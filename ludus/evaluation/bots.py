@@ -118,8 +118,6 @@ def parse_bot(text: str) -> BotSpec:
             raise ConfigError(f"bot {text!r}: {pair!r} was given, key=value was expected, as in mcts,simulations=1000.")
         options[key] = _scalar(text, value)
     if kind not in BOTS and ":" not in kind:
-        import pyspiel  # most bots are none of these
-
         registered = pyspiel.registered_bots()
         if kind not in registered:
             raise UnknownName(
@@ -144,23 +142,16 @@ def _scalar(text: str, value: str) -> Any:
     return found
 
 
-def sees_states(bot: Bot | StateBot) -> bool:
-    """Whether it plays by the state of the game, not by observations."""
-    return isinstance(bot, StateBot)
-
-
 def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
     """Raises ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its player may.
 
     wrapped: whether wrappers stand between the game and its players, so that its states are not what is played.
     """
-    if not sees_states(bot):
+    if not isinstance(bot, StateBot):
         return
     if not spec.id.startswith(_OPENSPIEL) or wrapped:
         what = f"{spec.id} in wrappers" if wrapped else spec.id
         raise ScenarioError(f"{name} plays by the states of OpenSpiel's games, which {what} does not have.")
-    from ludus.envs.openspiel.games import load_game
-
     game = load_game(spec.id)
     check = getattr(bot, "check", None)
     if check is not None:
@@ -169,18 +160,11 @@ def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool 
         except ScenarioError as error:
             raise ScenarioError(f"{name} cannot play {spec.id}: {error}") from error
         return
-    import pyspiel
-
     if game.get_type().information != pyspiel.GameType.Information.PERFECT_INFORMATION:
         raise ScenarioError(
             f"{name} plays by the whole state, and {spec.id} hides parts of that from its players. Let it play by observations (act), or "
             "give it a method check(game) that says in which games it uses no more than its player may know."
         )
-
-
-def copy_of(bot: Bot | StateBot) -> Bot | StateBot:
-    """Another bot of the same options, from one that has not played."""
-    return copy.deepcopy(bot)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -224,7 +208,7 @@ class BotPool:
 
         def begin() -> None:
             if key not in self._at:
-                self._at[key] = copy_of(self._fresh[bot])
+                self._at[key] = copy.deepcopy(self._fresh[bot])
             self._at[key].restart(player, seed)
 
         self._ask(bot, player, begin)

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ludus.core.types import PolicyRef
+from ludus.core.errors import ScenarioError
+from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.matches import MatchPlayer
 from ludus.policies.base import Policy
@@ -35,6 +36,15 @@ class RunResult:
 def facts_of(run: StoredRun) -> tuple[Path, str, int]:
     """The fields of `RunResult`."""
     return run.folder, run.env.id, run.generation
+
+
+def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> None:
+    """Raises ScenarioError for other games. measure: what is of such games alone; advice: what to do instead."""
+    if spec.num_players != 2 or not spec.zero_sum:
+        raise ScenarioError(
+            f"{measure} is of two-player zero-sum games; {spec.id} has {spec.num_players} players"
+            f"{'' if spec.zero_sum else ' and is general-sum'}. {advice}"
+        )
 
 
 class EvaluatedRun:

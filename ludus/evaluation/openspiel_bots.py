@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyspiel
 
-from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError, one_line
 from ludus.envs.openspiel.states import CHANCE
 from ludus.envs.tree.walk import title
 
@@ -85,7 +85,7 @@ class ISMCTS:
             state.resample_from_infostate(state.current_player(), rng.random)
         except pyspiel.SpielError as error:
             raise ScenarioError(
-                f"bot 'ismcts' needs to draw states that its player cannot tell apart, and {title(game)} cannot: {_line(error)}."
+                f"bot 'ismcts' needs to draw states that its player cannot tell apart, and {title(game)} cannot: {one_line(error)}."
             ) from error
 
     def restart(self, player: int, seed: int) -> None:
@@ -169,7 +169,3 @@ def _at_least_one(bot: str, **counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise ConfigError(f"bot {bot!r}: {name} is {count}; at least 1 is needed.")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

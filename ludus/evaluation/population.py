@@ -14,7 +14,7 @@ from scipy import sparse
 from ludus.core.errors import DataError, ScenarioError, SolverError
 from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.evaluated_run import RunResult, facts_of
+from ludus.evaluation.evaluated_run import RunResult, facts_of, require_two_player_zero_sum
 from ludus.solvers.nash import solve_matrix
 from ludus.storage.stored_run import StoredRun, open_run
 
@@ -43,11 +43,7 @@ def population_exploitability(tree: GameTree, plans: Sequence[NDArray[np.float64
 
     Raises ScenarioError for games that are not zero-sum for two; DataError for an empty population; SolverError if rounding stops it.
     """
-    if tree.num_players != 2 or not tree.spec.zero_sum:
-        raise ScenarioError(
-            f"population exploitability is of two-player zero-sum games; {tree.spec.id} has {tree.num_players} players"
-            f"{'' if tree.spec.zero_sum else ' and is general-sum'}. Use NashConv of a meta-strategy instead."
-        )
+    require_two_player_zero_sum(tree.spec, "population exploitability", "Use NashConv of a meta-strategy instead.")
     for player, stack in enumerate(plans):
         if not len(stack):
             raise DataError(f"player {player}'s population is empty; add a policy to mix.")

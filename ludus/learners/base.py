@@ -5,7 +5,7 @@ The driver's training loop, whatever the algorithm:
     rollout = worker.run(algorithm.collect → episodes or decisions)
     for items in learner.items(rollout.trajectories): table.try_insert(items)
     while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch); priorities_of(learner) -> table
-    policy_server.publish(learner.weights())
+    workers play with learner.weights() from now on
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -191,13 +191,6 @@ def check_pyarrow() -> None:
     _pyarrow("pyarrow.parquet")
 
 
-def write_trajectories(path: Path, trajectories: Sequence[Trajectories], origin: TrajectoryOrigin) -> None:
-    """One file of them, in the place of one of that name. Raises as `TrajectoryFile` does."""
-    with TrajectoryFile(path, origin) as file:
-        for piece in trajectories:
-            file.write(piece)
-
-
 class TrajectoryFile:
     """A file that is written piece by piece; `with` it. It is written aside, and is there once the block ends without an error.
 
@@ -286,7 +279,7 @@ class TrajectoryFile:
 
 
 def read_trajectories(path: Path) -> Recorded:
-    """What `write_trajectories` wrote, all of it in memory. Raises DataError for a file that is missing, cut off, damaged or another
+    """What a `TrajectoryFile` wrote, all of it in memory. Raises DataError for a file that is missing, cut off, damaged or another
     program's; ConfigError without pyarrow."""
     pa, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     try:

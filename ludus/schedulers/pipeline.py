@@ -23,8 +23,9 @@ from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.diversity import DiversityField, check_diversity
 from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
-from ludus.schedulers.responses import opponents, values_of
+from ludus.schedulers.responses import opponents
 from ludus.schedulers.subgame import Places, lifted, restricted
+from ludus.solvers import games
 
 
 class PipelinePSROOptions(ChunkedOptions):
@@ -133,9 +134,9 @@ class PipelinePSROScheduler(ChunkedScheduler):
         part = restricted(self.selection.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
-        against = lifted(self.options.meta_solver.solve(restricted(part, below), rng=rng), part, below)
+        solution = lifted(self.options.meta_solver.solve(restricted(part, below), rng=rng), part, below)
         return tuple(
-            float(np.mean([values_of(part.mean, against, seat)[-1] for seat in self.seats(k)]))
+            float(np.mean([games.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
             for k in self.populations
         )
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
-from ludus.core.types import Factor, Mixture, PolicyRef, Solution
+from ludus.core.types import Mixture, PolicyRef, Solution
 from ludus.population.payoffs import Payoffs
+from ludus.solvers import games
 from ludus.solvers.games import distribution, payoff_range, shared
 
 Array = NDArray[np.float64]
@@ -69,7 +70,7 @@ class BestResponse:
 
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
-        scores = values_of(payoffs.mean, solution, seats[0])
+        scores = games.against(payoffs.mean[seats[0]], solution, seats[0])
         return (Target(seats, solution, scores),) * self.count
 
 
@@ -93,7 +94,7 @@ class RecommendedResponse:
         for seat in seats:
             for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
                 told = Solution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
-                out.append(Target((seat,), told, values_of(payoffs.mean, told, seat)))
+                out.append(Target((seat,), told, games.against(payoffs.mean[seat], told, seat)))
         return tuple(out)
 
 
@@ -117,7 +118,7 @@ class RectifiedResponse:
             against = rectified(payoffs.mean, strategies, player=player, strategy=strategy)
             marginals = (against, against) if len(seats) == 2 else _placed(strategies, other, against)
             told = Solution(marginals, np.nan)
-            out.append(Target(seats, told, values_of(payoffs.mean, told, player), improves=strategy))
+            out.append(Target(seats, told, games.against(payoffs.mean[player], told, player), improves=strategy))
         return tuple(out)
 
 
@@ -148,10 +149,10 @@ class SequentialLeague:
     def targets(self, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """One; whose turn it is, the size of the population tells."""
         if self._main(payoffs.sizes[seats[0]]):
-            return (Target(seats, solution, values_of(payoffs.mean, solution, seats[0])),)
+            return (Target(seats, solution, games.against(payoffs.mean[seats[0]], solution, seats[0])),)
         newest = (max(i for i in range(size) if self._main(i)) for size in payoffs.sizes)
         told = Solution(tuple(np.eye(1, n, k)[0] for n, k in zip(payoffs.sizes, newest, strict=True)), np.nan)
-        return (Target(seats, told, values_of(payoffs.mean, told, seats[0])),)
+        return (Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])),)
 
     def _main(self, place: int) -> bool:
         """Whether the policy at a place of its population is a main agent."""
@@ -160,12 +161,6 @@ class SequentialLeague:
 
 
 # ---------------------------------------------------------------------------------------------- mathematics
-
-
-def values_of(mean: Array, solution: Solution, player: int) -> Array:
-    """float64[n_player]: what each of the player's strategies earns while the others play `solution`, deaf to its recommendations."""
-    table = np.moveaxis(mean[player], player, 0)
-    return np.asarray(table.reshape(len(table), -1) @ _others(solution, player).reshape(-1))
 
 
 def conditional(joint: Array, player: int, strategy: int) -> Array:
@@ -211,17 +206,7 @@ def supported(probs: Array, *, least: float, most: int | None = None) -> list[in
 
 def opponents(solution: Solution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
     """The meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
-    if solution.marginals is not None:
-        marginals: dict[int, tuple[list[PolicyRef], list[float]]] = {}
-        for seat, probs in enumerate(solution.marginals):
-            kept = [int(i) for i in np.flatnonzero(probs > 0)]
-            marginals[seat] = ([populations[seat][i] for i in kept], [float(probs[i]) for i in kept])
-        return Mixture.product(marginals)
-    assert solution.joint is not None
-    kept_profiles = np.argwhere(solution.joint > 0)
-    entries = tuple(tuple(populations[p][i] for p, i in enumerate(profile)) for profile in kept_profiles.tolist())
-    weights = tuple(float(solution.joint[tuple(profile)]) for profile in kept_profiles)
-    return Mixture((Factor(tuple(range(len(populations))), entries, weights),))
+    return Mixture(solution.factors(populations, range(len(populations))))
 
 
 def _joint(solution: Solution) -> Array:
@@ -231,16 +216,6 @@ def _joint(solution: Solution) -> Array:
     out = np.ones(())
     for probs in solution.strategies:
         out = np.multiply.outer(out, probs)
-    return np.asarray(out)
-
-
-def _others(solution: Solution, player: int) -> Array:
-    """float64[n_q for the other players q]: what they play."""
-    if solution.joint is not None:
-        return np.asarray(solution.joint.sum(axis=player))
-    out = np.ones(())
-    for p, probs in enumerate(solution.strategies):
-        out = out if p == player else np.multiply.outer(out, probs)
     return np.asarray(out)
 
 

@@ -14,6 +14,7 @@ from ludus.core.errors import DataError
 from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
+from ludus.solvers.games import against
 
 # --------------------------------------------------------------------------------------------------------------------
 # Confidence sequences for means of bounded values: intervals that hold at every time at once, so whoever looks
@@ -204,24 +205,6 @@ def constant_sum(payoffs: Payoffs) -> float:
     total = payoffs.mean.sum(axis=0)
     known = np.isfinite(total)
     return float(total[known].mean()) if known.any() else 0.0
-
-
-def others(solution: Solution, player: int) -> NDArray[np.float64]:
-    """float64[n_0, … without n_player]: how probable each profile of the other players is."""
-    if solution.joint is not None:
-        return np.asarray(solution.joint.sum(axis=player))
-    weight = np.ones(())
-    for p, marginal in enumerate(solution.strategies):
-        if p != player:
-            weight = np.multiply.outer(weight, marginal)
-    return np.asarray(weight)
-
-
-def against(values: NDArray[np.float64], solution: Solution, player: int) -> NDArray[np.float64]:
-    """float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution."""
-    weight = others(solution, player)
-    rows = np.moveaxis(values, player, 0)
-    return np.asarray(rows.reshape(len(rows), weight.size) @ weight.ravel())
 
 
 def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: Solution) -> tuple[float, float]:

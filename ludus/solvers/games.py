@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
+from ludus.core.types import Solution
 from ludus.population.payoffs import Payoffs
 
 Marginals = tuple[NDArray[np.float64], ...]
@@ -86,6 +87,25 @@ def values_against(
     return np.asarray(table)
 
 
+def others(solution: Solution, player: int) -> NDArray[np.float64]:
+    """float64[n_0, … without n_player]: how probable each profile of the other players is."""
+    if solution.joint is not None:
+        return np.asarray(solution.joint.sum(axis=player))
+    weight = np.ones(())
+    for p, marginal in enumerate(solution.strategies):
+        if p != player:
+            weight = np.multiply.outer(weight, marginal)
+    return np.asarray(weight)
+
+
+def against(values: NDArray[np.float64], solution: Solution, player: int) -> NDArray[np.float64]:
+    """float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution; what that
+    recommends to the player is not heard."""
+    weight = others(solution, player)
+    rows = np.moveaxis(values, player, 0)
+    return np.asarray(rows.reshape(len(rows), weight.size) @ weight.ravel())
+
+
 def deviation_gains(
     payoffs: Payoffs | NDArray[np.float64], marginals: Sequence[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
@@ -119,17 +139,22 @@ def shared(payoffs: Payoffs) -> bool:
     return len(set(payoffs.population)) < payoffs.num_players
 
 
+def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
+    """The permutations of the seats that leave every seat to its population; seat p is played by who had seat order[p]."""
+    players = range(len(population))
+    return [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
+
+
 def symmetrised(payoffs: Payoffs) -> NDArray[np.float64]:
     """`mean`, pooled with equal weight over all seat orders of players who share a population; unchanged if nobody does."""
-    mean, population = payoffs.mean, payoffs.population
+    mean = payoffs.mean
     if not shared(payoffs):
         return mean
-    players = range(payoffs.num_players)
-    orders = [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
+    orders = seat_orders(payoffs.population)
     total = np.zeros_like(mean)
     for order in orders:
         # seat p of the permuted game is seat order[p] of the original
-        for p in players:
+        for p in range(payoffs.num_players):
             total[p] += mean[order[p]].transpose(order)
     return np.asarray(total / len(orders))
 
@@ -236,6 +261,5 @@ def correlated_rows(mean: NDArray[np.float64]) -> Any:
 
 def symmetric_joint(joint: NDArray[np.float64], population: Sequence[int]) -> NDArray[np.float64]:
     """The average of the joint distribution over the seat orders of players who share a population."""
-    players = range(joint.ndim)
-    orders = [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
+    orders = seat_orders(population)
     return np.asarray(sum(joint.transpose(order) for order in orders) / len(orders))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -12,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError, DataError
+from ludus.core.errors import ConfigError
 from ludus.core.types import Solution, State
-from ludus.population.matches import Moments, merge, moments
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.base import MetaSolver
-from ludus.solvers.confidence import MIN_UNITS, against, nash_conv_bounds, others, payoff_bounds, self_play_known
-from ludus.solvers.games import nash_conv
+from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
+from ludus.solvers.games import against, nash_conv, others, seat_orders
 
 # --------------------------------------------------------------------------------------------------------------------
 # Guesses for the payoffs that were never played, so that a table with holes can be solved while it is decided what
@@ -85,12 +83,6 @@ def _together(known: NDArray[np.bool_], a: int, b: int) -> NDArray[np.float64]:
 PolicyProfile = tuple[int, ...]
 
 
-def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
-    """The permutations of the seats that leave every seat to its population; seat p is played by who had seat order[p]."""
-    players = range(len(population))
-    return [o for o in itertools.permutations(players) if all(population[o[p]] == population[p] for p in players)]
-
-
 def mirrored(profile: Sequence[int], population: Sequence[int]) -> tuple[PolicyProfile, ...]:
     """The profiles of one block, the given one first, each once."""
     return tuple(dict.fromkeys(tuple(profile[q] for q in order) for order in seat_orders(population)))
@@ -107,69 +99,8 @@ def firsts(sizes: Sequence[int], population: Sequence[int]) -> NDArray[np.bool_]
     return np.asarray(over_orders(np.minimum, index, population) == index)
 
 
-def block_values(
-    returns: Mapping[PolicyProfile, NDArray[np.float64]], profile: PolicyProfile, population: Sequence[int]
-) -> NDArray[np.float64]:
-    """float64[n, P]: what the policy of each seat of `profile` earned in n blocks, over all seat orders.
-
-    returns: for each profile of the block, float64[n, P] by episode and seat. Raises DataError if an order is missing or has other numbers
-    of episodes.
-    """
-    wanted = mirrored(profile, population)
-    shapes = {p: np.shape(returns[p]) for p in wanted if p in returns}
-    if len(shapes) < len(wanted) or len(set(shapes.values())) > 1:
-        raise DataError(
-            f"the block of profile {profile} needs as many episodes of each of the profiles {list(wanted)}; given {shapes}."
-        )
-    orders = seat_orders(population)
-    total = np.zeros_like(returns[profile], dtype=np.float64)
-    for order in orders:
-        played = returns[tuple(profile[q] for q in order)]
-        total[:, list(order)] += played  # who had seat order[p] plays seat p
-    return total / len(orders)
-
-
-class BlockTable:
-    """Payoffs of which each unit is a block. For players who share a population, the profiles of a block hold the same numbers, each seen
-    from its own seats."""
-
-    def __init__(
-        self,
-        *,
-        sizes: Sequence[int],
-        population: Sequence[int],
-        utility_range: Sequence[tuple[float, float]],
-        zero_sum: bool,
-    ) -> None:
-        """As in `Payoffs`; players of one population have equal sizes and ranges."""
-        self._population, self._zero_sum = tuple(population), zero_sum
-        self._range = tuple((float(low), float(high)) for low, high in utility_range)
-        self._mean = np.full((len(sizes), *sizes), np.nan)
-        self._m2, self._count = np.zeros_like(self._mean), np.zeros(tuple(sizes), dtype=np.int64)
-
-    def record(self, profile: PolicyProfile, returns: Mapping[PolicyProfile, NDArray[np.float64]]) -> None:
-        """Add the blocks of `profile`; see `block_values`."""
-        self.add(profile, moments(block_values(returns, profile, self._population)))
-
-    def add(self, profile: PolicyProfile, found: Moments) -> None:
-        """Add what `profile`'s policies earned over blocks; moments by seat of `profile`."""
-        own: tuple[Any, ...] = (slice(None), *profile)
-        both = merge(Moments(float(self._count[profile]), self._mean[own], self._m2[own]), found)
-        for order in seat_orders(self._population):
-            turned, at = list(order), tuple(profile[q] for q in order)
-            cell: tuple[Any, ...] = (slice(None), *at)
-            self._mean[cell], self._m2[cell], self._count[at] = both.mean[turned], both.m2[turned], int(both.n)
-
-    def view(self) -> Payoffs:
-        """What is known now, in arrays of its own."""
-        exact = np.zeros(self._count.shape, dtype=np.bool_)
-        return Payoffs(
-            self._mean.copy(), self._count.copy(), self._m2.copy(), exact, self._range, self._population, self._zero_sum
-        )
-
-
 # --------------------------------------------------------------------------------------------------------------------
-# Which cells of a payoff table get the next matches. A goal (`ludus.solvers.match_selection` has some) says how many more
+# Which cells of a payoff table get the next matches. A goal says how many more
 # units each cell should have; `next_cells` turns that into whole units of mirrored blocks within a batch. Steering
 # may use estimates that promise nothing; what is promised comes from `payoff_bounds`, and figures that are
 # published from matches that did not steer.

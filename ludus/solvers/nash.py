@@ -502,3 +502,11 @@ def _stands(matrix: NDArray[np.float64], warm: Any, last: tuple[NDArray[np.float
 
 def _interior(strategy: NDArray[np.float64]) -> NDArray[np.float64]:
     return (1.0 - WARM_MIX) * strategy + WARM_MIX / len(strategy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RectifiedNash(Nash):
+    """The equilibrium of `Nash`, with its options. What PSRO_rN (Balduzzi et al. 2019) changes is who trains against whom: each policy with
+    weight gets a response of its own, trained against those that it beats or ties (`responses: rectified`)."""
+
+    needs: ClassVar[frozenset[str]] = Nash.needs

@@ -19,7 +19,7 @@ META_SOLVERS: Final[dict[str, str]] = {
     "pfsp": "ludus.solvers.pfsp:PFSPSolver",
     "projected_replicator_dynamics": "ludus.solvers.projected_replicator_dynamics:ProjectedReplicatorDynamics",
     "rating_softmax": "ludus.solvers.rating_softmax:RatingSoftmax",
-    "rectified_nash": "ludus.solvers.rectified_nash:RectifiedNash",
+    "rectified_nash": "ludus.solvers.nash:RectifiedNash",
     "regret_matching": "ludus.solvers.regret_matching:RegretMatching",
     "regret_matching_plus": "ludus.solvers.regret_matching:RegretMatchingPlus",
     "uniform": "ludus.solvers.fixed:Uniform",

@@ -52,6 +52,16 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def disconnect(connection: sqlite3.Connection, path: Path) -> None:
+    """Close what `connect` opened, with a plain journal: it leaves one file behind, which readers can open without making any. A reader
+    that is there forbids it."""
+    with translated(path):
+        connection.execute("PRAGMA busy_timeout = 50")
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode = DELETE")
+        connection.close()
+
+
 def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
     """All tables and the run's facts, or nothing."""
     ours = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
@@ -276,12 +286,7 @@ class Store:
         if self._lock.closed:
             return
         self._discard()
-        # A plain journal leaves one file behind, which readers can open without making any. A reader that is there forbids it.
-        with translated(self.path):
-            self._connection.execute("PRAGMA busy_timeout = 50")
-            with suppress(sqlite3.OperationalError):
-                self._connection.execute("PRAGMA journal_mode = DELETE")
-            self._connection.close()
+        disconnect(self._connection, self.path)
         self._lock.close()
 
     def __enter__(self) -> Store:

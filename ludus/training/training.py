@@ -2,7 +2,7 @@
 
 Collector (RolloutWorkers) --trajectories--> Trainer (Learner, tables)
         ^                                              |
-        +------ Policy Server <-- versioned weights ---+
+        +----------- versioned weights ----------------+
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.policy_server import PolicyServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
@@ -59,7 +58,6 @@ class TrainingParts:
 
     rollouts: RolloutManager
     episodes: EpisodeServer
-    policies: PolicyServer
     policy: LoadPolicy
     seed: int
     trainers: Trainers | None = None
@@ -205,17 +203,11 @@ class Training:
         return done + requests * self._collect.amount < self._total
 
     @property
-    def _key(self) -> str:
-        """Of the policy on the Policy Server: populations may have policies of the same name."""
-        return f"{self.task.population}/{self.task.policy}"
-
-    @property
     def _version(self) -> int:
         return self._first + self._count.iterations
 
     def _publish(self) -> None:
-        if isinstance(self._trainer, Trainer):  # what lives elsewhere is published by reference
-            self._parts.policies.publish(self._key, self._trainer.weights, self._version)
+        """The trainer's weights are the newest version from now on."""
         self._trainer.announce(self._version)
 
     def offer(self) -> None:
@@ -288,11 +280,9 @@ class Training:
         )
 
     def close(self) -> None:
-        """Free the task's tables and published weights; what workers still play is not waited for."""
+        """Free the task's tables; what workers still play is not waited for."""
         self._collector.close()
         self._trainer.close()
-        if self._parts.trainers is None:
-            self._parts.policies.forget(self._key)
 
     def learner_state(self) -> State:
         """What a task that continues this one goes on from. Before this one is closed."""
@@ -314,6 +304,4 @@ class Training:
         self._failure = state["failure"]
         self._count = TrainingCounts.of(state["counts"])
         self._started = self._parts.clock()
-        if self._parts.trainers is None:
-            self._parts.policies.forget(self._key)
         self._publish()

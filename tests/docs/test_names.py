@@ -84,7 +84,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         (
             "docs/concepts/errors.md",
             "class",
-            [name for name in errors.__all__ if name not in ("LudusError", "article", "either", "nearest")],
+            [name for name in errors.__all__ if name not in ("LudusError", "article", "either", "nearest", "one_line")],
         ),
     ],
 )

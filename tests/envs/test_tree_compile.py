@@ -21,7 +21,7 @@ from ludus.envs.tree.walk import surely_larger
 def test_sizes(name: str, nodes: int, infostates: list[int]) -> None:
     tree = compile_tree(name)
     assert len(tree.arrays.nodes.player) == nodes
-    assert [tree.num_infostates(p) for p in range(tree.num_players)] == infostates
+    assert [len(sequences.parent) for sequences in tree.arrays.sequences] == infostates
     assert tree.enumeration.offset == (0, *np.cumsum(infostates))
     assert tree.spec.id == f"openspiel/{name}"
     assert compile_tree(pyspiel.load_game(name)) is tree

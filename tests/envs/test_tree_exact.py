@@ -124,7 +124,7 @@ def test_kuhn_best_response_by_hand() -> None:
     """Against a player 1 who always passes: betting with every card wins the ante of 1 each time. The state that a bet would lead to
     is off that path; there (having passed, facing a bet that never comes) all is equal and the lowest action, pass, is taken."""
     tree = compile_tree("kuhn_poker")
-    passive = np.tile([1.0, 0.0], (tree.num_infostates(1), 1))
+    passive = np.tile([1.0, 0.0], (len(tree.arrays.sequences[1].parent), 1))
     value, table = tree.best_response(0, [None, tree.realisation(1, passive)])
     assert value == pytest.approx(1.0, abs=1e-12)
     by_key = dict(zip(tree.enumeration.key[tree.enumeration.ids(0)], table.tolist(), strict=True))
@@ -136,7 +136,7 @@ def test_kuhn_best_response_by_hand() -> None:
 def test_best_response_off_its_own_path_answers_the_others_reach() -> None:
     """Against a player 1 who always bets: passing first with the king is as good as betting; facing the bet, king calls, jack folds."""
     tree = compile_tree("kuhn_poker")
-    betting = np.tile([0.0, 1.0], (tree.num_infostates(1), 1))
+    betting = np.tile([0.0, 1.0], (len(tree.arrays.sequences[1].parent), 1))
     _, table = tree.best_response(0, [None, tree.realisation(1, betting)])
     by_key = dict(zip(tree.enumeration.key[tree.enumeration.ids(0)], table.tolist(), strict=True))
     assert by_key["0pb"] == [1.0, 0.0]

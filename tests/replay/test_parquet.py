@@ -25,7 +25,6 @@ from ludus.replay.parquet import (
     read_trajectories,
     space_from_json,
     space_to_json,
-    write_trajectories,
 )
 from ludus.replay.trajectories import Trajectories, join
 
@@ -77,6 +76,12 @@ def trajectories(
         memory0=None if memory is None else bits(rng, (segments, *memory), "float32"),
         extras={name: bits(rng, (rows, 2), "float32") for name in extras},
     )
+
+
+def write_trajectories(path: Path, pieces: list[Trajectories], origin: TrajectoryOrigin) -> None:
+    with TrajectoryFile(path, origin) as file:
+        for piece in pieces:
+            file.write(piece)
 
 
 def assert_same(found: Trajectories, wanted: Trajectories) -> None:

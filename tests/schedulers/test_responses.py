@@ -16,8 +16,8 @@ from ludus.schedulers.responses import (
     preference_scores,
     rectified,
     supported,
-    values_of,
 )
+from ludus.solvers import games
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 # chicken: (dare, dare) 0,0; (dare, chicken) 7,2; (chicken, dare) 2,7; (chicken, chicken) 6,6
@@ -27,8 +27,8 @@ TRAFFIC_LIGHT = Solution(None, 0.0, joint=np.array([[0.0, 0.25], [0.25, 0.5]]))
 
 def test_values_against_a_joint_distribution() -> None:
     # player 1 dares with 1/4: daring earns 3/4 * 7, chickening 1/4 * 2 + 3/4 * 6
-    np.testing.assert_allclose(values_of(CHICKEN.mean, TRAFFIC_LIGHT, 0), [5.25, 5.0])
-    np.testing.assert_allclose(values_of(CHICKEN.mean, TRAFFIC_LIGHT, 1), [5.25, 5.0])
+    np.testing.assert_allclose(games.against(CHICKEN.mean[0], TRAFFIC_LIGHT, 0), [5.25, 5.0])
+    np.testing.assert_allclose(games.against(CHICKEN.mean[1], TRAFFIC_LIGHT, 1), [5.25, 5.0])
 
 
 def test_values_of_three_players_with_unequal_populations() -> None:
@@ -37,8 +37,8 @@ def test_values_of_three_players_with_unequal_populations() -> None:
     marginals = tuple(rng.dirichlet(np.ones(n)) for n in (2, 3, 4))
     joint = np.einsum("i,j,k->ijk", *marginals)
     expected = np.einsum("ijk,i,k->j", mean[1], marginals[0], marginals[2])
-    np.testing.assert_allclose(values_of(mean, Solution(marginals, 0.0), 1), expected)
-    np.testing.assert_allclose(values_of(mean, Solution(None, 0.0, joint=joint), 1), expected)
+    np.testing.assert_allclose(games.against(mean[1], Solution(marginals, 0.0), 1), expected)
+    np.testing.assert_allclose(games.against(mean[1], Solution(None, 0.0, joint=joint), 1), expected)
 
 
 def test_a_coarse_response_is_one_against_the_whole_joint() -> None:

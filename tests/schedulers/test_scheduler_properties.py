@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from ludus.core.types import PolicyRef, Solution
 from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
 from ludus.schedulers.pbt import Range, TuningRules, copies, explored
-from ludus.schedulers.responses import conditional, opponents, rectified, supported, values_of
+from ludus.schedulers.responses import conditional, opponents, rectified, supported
 from ludus.schedulers.self_play import PrioritisedPast, QualityPast, UniformPast, grown
 from ludus.schedulers.subgame import lifted, restricted
 from ludus.schedulers.win_rates import Member, pairing
+from ludus.solvers import games
 from ludus.testing.meta_solver import exact_view
 
 POPULATIONS = st.sampled_from([(0, 0), (0, 1), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 0, 1, 1)])
@@ -81,7 +82,8 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
         whole = lifted(solution, payoffs, places)
         for player, k in enumerate(population):
             np.testing.assert_allclose(
-                values_of(payoffs.mean, whole, player)[places[k]], values_of(part.mean, solution, player)
+                games.against(payoffs.mean[player], whole, player)[places[k]],
+                games.against(part.mean[player], solution, player),
             )
 
 

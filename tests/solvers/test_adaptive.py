@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from blocks import BlockTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from ludus.solvers.confidence import nash_conv_bounds, payoff_bounds
 from ludus.solvers.fixed import Uniform
 from ludus.solvers.match_selection import (
     AdaptiveEvaluation,
-    BlockTable,
     Certainty,
     MetaStrategy,
     ResponseGraph,
@@ -254,7 +254,7 @@ class Game:
     def __init__(self, chance, seed):
         n = len(chance)
         self.chance, self.rng, self.played = chance, np.random.default_rng(seed), 0
-        self.table = BlockTable(sizes=(n, n), population=(0, 0), utility_range=[(-1, 1)] * 2, zero_sum=True)
+        self.table = BlockTable(sizes=(n, n), population=(0, 0), utility_range=[(-1, 1)] * 2)
 
     @property
     def payoff(self):

@@ -8,9 +8,8 @@ import pytest
 
 from ludus.solvers.logit import Logit
 from ludus.solvers.max_entropy_nash import MaxEntropyNash
-from ludus.solvers.nash import Nash
+from ludus.solvers.nash import Nash, RectifiedNash
 from ludus.solvers.nash_bimatrix import NashBimatrix
-from ludus.solvers.rectified_nash import RectifiedNash
 from ludus.testing.meta_solver import exact_view, zero_sum_view
 
 ANSWERS = json.loads(Path(__file__).with_name("equilibrium_answers.json").read_text())

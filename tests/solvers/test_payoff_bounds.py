@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from blocks import BlockTable
 
 from ludus.core.errors import DataError, SolverError
 from ludus.core.types import Solution
-from ludus.evaluation.against import relative_population_performance
+from ludus.evaluation.against import population_performance
+from ludus.population.matches import moments
 from ludus.population.payoffs import Payoffs
 from ludus.solvers.confidence import mean_bounds, nash_conv_bounds, payoff_bounds
 from ludus.solvers.games import deviation_gains
-from ludus.solvers.match_selection import BlockTable
 
 
 def view(mean, *, count=0, m2=0.0, exact=False, population=None, zero_sum=False, bound=1.0):
@@ -115,13 +116,12 @@ def test_nash_conv_is_within_its_bounds():
     payoff = chance - chance.T  # mean over both seats of (win - loss)
     true = 2 * max((payoff @ mixed).max() - 0.0, 0)
     for blocks in (10, 100, 10_000):
-        made = BlockTable(sizes=(4, 4), population=(0, 0), utility_range=[(-1, 1)] * 2, zero_sum=True)
+        made = BlockTable(sizes=(4, 4), population=(0, 0), utility_range=[(-1, 1)] * 2)
         for i in range(4):
             for j in range(i + 1):
                 first, second = (2.0 * (rng.random(blocks) < chance[a, b]) - 1 for a, b in ((i, j), (j, i)))
-                returns = {(i, j): np.stack([first, -first], axis=1)}
-                returns[j, i] = np.stack([second, -second], axis=1)
-                made.record((i, j), returns)
+                mine = (first - second) / 2 if i != j else np.zeros(blocks)
+                made.add((i, j), moments(np.stack([mine, -mine], axis=1)))
         least, most = nash_conv_bounds(payoff_bounds(made.view()), made.view(), Solution((mixed, mixed), 0.0))
         assert least <= true <= most
         widths.append(most - least)
@@ -136,21 +136,25 @@ RPS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 def test_relative_population_performance_by_hand():
     """Rock against paper and scissors: paper is chosen, and wins 1. All three against any: at least 0. Swapped, the sign turns."""
     made = view(np.stack([RPS, -RPS]), exact=True, population=(0, 0), zero_sum=True)
-    performance = relative_population_performance
-    assert performance(made, [0], [1, 2]) == pytest.approx(-1, abs=1e-5)
-    assert performance(made, [0, 1, 2], [1]) == pytest.approx(1, abs=1e-5)
-    assert performance(made, [0, 1, 2], [0, 1, 2]) == pytest.approx(0, abs=1e-5)
+
+    def performance(first, second):
+        found = population_performance(made, first, second)
+        return found.value
+
+    assert performance([0], [1, 2]) == pytest.approx(-1, abs=1e-5)
+    assert performance([0, 1, 2], [1]) == pytest.approx(1, abs=1e-5)
+    assert performance([0, 1, 2], [0, 1, 2]) == pytest.approx(0, abs=1e-5)
     # rock and paper against rock: paper. Rock and paper against scissors and paper: ((1, -1), (-1, 0)) has the value -1/3.
-    assert performance(made, [0, 1], [2, 1]) == pytest.approx(-1 / 3, abs=1e-5)
-    assert performance(made, [2, 1], [0, 1]) == pytest.approx(1 / 3, abs=1e-5)
+    assert performance([0, 1], [2, 1]) == pytest.approx(-1 / 3, abs=1e-5)
+    assert performance([2, 1], [0, 1]) == pytest.approx(1 / 3, abs=1e-5)
 
 
 def test_relative_population_performance_refuses_by_name():
     made = view(np.stack([RPS, -RPS]), exact=True, population=(0, 0), zero_sum=True)
     for chosen in ([], [3], [-1]):
-        with pytest.raises(DataError, match=r"relative_population_performance: policies .* of player 1"):
-            relative_population_performance(made, [0], chosen)
-    with pytest.raises(SolverError, match="relative_population_performance needs two players"):
-        relative_population_performance(view(np.zeros((3, 1, 1, 1)), exact=True), [0], [0])
+        with pytest.raises(DataError, match=r"relative population performance: policies .* of player 1"):
+            population_performance(made, [0], chosen)
+    with pytest.raises(SolverError, match="relative population performance needs two players"):
+        population_performance(view(np.zeros((3, 1, 1, 1)), exact=True), [0], [0])
     with pytest.raises(SolverError, match="no payoff yet"):
-        relative_population_performance(view(np.full((2, 2, 2), np.nan), zero_sum=True), [0], [1])
+        population_performance(view(np.full((2, 2, 2), np.nan), zero_sum=True), [0], [1])

@@ -4,20 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.solvers import games
 from ludus.solvers.fixed import LastK
-from ludus.solvers.nash import Nash
+from ludus.solvers.nash import RectifiedNash
 from ludus.solvers.pfsp import PFSPSolver
 from ludus.solvers.rating_softmax import RatingSoftmax
-from ludus.solvers.rectified_nash import RectifiedNash, rectified
-from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
-SEEDS = st.integers(0, 2**32 - 1)
 
 
 def with_bounds(view, low, high):
@@ -153,49 +148,6 @@ def test_pfsp_of_one_player_is_uniform():
     np.testing.assert_array_equal(
         PFSPSolver().solve(exact_view([[1.0, 5.0]], zero_sum=False), rng=RNG).marginals[0], [0.5, 0.5]
     )
-
-
-# ---------------------------------------------------------------------------------------------- rectified Nash
-
-
-def test_rectified_rock_paper_scissors():
-    """Each meets itself and what it beats, in equal parts: rock (0) beats scissors (2)."""
-    view = zero_sum_view(ROCK_PAPER_SCISSORS, shared=True)
-    found = rectified(view, RectifiedNash(tolerance=1e-9).solve(view, rng=RNG).marginals)
-    expected = [[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]]
-    for opponents in found.opponents:
-        np.testing.assert_allclose(opponents, expected, atol=1e-6)
-
-
-def test_rectified_asymmetric():
-    """Biased pennies, worth 1/5: row 0 wins against column 0 and row 1 against column 1; the columns the other way round."""
-    view = zero_sum_view(BIASED_PENNIES)
-    found = rectified(view, Nash(tolerance=1e-9).solve(view, rng=RNG).marginals)
-    np.testing.assert_allclose(found.opponents[0], np.eye(2), atol=1e-9)
-    np.testing.assert_allclose(found.opponents[1], 1 - np.eye(2), atol=1e-9)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 6), SEEDS)
-def test_rectified_opponents_are_beaten_members_of_the_equilibrium(rows, columns, seed):
-    matrix = np.random.default_rng(seed).normal(size=(rows, columns))
-    view = zero_sum_view(matrix)
-    marginals = Nash(tolerance=1e-9).solve(view, rng=RNG).marginals
-    found = rectified(view, marginals)
-    value = marginals[0] @ matrix @ marginals[1]
-    for opponents, own, other, edge in zip(
-        found.opponents, marginals, marginals[::-1], (matrix - value, value - matrix.T), strict=True
-    ):
-        sums = opponents.sum(axis=1)
-        np.testing.assert_allclose(sums[own > 1e-4], 1)
-        np.testing.assert_array_equal(sums[own == 0], 0)
-        assert (edge[opponents > 0] > -1e-4).all()
-        assert not opponents[:, other == 0].any()
-
-
-def test_rectified_wants_fitting_marginals():
-    with pytest.raises(SolverError, match=r"marginals of the sizes \[2, 3\] were given for populations of \[3, 3\]"):
-        rectified(zero_sum_view(ROCK_PAPER_SCISSORS), (games.uniform(2), games.uniform(3)))
 
 
 # ---------------------------------------------------------------------------------------------- all

@@ -17,7 +17,6 @@ from ludus.learners.spaces import discrete
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.policy_server import PolicyServer
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.tasks import train
@@ -36,7 +35,7 @@ class Run:
         self.rollouts = SpyRollouts(InProcess(), make, spec=vector.spec, num_envs=6, ready=vector)
         spec = PolicySpec("random", {"actions": discrete(vector.spec, (0, 1), algorithm="test")[1]})
         uniform = build_policy(spec, {})
-        self.parts = TrainingParts(self.rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+        self.parts = TrainingParts(self.rollouts, EpisodeServer(0), lambda ref: uniform, 0)
         self.algorithm, self.stop = algorithm, parse_stopper(stop)
         self.states: list[Mapping[str, State]] = []
         self.kept: dict[str, State] = {}

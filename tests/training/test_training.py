@@ -18,7 +18,6 @@ from ludus.learners.spaces import discrete
 from ludus.learners.tabular_q.options import TabularQ
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.policy_server import PolicyServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout
 from ludus.rollout.manager import RolloutManager
@@ -61,7 +60,7 @@ def training_of(
     vector = make_env(env, num_envs=num_envs, tree=tree)
     rollouts = SpyRollouts(InProcess(), no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
-    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0, clock=clock)
+    parts = TrainingParts(rollouts, EpisodeServer(0), lambda ref: uniform, 0, clock=clock)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})
     task = TrainingTask("task", 1, 0, seats, "0-1", mixture, together=together)
     return Training(task, algorithm=algorithm, parts=parts, stop=parse_stopper(stop), start=None), rollouts
@@ -218,7 +217,7 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
     spec = make(num_envs=1).spec
     rollouts = SpyRollouts(InProcess(), make, spec=spec, num_envs=6, shards=3, hosts=3)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(spec, (0, 1), algorithm="test")[1]}), {})
-    parts = TrainingParts(rollouts, EpisodeServer(0), PolicyServer(), lambda ref: uniform, 0)
+    parts = TrainingParts(rollouts, EpisodeServer(0), lambda ref: uniform, 0)
     task = TrainingTask("task", 1, 0, (0, 1), "0-1", Mixture.product({p: ([UNIFORM], [1.0]) for p in (0, 1)}))
     training = Training(
         task,

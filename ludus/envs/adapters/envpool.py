@@ -28,7 +28,7 @@ from ludus.envs.adapters.native import (
     check_options,
 )
 from ludus.envs.adapters.single import MASK, one_agent, quiet
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.spaces import observation_space
 
@@ -51,7 +51,7 @@ def board_spec(id: str, observation: Space[Any], action: Discrete, players: int)
     )
 
 
-class BoardVectorEnv:
+class BoardVectorEnv(Unsaved):
     """`VectorEnv` over a pool of games. Each player sees its own observation; only whoever is to move is due. Ended games rest for a
     step. `info` of the pool holds env_id int[E], current_player int[E] and legal_action_mask bool[E, A] of that player."""
 
@@ -91,14 +91,6 @@ class BoardVectorEnv:
             if alone:  # somebody must have something due
                 self._advance()
         return self._publish()
-
-    def snapshot(self) -> bytes | None:
-        """None: what goes on inside the pool cannot be saved."""
-        return None
-
-    def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
-        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
     def render(self, environment: int) -> NDArray[np.uint8]:
         """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""

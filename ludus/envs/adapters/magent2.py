@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import Array, Due, Ended, EnvSpec, Finished, Timestep
 from ludus.envs.adapters.teams import players_of, seat_agents, split_options
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Scratch:
 # the first one.
 
 
-class MAgentVectorEnv:
+class MAgentVectorEnv(Unsaved):
     """`VectorEnv` over `envs`, which are MAgent2's `parallel_env`s, not yet played. legal[p]: int32[agents], actions of each agent."""
 
     def __init__(
@@ -212,14 +212,6 @@ class MAgentVectorEnv:
                 if self._episode[e] != self._quota[e]:
                     self._begin(e, side)
         return self._publish(side, finished)
-
-    def snapshot(self) -> bytes | None:
-        """None: the engine cannot be saved."""
-        return None
-
-    def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
-        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
     def render(self, environment: int) -> NDArray[np.uint8]:
         """See `Renders.render`."""

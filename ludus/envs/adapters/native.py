@@ -19,7 +19,7 @@ from ludus.core.machine import cores
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import MASK, one_agent
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import Publisher
 from ludus.envs.python_loop import check_actions
 from ludus.envs.spaces import Choices, action_start, observation_space
@@ -251,7 +251,7 @@ class Native:
     show: Callable[[Any, int, Array], Any] = _show
 
 
-class NativeBase:
+class NativeBase(Unsaved):
     """What synchronous and asynchronous vectors share: actions, masks, observations, errors. See `Native`; first: the vector, if it is
     made already."""
 
@@ -284,14 +284,6 @@ class NativeBase:
         self._last: Timestep | None = None
 
     # ------------------------------------------------------------------------------------------ the contract
-
-    def snapshot(self) -> bytes | None:
-        """None: what goes on inside the vector cannot be saved."""
-        return None
-
-    def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
-        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""

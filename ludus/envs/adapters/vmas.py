@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.adapters.teams import seat_agents, split_options
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_loop import check_actions
 
@@ -27,7 +27,7 @@ from ludus.envs.python_loop import check_actions
 # -> step the batch -> final observations -> `reset_at` of those that are over -> publish
 
 
-class VmasVectorEnv:
+class VmasVectorEnv(Unsaved):
     """`VectorEnv` over a `vmas.Environment` that `make()` makes with `terminated_truncated`, anew for each reset, since some scenarios
     remember things. batch: the first. order: VMAS's number of each agent of the spec. masks[p]: bool[agents, A], or None.
 
@@ -99,14 +99,6 @@ class VmasVectorEnv:
         pub.over[pub.idle] = GOES_ON
         self._end(np.flatnonzero(pub.over))
         return self._publish()
-
-    def snapshot(self) -> bytes | None:
-        """None: what is inside a scenario is not saved."""
-        return None
-
-    def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
-        raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
     def render(self, environment: int) -> NDArray[np.uint8]:
         """See `Renders.render`. Raises EnvError where there is neither a screen nor EGL."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyspiel
 from gymnasium.spaces import Box, Discrete
 
-from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, observer
 from ludus.envs.tree.walk import title
@@ -74,7 +74,7 @@ def load_game(id: str) -> Any:
             return pyspiel.load_game(text)
     except (pyspiel.SpielError, IndexError) as error:  # IndexError: a parameter that was looked up and is not there
         takes = f" It takes the parameters {', '.join(sorted(known))}." if known else ""
-        raise ConfigError(f"OpenSpiel cannot load {text!r}: {_line(error)}.{takes}") from error
+        raise ConfigError(f"OpenSpiel cannot load {text!r}: {one_line(error)}.{takes}") from error
 
 
 def names() -> list[str]:
@@ -127,10 +127,6 @@ def _silenced() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
 
 
 # --------------------------------------------------------------------------------------------------------------------

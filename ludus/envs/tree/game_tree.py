@@ -224,10 +224,6 @@ class GameTree:
     def __repr__(self) -> str:
         return f"GameTree({self.spec.id!r}, {len(self.arrays.nodes.player)} nodes)"
 
-    def num_infostates(self, player: int) -> int:
-        """I_p."""
-        return len(self.arrays.sequences[player].parent)
-
     def num_sequences(self, player: int) -> int:
         """S_p."""
         return self.arrays.sequences[player].count

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from ludus.evaluation.tournament.meetings import Meeting
 from ludus.population.matches import Moments
 from ludus.storage.database import INSERT, MATCHES
 from ludus.storage.reader import check_integrity, match_of, translated
-from ludus.storage.store import blob, connect, has_tables, match_row
+from ludus.storage.store import blob, connect, disconnect, has_tables, match_row
 
 FILE = "tournament.db"
 APPLICATION_ID = 0x4C544F52  # "LTOR"
@@ -206,11 +206,7 @@ class TournamentStore:
 
     def close(self) -> None:
         """Leaves one file behind."""
-        with translated(self.path):
-            self._connection.execute("PRAGMA busy_timeout = 50")
-            with suppress(sqlite3.OperationalError):  # another command has it open
-                self._connection.execute("PRAGMA journal_mode = DELETE")
-            self._connection.close()
+        disconnect(self._connection, self.path)
         os.close(self._lock)
 
     def __enter__(self) -> TournamentStore:

@@ -176,7 +176,7 @@ class Groups:
     def _evaluate(self, group: int, together: Sequence[RequestRows]) -> list[Act]:
         """One answer for each, from one call of the group."""
         chosen = self._groups[group]
-        observation, mask, memory, noise = (_joined([rows[k] for rows in together]) for k in range(1, 5))
+        observation, mask, memory, noise = (joined([rows[k] for rows in together]) for k in range(1, 5))
         keys = {rows.key if isinstance(rows.key, int) else -1 for rows in together}
         if len(keys) == 1 and -1 not in keys:
             act = chosen.act_alone(keys.pop(), observation, mask, memory, noise)
@@ -199,7 +199,7 @@ def _layout(rows: RequestRows) -> tuple[Any, ...]:
     return tuple(None if column is None else (column.shape[1:], column.dtype.str) for column in rows[1:])
 
 
-def _joined(columns: Sequence[Any]) -> Any:
+def joined(columns: Sequence[Any]) -> Any:
     """A copy of its own, since what arrived may be read-only."""
     return None if columns[0] is None else np.concatenate(columns)
 

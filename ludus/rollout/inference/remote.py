@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef
 from ludus.rollout.inference.groups import Bindings, decode, merge
-from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows
+from ludus.rollout.inference.policy_cache import HeldPolicy, RemoteAct, RequestRows, joined
 from ludus.runtime.base import Peer, Ref
 
 INLINE = 90_000
@@ -191,16 +191,11 @@ class RemoteBank:
     def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> Act:
         """The answer to a piece, whose memory is kept."""
         found = [next(answers) for _ in range(piece.parts)]
-        action, logp, memory = (_joined([answer[k] for answer in found]) for k in range(3))
+        action, logp, memory = (joined([answer[k] for answer in found]) for k in range(3))
         if piece.kept is not None:
             piece.kept[piece.slot] = memory
-        extras = {name: _joined([answer.extras[name] for answer in found]) for name in found[0].extras}
+        extras = {name: joined([answer.extras[name] for answer in found]) for name in found[0].extras}
         return Act(action, logp, None, extras)
-
-
-def _joined(columns: Sequence[Any]) -> Any:
-    """A copy of its own, since what arrived may be read-only."""
-    return None if columns[0] is None else np.concatenate(columns)
 
 
 def _cut(rows: RequestRows) -> list[RequestRows]:
