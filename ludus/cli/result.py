@@ -15,6 +15,9 @@ from ludus.core.timings import PARTS
 from ludus.storage.reader import Reader
 from ludus.view.progress import duration, number
 
+FAILED = 3
+"""Exit code of a run that is over, and of which no response was trained to its end."""
+
 if TYPE_CHECKING:
     from ludus.driver.result import Result
 
@@ -35,6 +38,10 @@ def show_result(result: Result) -> None:
         pairs.append(("policies", " + ".join(str(size) for size in sizes) + shared))
         if last.episodes:  # a computed oracle plays none
             pairs.append(("episodes", f"{last.episodes:,}"))
+    summary = result.summary
+    if summary.failures:
+        which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
+        pairs.append(("failed", f"{which}; the first: {summary.failure}"))
     pairs.append(("time", duration(result.seconds)))
     pairs.append(("stopped", result.stopped_by))
     pairs.append(("run", str(result.run_dir)))
@@ -71,6 +78,16 @@ def show_profile(run_dir: Path) -> None:
             for name, value in counts.items()
         ]
         facts("Rollouts, training and evaluation", rates)
+
+
+def status_of(result: Result, stopped: int) -> int:
+    """The exit code: `stopped` where a stop was asked for, or was nothing."""
+    if result.summary.failed and not stopped:
+        sys.stderr.write(
+            "error: every response of this run failed; its policies are those from before. The report lists why.\n"
+        )
+        return FAILED
+    return stopped
 
 
 def show_how_to_go_on(result: Result) -> None:

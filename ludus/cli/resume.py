@@ -20,7 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     run_dir = find_run(options.run)
-    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
+    from ludus.cli.result import show_how_to_go_on, show_profile, show_result, status_of
     from ludus.driver.control import stop_on_signals
     from ludus.driver.runner import resume
     from ludus.view.progress import compilation_told, progress_for
@@ -36,7 +36,7 @@ def _execute(options: argparse.Namespace) -> int:
         show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
-    return stop.status
+    return status_of(result, stop.status)
 
 
 COMMAND = Command(

@@ -30,7 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
-    from ludus.cli.result import show_how_to_go_on, show_profile, show_result
+    from ludus.cli.result import show_how_to_go_on, show_profile, show_result, status_of
     from ludus.driver.control import stop_on_signals
     from ludus.driver.scenario_files import load_scenario
     from ludus.view.progress import compilation_told, progress_for
@@ -52,7 +52,7 @@ def _execute(options: argparse.Namespace) -> int:
         show_profile(result.run_dir)
     if stop.requested:
         show_how_to_go_on(result)
-    return stop.status
+    return status_of(result, stop.status)
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
