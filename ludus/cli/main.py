@@ -6,7 +6,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ludus import __version__
@@ -53,15 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except LudusError as error:
-        return _fail(str(error), 2)
+        return _fail(str(error), 2, own=error)
     except KeyboardInterrupt:
         return _fail("stopped by Ctrl-C", 130, prefix="")
     except BrokenPipeError:
         _give_up_output()  # its reader went away, as in `ludus list envs | head`
         return 0
     except (OSError, MemoryError) as error:  # the machine refuses
-        return _fail(_refusal(error), 2)
+        return _fail(_refusal(error), 2, own=error)
     except Exception as error:  # noqa: BLE001  a fault of ours still ends in one line
+        from ludus.core.own_code import told
+
+        if (what := told(error)) is not None:
+            return _fail(f"{what}. LUDUS_DEBUG=1 shows the whole traceback.", 1, own=error)
         return _fail(f"{type(error).__name__}: {error} (a fault of Ludus; LUDUS_DEBUG=1 shows where)", 1)
 
 
@@ -136,11 +140,20 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str, code: int, *, prefix: str = "error: ") -> int:
+def _lines(error: BaseException | None) -> Iterator[str]:
+    if error is None or (isinstance(error, LudusError) and error.__cause__ is None):
+        return
+    from ludus.core.own_code import lines, own_frames
+
+    yield from lines(own_frames(error))
+
+
+def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseException | None = None) -> int:
+    """own: an error that may have arisen in the user's code, whose last lines are then shown."""
     try:
         sys.stdout.flush()
     except OSError:
         _give_up_output()
     with suppress(OSError):  # the terminal was closed
-        sys.stderr.write(f"{prefix}{' '.join(message.split())}\n")
+        sys.stderr.write("\n".join([f"{prefix}{' '.join(message.split())}", *_lines(own), ""]))
     return code

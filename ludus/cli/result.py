@@ -21,6 +21,9 @@ from ludus.view.progress import PlainProgress, RichProgress, compilation_told, d
 if TYPE_CHECKING:
     from ludus.driver.result import Result
 
+FAILED = 3
+"""Exit code of a run that is over, and of which no response was trained to its end."""
+
 
 def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *, profile: bool) -> int:
     """Run what `go` runs, with its progress shown and stopped by signals, and show the result; the exit code. profile: show where its time
@@ -36,7 +39,7 @@ def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *
         show_profile(result.run_dir)
     if stop.requested:
         sys.stdout.write(f"\nContinue with: ludus resume {shlex.quote(str(result.run_dir))}\n")
-    return stop.status
+    return _status(result, stop.status)
 
 
 def show_result(result: Result) -> None:
@@ -55,6 +58,10 @@ def show_result(result: Result) -> None:
         pairs.append(("policies", " + ".join(str(size) for size in sizes) + shared))
         if last.episodes:  # a computed oracle plays none
             pairs.append(("episodes", f"{last.episodes:,}"))
+    summary = result.summary
+    if summary.failures:
+        which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
+        pairs.append(("failed", f"{which}; the first: {summary.failure}"))
     pairs.append(("time", duration(result.seconds)))
     pairs.append(("stopped", result.stopped_by))
     pairs.append(("run", str(result.run_dir)))
@@ -91,3 +98,13 @@ def show_profile(run_dir: Path) -> None:
             for name, value in counts.items()
         ]
         facts("Rollouts, training and evaluation", rates)
+
+
+def _status(result: Result, stopped: int) -> int:
+    """The exit code; `stopped` is 0 unless a stop has another."""
+    if not result.summary.failed or stopped:
+        return stopped
+    sys.stderr.write(
+        "error: every response of this run failed; its policies are those from before. The report lists why.\n"
+    )
+    return FAILED

@@ -11,6 +11,7 @@ from pathlib import Path
 from ludus.cli.command import Command
 from ludus.cli.output import facts
 from ludus.storage import live
+from ludus.storage.base import RunSummary
 from ludus.storage.live import Status
 from ludus.storage.run_dirs import find_run, is_running
 
@@ -31,16 +32,24 @@ def _execute(options: argparse.Namespace) -> int:
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live.read_status(folder) if summary is None else None
     if summary is not None:
-        pairs = [("state", f"{'finished' if summary.complete else 'stopped'}: {summary.stopped_by}")]
+        pairs = [("state", f"{_how(summary)}: {summary.stopped_by}")]
     elif status is None:
         pairs = [("state", "running" if is_running(folder) else "interrupted")]
     else:
         pairs = _of_driver(folder, status)
+    if summary is not None and summary.failures:
+        pairs.append(("failed", f"{summary.failures} of {summary.trained} responses; the first: {summary.failure}"))
     if last is not None:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
     facts(folder.name, pairs)
     return 0
+
+
+def _how(summary: RunSummary) -> str:
+    if summary.failed:
+        return "failed"
+    return "finished" if summary.complete else "stopped"
 
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:

@@ -23,14 +23,14 @@ from ludus.driver.control import Control, StopRequest
 from ludus.driver.scenario import Scenario
 from ludus.driver.task_runner import TaskRunner
 from ludus.population.agent_manager import AgentManager
-from ludus.schedulers.base import Scheduler
+from ludus.schedulers.base import Scheduler, tasks_of
 from ludus.solvers.games import values_against
 from ludus.solvers.match_selection import filled
 from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
-from ludus.training.stopping import Progress, Stopper
+from ludus.training.stopping import Progress, Stopper, reason_of
 from ludus.training.training import TrainingParts
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -51,6 +51,9 @@ class History:
     responses: list[float] = field(default_factory=list)  # [P] returns of the newest best responses
     checkpoints: int = 0
     seconds: float = 0.0
+    trained: int = 0  # responses
+    failures: int = 0  # of these
+    failure: str = ""  # the first
 
     @staticmethod
     def of(players: int) -> History:
@@ -171,7 +174,7 @@ class Driver:
                     return reason
                 begun = time.perf_counter()
                 with self.parts.profile.part("meta-solver"):
-                    tasks = self.scheduler.next_tasks(self.manager.view(), free=self.work.task_slots)
+                    tasks = tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return COMPLETE
@@ -185,7 +188,7 @@ class Driver:
         self.control.check(self.parts.profile.played)
         if self.stop.requested:
             return self.stop.reason
-        return self.stopper.reason(self.progress) if self.stopper else None
+        return reason_of(self.stopper, self.progress) if self.stopper else None
 
     @property
     def seconds(self) -> float:
@@ -234,7 +237,10 @@ class Driver:
 
     def _add(self, result: Trained) -> None:
         task, history = result.task, self.history
+        history.trained += 1
         if result.failure is not None:
+            history.failures += 1
+            history.failure = history.failure or result.failure
             self.store.event("training", result.failure, level="error")
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
         elif result.counters.get("decisions") and not result.counters.get("updates"):

@@ -33,6 +33,7 @@ class Result:
     seconds: float
     stopped_by: str
     report: Path | None
+    summary: RunSummary
 
     def __repr__(self) -> str:
         """Short: the last value of a notebook's cell is printed."""
@@ -64,4 +65,5 @@ def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopp
         seconds=summary.seconds,
         stopped_by=stopped_by or summary.stopped_by,
         report=summary.report,
+        summary=summary,
     )

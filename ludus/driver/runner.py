@@ -235,6 +235,9 @@ def _finish(driver: Driver, reason: str, *, report: bool) -> Result:
         stopped_by=reason,
         complete=complete,
         counters=dict(history.counters),
+        trained=history.trained,
+        failures=history.failures,
+        failure=history.failure,
     )
     driver.store.run_finished(summary)
     summary = replace(summary, report=write_report(folder) if report else None)

@@ -15,7 +15,7 @@ from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
 from ludus.schedulers.options import ScheduleContext
-from ludus.training.stopping import check_response, check_stop
+from ludus.training.stopping import check_response, check_stop, limit_of
 
 if TYPE_CHECKING:
     from ludus.driver.scenario import Scenario
@@ -74,7 +74,7 @@ def _check_storage(algorithm: Algorithm) -> None:
 
 def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:
     """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
-    limit, collect = scenario.response.limit("decisions"), algorithm.collect()
+    limit, collect = limit_of(scenario.response, "decisions"), algorithm.collect()
     if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
         return
     if not isinstance(algorithm, WarmsUp):

@@ -12,14 +12,15 @@ import yaml
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import ConfigError, DataError
+from ludus.core.errors import ConfigError, DataError, ScenarioError
+from ludus.core.own_code import brief, own_name
 from ludus.core.parts import build_part, load
 from ludus.core.types import Match, Solution
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
 from ludus.population.ratings.bradley_terry import Z95
-from ludus.solvers import games
+from ludus.solvers import base, games
 from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
@@ -96,7 +97,17 @@ def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]
 
 def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
     require_results(payoffs, log, name)
-    return rater.rate(payoffs, log)
+    rated, sizes = rater.rate(payoffs, log), population_sizes(payoffs)
+    if not isinstance(rated, RatingTable):
+        raise ScenarioError(
+            f"rating {own_name(rater)} answered {brief(rated)}; expected a RatingTable, as ludus.population.ratings.base.table makes it."
+        )
+    for column in (rated.rating, rated.low, rated.high, rated.group):
+        if not isinstance(column, np.ndarray) or column.shape != (sum(sizes),):
+            raise ScenarioError(
+                f"rating {own_name(rater)} answered a table with {brief(column)}; expected a number for each of {sum(sizes)} policies."
+            )
+    return rated
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -159,8 +170,7 @@ class AlphaRankRating:
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> Solution:
     """What the meta-solver `name` (registered, or `module:Class`) answers."""
     solver = load("meta-solver", name, META_SOLVERS)(**options)
-    solution: Solution = solver.solve(payoffs, warm=None, rng=seeding.generator(0, "ratings", name))
-    return solution
+    return base.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
 
 
 def mirrored(payoffs: Payoffs) -> Payoffs:

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.own_code import distribution, own_name
 from ludus.core.parts import build_part
 from ludus.core.types import Adaptive, Factor, Mixture, Opponents, PolicyRef, State
 from ludus.rollout.base import EpisodeResults
@@ -68,7 +69,7 @@ class MovingOpponents:
             movable = self._movable(group)
             if len(movable) < 2:
                 continue
-            self._sums[k] += self._rules[k].probs(self._states[k])
+            self._sums[k] += self._now(k, len(movable))
             seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
             seen = Evidence(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
             self._states[k] = self._rules[k].update(self._states[k], seen)
@@ -107,11 +108,14 @@ class MovingOpponents:
         total = probs.sum()
         return probs / total if total > 0 else np.full(len(movable), 1.0 / max(1, len(movable)))
 
+    def _now(self, k: int, size: int) -> NDArray[np.float64]:
+        """What rule k plays, of so many entries."""
+        rule = self._rules[k]
+        return distribution(f"opponents' rule {own_name(rule)}", rule.probs(self._states[k]), size)
+
     def _probs(self) -> list[tuple[float, ...]]:
-        now = [
-            rule.probs(state) if len(self._movable(group)) > 1 else None
-            for rule, state, group in zip(self._rules, self._states, self._groups, strict=True)
-        ]
+        sizes = [len(self._movable(group)) for group in self._groups]
+        now = [self._now(k, size) if size > 1 else None for k, size in enumerate(sizes)]
         return [factor.probs for factor in self._with(now)]
 
     def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[Factor, ...]:

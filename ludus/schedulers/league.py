@@ -25,6 +25,7 @@ from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
+from ludus.solvers.base import solve
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
 
@@ -385,7 +386,7 @@ class LeagueScheduler(ChunkedScheduler):
             )
             return Solution(marginals, np.nan)
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        return lifted(self.options.meta_solver.solve(restricted(payoffs, places), rng=rng), payoffs, places)
+        return lifted(solve(self.options.meta_solver, restricted(payoffs, places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
         """Checkpoints of main agents and their newest snapshots."""

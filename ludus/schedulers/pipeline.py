@@ -26,6 +26,7 @@ from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents
 from ludus.schedulers.subgame import Places, lifted, restricted
 from ludus.solvers import games
+from ludus.solvers.base import solve
 
 
 class PipelinePSROOptions(ChunkedOptions):
@@ -126,7 +127,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
         part = restricted(self.selection.completed(view.payoffs), places)
-        return lifted(self.options.meta_solver.solve(part, rng=rng), view.payoffs, places)
+        return lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
@@ -134,7 +135,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         part = restricted(self.selection.completed(view.payoffs), places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
-        solution = lifted(self.options.meta_solver.solve(restricted(part, below), rng=rng), part, below)
+        solution = lifted(solve(self.options.meta_solver, restricted(part, below), rng=rng), part, below)
         return tuple(
             float(np.mean([games.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
             for k in self.populations

@@ -28,7 +28,7 @@ from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
 from ludus.schedulers.subgame import everyone
-from ludus.solvers.base import Solution
+from ludus.solvers.base import Solution, solve
 from ludus.solvers.registry import META_SOLVERS
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class PSROOptions(ResponseOptions):
             per_player, counts, per_player, exact, env.utility_range, context.population, bool(env.zero_sum)
         )
         try:
-            return self.meta_solver.solve(alone, rng=np.random.default_rng(0)).joint is not None
+            return solve(self.meta_solver, alone, rng=np.random.default_rng(0)).joint is not None
         except SolverError:
             return True
 
@@ -277,7 +277,7 @@ class PSROScheduler(ResponseScheduler):
         """The meta-strategies of this generation and turn."""
         path = (self.generation, self._turn) if self._turn else (self.generation,)
         rng = seeding.generator(self.options.seed, "solve", *path)
-        solution: Solution = self.options.meta_solver.solve(view.payoffs, warm=self._warm, rng=rng)
+        solution: Solution = solve(self.options.meta_solver, view.payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution
 

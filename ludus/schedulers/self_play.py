@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
+from ludus.core.own_code import distribution, own_name
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, State, Trained, TrainingTask
 from ludus.learners.base import Algorithm
@@ -27,7 +28,7 @@ from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import alone
 from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.base import Solution
+from ludus.solvers.base import Solution, solve
 from ludus.solvers.fixed import Last, LastK, Uniform
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
@@ -274,7 +275,7 @@ class SelfPlayScheduler(ChunkedScheduler):
         """The meta-solver's."""
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
         payoffs = self.selection.completed(view.payoffs)
-        solution: Solution = self.options.meta_solver.solve(payoffs, warm=self._warm, rng=rng)
+        solution: Solution = solve(self.options.meta_solver, payoffs, warm=self._warm, rng=rng)
         self._warm = solution.warm
         return solution
 
@@ -316,7 +317,9 @@ class SelfPlayScheduler(ChunkedScheduler):
                 refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes]
                 probs = [latest * share for _, share in self.modes]
             if latest < 1:
-                past = (1.0 - latest) * self.past.probabilities(self._scores[key], self._rates[key])
+                scores = self._scores[key]
+                probs_of_past = self.past.probabilities(scores, self._rates[key])
+                past = (1.0 - latest) * distribution(f"rule {own_name(self.past)}", probs_of_past, len(scores))
                 refs += [view.populations[which][i] for i in np.flatnonzero(past)]
                 probs += past[past > 0].tolist()
             marginals[seat] = (refs, probs)

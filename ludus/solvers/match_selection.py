@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import Solution, State
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import MetaSolver
+from ludus.solvers.base import MetaSolver, solve
 from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
 from ludus.solvers.games import against, nash_conv, others, seat_orders
 
@@ -523,7 +523,7 @@ class AdaptiveEvaluation:
     def _look(self, payoffs: Payoffs) -> SamplingStanding:
         rng = seeding.generator(self.seed, "adaptive", self.step)
         complete = filled(payoffs)
-        solution = self.solver.solve(complete, warm=self._warm, rng=rng)
+        solution = solve(self.solver, complete, warm=self._warm, rng=rng)
         self._warm = solution.warm
         least = most = np.nan
         if self.tolerance > 0.0:

@@ -68,7 +68,8 @@ class GenerationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run (or its last session) ended. `stopped_by` is a sentence; `complete`: a stopper or the schedule ended it, not the user."""
+    """How a run (or its last session) ended. `stopped_by` is a sentence; `complete`: a stopper or the schedule ended it, not the user.
+    trained: responses of the whole run; failures: those of them whose training stopped early; failure: why the first one did."""
 
     run_dir: Path
     generations: int
@@ -79,6 +80,14 @@ class RunSummary:
     complete: bool = True
     report: Path | None = None
     counters: dict[str, int] = field(default_factory=dict)
+    trained: int = 0
+    failures: int = 0
+    failure: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether no training came to its end: what the run holds was not learned as it was meant to be."""
+        return 0 < self.trained == self.failures
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ludus.core.errors import SolverError
+from ludus.core.own_code import wrong_distribution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers.base import MetaSolver, Solution
 from ludus.solvers.games import deviation_gains, symmetrised
@@ -153,12 +154,8 @@ def _check_solution(name: str, game: _Game, solution: Solution) -> None:
 
 
 def _check_distribution(what: str, probs: NDArray[np.float64], shape: tuple[int, ...]) -> None:
-    assert isinstance(probs, np.ndarray), f"{what} is a {type(probs).__name__}; expected an array."
-    assert probs.dtype == np.float64, f"{what} has dtype {probs.dtype}; expected float64."
-    assert probs.shape == shape, f"{what} has shape {probs.shape}; expected {shape}."
-    valid = bool(np.isfinite(probs).all()) and bool((probs >= 0.0).all())
-    assert valid, f"{what} is {probs.tolist()}; expected finite numbers >= 0."
-    assert abs(float(probs.sum()) - 1.0) < 1e-9, f"{what} sums to {float(probs.sum())!r}; expected 1."
+    wrong = wrong_distribution(probs, shape)
+    assert not wrong, f"{what} is {wrong}."
 
 
 def _check_gap(name: str, game: _Game, solution: Solution) -> None:

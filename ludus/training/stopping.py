@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
+import numpy as np
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
+from ludus.core.own_code import brief, own_name
 from ludus.core.parts import load
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -77,6 +79,36 @@ class Stopper(Protocol):
     def limit(self, unit: str) -> int | None:
         """Most of the counter `unit` ("episodes", "decisions" …) that there can be; None: not bounded by this."""
         ...
+
+
+def reason_of(stopper: Stopper, progress: Progress) -> str | None:
+    """Why it stops; None: it does not. Raises ScenarioError for an answer that is neither."""
+    reason = stopper.reason(progress)
+    if reason is not None and not (isinstance(reason, str) and reason):
+        raise ScenarioError(
+            f"stopper {own_name(stopper)}.reason answered {brief(reason)}; expected a sentence, or None to go on."
+        )
+    return reason
+
+
+def share_of(stopper: Stopper, progress: Progress) -> float | None:
+    """The share that is done, in [0, 1]; None where it cannot say. Raises ScenarioError for another answer."""
+    share = stopper.fraction(progress)
+    if share is not None and not (isinstance(share, int | float | np.number) and share == share):  # no NaN
+        raise ScenarioError(
+            f"stopper {own_name(stopper)}.fraction answered {brief(share)}; expected a number from 0 to 1, or None."
+        )
+    return None if share is None else min(1.0, max(0.0, float(share)))
+
+
+def limit_of(stopper: Stopper, unit: str) -> int | None:
+    """The most of a counter that there can be; None: it does not say. Raises ScenarioError for another answer."""
+    limit = stopper.limit(unit)
+    if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+        raise ScenarioError(
+            f"stopper {own_name(stopper)}.limit({unit!r}) answered {brief(limit)}; expected a whole number, or None."
+        )
+    return None if limit is None else int(limit)
 
 
 def parse_stopper(value: Any) -> Stopper:
@@ -311,13 +343,13 @@ class AnyOf(Config):
     of: tuple[StopperField, ...] = Field(min_length=1)
 
     def reason(self, progress: Progress) -> str | None:
-        return next((why for stopper in self.of if (why := stopper.reason(progress))), None)
+        return next((why for stopper in self.of if (why := reason_of(stopper, progress))), None)
 
     def fraction(self, progress: Progress) -> float | None:
-        return max((done for stopper in self.of if (done := stopper.fraction(progress)) is not None), default=None)
+        return max((done for stopper in self.of if (done := share_of(stopper, progress)) is not None), default=None)
 
     def limit(self, unit: str) -> int | None:
-        return min((most for stopper in self.of if (most := stopper.limit(unit)) is not None), default=None)
+        return min((most for stopper in self.of if (most := limit_of(stopper, unit)) is not None), default=None)
 
     def lacks(self, grows: Collection[str]) -> str | None:
         missing = [out_of_reach(stopper, grows) for stopper in self.of]
@@ -331,16 +363,16 @@ class AllOf(Config):
     of: tuple[StopperField, ...] = Field(min_length=1)
 
     def reason(self, progress: Progress) -> str | None:
-        reasons = [stopper.reason(progress) for stopper in self.of]
+        reasons = [reason_of(stopper, progress) for stopper in self.of]
         return None if None in reasons else " and ".join(why for why in reasons if why)
 
     def fraction(self, progress: Progress) -> float | None:
-        shares = [stopper.fraction(progress) for stopper in self.of]
+        shares = [share_of(stopper, progress) for stopper in self.of]
         known = [share for share in shares if share is not None]
         return min(known) if len(known) == len(shares) else None
 
     def limit(self, unit: str) -> int | None:
-        limits = [stopper.limit(unit) for stopper in self.of]
+        limits = [limit_of(stopper, unit) for stopper in self.of]
         known = [most for most in limits if most is not None]
         return max(known) if len(known) == len(limits) else None
 

@@ -11,7 +11,8 @@ from threading import Event
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.errors import Deadlock, TrainingError
+from ludus.core.errors import Deadlock, ScenarioError, TrainingError
+from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
 from ludus.learners.base import Algorithm, LearnerContext, priorities_of, sizes_of
@@ -96,13 +97,22 @@ class Trainer:
         with closing(self._prefetcher.batches(self._learner.batches())) as batches:
             for batch in batches:
                 with self._profile.part("learning"):
-                    metrics = {**self._learner.update(batch), **_lag(batch, version)}
+                    metrics = {**self._update(batch), **_lag(batch, version)}
                 for name, index, priority in priorities_of(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
                     self._prefetcher.between(update)
                 samples += len(batch.index)
                 updates += 1
         return LearnResult(samples, updates, metrics)
+
+    def _update(self, batch: Sample) -> Metrics:
+        metrics = self._learner.update(batch)
+        for name, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
+            if not isinstance(name, str) or not isinstance(value, int | float | np.number):
+                raise ScenarioError(
+                    f"learner {own_name(self._learner)}.update answered {brief(value)} for {name!r}; expected names with numbers."
+                )
+        return metrics
 
     def _keep(self, weights: Weights) -> None:
         for name, array in weights.items():

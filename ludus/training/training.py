@@ -28,7 +28,7 @@ from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
 from ludus.training.remote import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
-from ludus.training.stopping import Progress, Stopper
+from ludus.training.stopping import Progress, Stopper, limit_of, reason_of, share_of
 from ludus.training.trainer import Trainer, TrainerSpec
 
 LoadPolicy = Callable[[PolicyRef], Policy]
@@ -97,7 +97,7 @@ class Training:
         self._requests = RequestMaker(
             task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=async_limits is not None
         )
-        self._total = stop.limit(self._collect.unit)
+        self._total = limit_of(stop, self._collect.unit)
         total = self._total * task.length if self._total is not None and task.length else None
         targets = diversity_targets(task.diversity, parts.policy)
         context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, diversity=targets)
@@ -233,7 +233,7 @@ class Training:
     @property
     def fraction(self) -> float | None:
         """Share that is done, in [0, 1]; None if the stopper cannot say."""
-        return self._stop.fraction(self.progress)
+        return share_of(self._stop, self.progress)
 
     @property
     def metrics(self) -> Metrics:
@@ -251,7 +251,7 @@ class Training:
 
     def finished(self) -> str | None:
         """Why the task is over; None while it is not."""
-        return self._failure or self._stop.reason(self.progress)
+        return self._failure or reason_of(self._stop, self.progress)
 
     def barrier(self) -> None:
         """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments

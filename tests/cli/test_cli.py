@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import synthetic_run as synthetic
@@ -19,7 +20,7 @@ from ludus.cli.main import COMMANDS, main
 from ludus.core.errors import ConfigError, RunError
 from ludus.driver.control import StopRequest
 from ludus.learners.registry import ALGORITHMS
-from ludus.storage.base import GenerationRecord
+from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.store import Store
 
 
@@ -81,6 +82,7 @@ class Called:
             seconds=61.5,
             stopped_by=stop.reason or "reached generations=20",
             report=None if self.stops else run_dir / "report.html",
+            summary=RunSummary(run_dir, 20, 61.5, 2_400_000, 1.25, "reached generations=20"),
         )
 
 
@@ -287,7 +289,7 @@ def test_a_fault_of_ours_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     synthetic.write(folder / "runs" / "mine", generations=0)
-    monkeypatch.setattr(ludus.storage.reader.Reader, "info", lambda self: 1 / 0)
+    monkeypatch.setattr(ludus.storage.reader.Reader, "info", Mock(side_effect=ZeroDivisionError("division by zero")))
     assert main(["report", "mine"]) == 1
     err = capsys.readouterr().err
     assert err == "error: ZeroDivisionError: division by zero (a fault of Ludus; LUDUS_DEBUG=1 shows where)\n"

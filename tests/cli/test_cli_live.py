@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import synthetic_run as synthetic
@@ -294,11 +295,8 @@ def test_speeds_that_are_none(speed: str, capsys: pytest.CaptureFixture[str]) ->
 def test_a_folder_that_cannot_be_written(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def write(folder: Path, value: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     driver.listens.clear()
-    monkeypatch.setattr(live, "write", write)
+    monkeypatch.setattr(live, "write", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert "no order can be left in 'runs/try1': Permission denied." in refused(["pause", RUN], capsys)
 
 

@@ -207,6 +207,12 @@ def test_calls_that_run_at_the_same_time(runtime):
     assert sorted(runtime.get(ref, timeout=60) for ref in refs) == [0, 1, 2, 3]
 
 
+def ask_for_ten_seconds(peer):
+    for _ in range(200):
+        time.sleep(0.05)
+        peer.ask("add", 1)
+
+
 def test_a_peer_that_dies_while_it_is_asked(runtime):
     asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
     visitor = runtime.spawn(Visitor, runtime.peer(asked))
@@ -224,10 +230,8 @@ def test_a_peer_that_dies_while_it_is_asked(runtime):
     assert runtime.peer(asked).ask("add", 3) == 3
     closed = runtime.peer(asked)
     runtime.close()
-    with pytest.raises(PartDied):  # Ray kills in its own time: until then it answers
-        for _ in range(200):
-            time.sleep(0.05)
-            closed.ask("add", 1)
+    with pytest.raises(PartDied):
+        ask_for_ten_seconds(closed)  # Ray kills in its own time: until then it answers
 
 
 def test_what_is_refused(runtime):

@@ -1,0 +1,136 @@
+"""Code of the user's own: where it raised, and whether what it answered can be used.
+
+A run calls solvers, stoppers, raters, rules, bots and more that anybody may have written. What they raise is reported with class and
+method, file and line; what they answer is checked where it enters, by name, with what was given and what was wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ScenarioError
+
+_LUDUS = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_REMOTE = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of a traceback. name: of the function, with its class where that is known."""
+
+    file: str
+    line: int
+    name: str
+
+    @property
+    def is_ludus(self) -> bool:
+        return self.file.startswith(_LUDUS)
+
+    @property
+    def is_own(self) -> bool:
+        """Neither Ludus's nor a library's (whose compiled parts name no whole path)."""
+        library = self.file.startswith(_LIBRARIES) or "site-packages" in self.file
+        return os.path.isabs(self.file) and not (self.is_ludus or library)
+
+
+def own_frames(error: BaseException) -> tuple[Frame, ...]:
+    """The user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within them."""
+    seen = set[int]()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        frames = [frame for frame in _frames(at) if frame.is_ludus or frame.is_own]
+        own = list[Frame]()
+        while frames and frames[-1].is_own:
+            own.insert(0, frames.pop())
+        if own and (frames or at is not error):  # with no frame of Ludus's it did not call this
+            return tuple(own)
+        at = at.__cause__
+    return ()
+
+
+def told(error: BaseException) -> str | None:
+    """What raised what, and where, of an error of the user's code; None for others."""
+    frames = own_frames(error)
+    if not frames:
+        return None
+    last, text = frames[-1], f": {error}" if str(error) else ""
+    return f"{last.name} raised {type(error).__name__}{text} ({last.file}, line {last.line})"
+
+
+def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
+    """The last of them as Python shows them, with their source."""
+    for frame in frames[-_SHOWN:]:
+        yield f'  File "{frame.file}", line {frame.line}, in {frame.name}'
+        if source := _source(frame):
+            yield f"    {source}"
+
+
+def _frames(error: BaseException) -> list[Frame]:
+    """Of this process; of another one, as Ray tells them in a text."""
+    found = list(_walked(error.__traceback__))
+    return found or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
+
+
+def _walked(traceback: TracebackType | None) -> Iterator[Frame]:
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        yield Frame(code.co_filename, traceback.tb_lineno, code.co_qualname)
+        traceback = traceback.tb_next
+
+
+def _source(frame: Frame) -> str:
+    try:
+        return Path(frame.file).read_text(encoding="utf-8", errors="replace").splitlines()[frame.line - 1].strip()
+    except (OSError, IndexError):
+        return ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What was answered.
+
+
+def own_name(part: object) -> str:
+    """How a message names a part: its class, `module:Class` unless it is one of Ludus's."""
+    cls = part if isinstance(part, type) else type(part)
+    return cls.__qualname__ if cls.__module__.partition(".")[0] == "ludus" else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def brief(value: Any) -> str:
+    """What was given, in a message."""
+    text = " ".join((str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)).split())
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def wrong_distribution(probs: Any, shape: tuple[int, ...]) -> str:
+    """What keeps `probs` from being float64[shape] that sums to 1, as the end of a sentence; "" if nothing does."""
+    if not isinstance(probs, np.ndarray):
+        return f"{brief(probs)}, a {type(probs).__name__}; expected an array of float64{list(shape)}"
+    if probs.dtype != np.float64:
+        return f"an array of dtype {probs.dtype}; expected float64"
+    if probs.shape != shape:
+        return f"an array of shape {list(probs.shape)}; expected {list(shape)}"
+    if not (np.isfinite(probs).all() and (probs >= 0.0).all()):
+        return f"{brief(probs)}; expected finite numbers >= 0 that sum to 1"
+    if abs(float(probs.sum()) - 1.0) >= 1e-9:
+        return f"{brief(probs)}, which sums to {float(probs.sum())!r}; expected 1"
+    return ""
+
+
+def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:
+    """`probs`, which a part answered. Raises ScenarioError, which begins with `what`, unless it is float64[size] that sums to 1."""
+    if wrong := wrong_distribution(probs, (size,)):
+        raise ScenarioError(f"{what} answered {wrong}.")
+    return np.asarray(probs)

@@ -1,0 +1,199 @@
+"""Code of the user's own: where it raised, and what it answered. The user's parts of this file are run from the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from ludus.cli.main import main
+from ludus.core.config import Config
+from ludus.core.errors import LudusError, ScenarioError, SolverError
+from ludus.core.own_code import own_frames, told
+from ludus.core.types import Adaptive, Array, EvaluationTask, Mixture, PolicyRef, Solution, State
+from ludus.evaluation.ratings import rate
+from ludus.population.ratings.base import RatingTable
+from ludus.rollout.opponents import MovingOpponents
+from ludus.schedulers.base import tasks_of
+from ludus.solvers.base import solve
+from ludus.testing.meta_solver import zero_sum_view
+from ludus.training.stopping import Progress, limit_of, reason_of, share_of
+
+HERE = __name__
+VIEW = zero_sum_view([[1.0, 0.0, 2.0]])  # one policy against three
+THIRD = np.full(3, 1 / 3)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A meta-solver, a stopper, a rating and a scheduler, each of which answers what it was made with."""
+
+    answer: Any = None
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def solve(self, payoffs: Any, *, warm: Any = None, rng: Any) -> Any:
+        return self.answer
+
+    def reason(self, progress: Any) -> Any:
+        return self.answer
+
+    fraction = limit = reason
+
+    def rate(self, payoffs: Any, log: Any) -> Any:
+        return self.answer
+
+    def next_tasks(self, view: Any, free: int) -> Any:
+        return self.answer
+
+
+class Raises(Config):
+    """A stopper."""
+
+    setting: ClassVar[str] = "after"
+    after: int
+
+    def reason(self, progress: Progress) -> str | None:
+        return None if progress.generations < self.after else {}["nothing"]
+
+    def fraction(self, progress: Progress) -> float | None:
+        return None
+
+    def limit(self, unit: str) -> int | None:
+        return None
+
+
+def test_an_exception_of_ones_own_is_told_with_class_method_file_and_line(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = Raises.reason.__code__.co_firstlineno + 1
+    code = main(["train", "kuhn", f"stop={{'{HERE}:Raises': 1}}", "--run-dir", str(tmp_path / "run")])
+    said = capsys.readouterr().err.splitlines()
+    assert code == 1
+    assert said[-3:] == [
+        f"error: Raises.reason raised KeyError: 'nothing' ({__file__}, line {line}). LUDUS_DEBUG=1 shows the whole traceback.",
+        f'  File "{__file__}", line {line}, in Raises.reason',
+        '    return None if progress.generations < self.after else {}["nothing"]',
+    ]
+    assert main(["status", str(tmp_path / "run")]) == 0  # it can be resumed
+    assert "interrupted" in capsys.readouterr().out
+
+
+class Odd(Answers):
+    def solve(self, *args: Any, **keywords: Any) -> Any:
+        raise ValueError("odd")
+
+
+def test_whose_fault_it_is() -> None:
+    with pytest.raises(LudusError) as ours:
+        solve(Answers(), VIEW, rng=np.random.default_rng(0))
+    assert told(ours.value) is None  # Ludus's own code lies innermost
+    with pytest.raises(ValueError, match="odd") as caught:
+        solve(Odd(), VIEW, rng=np.random.default_rng(0))
+    theirs = caught.value
+    assert (told(theirs) or "").startswith(f"Odd.solve raised ValueError: odd ({__file__}, line ")
+    wrapped = RuntimeError("wrapped")
+    wrapped.__cause__ = theirs
+    assert own_frames(wrapped) == own_frames(theirs)
+    remote = RuntimeError("wrapped")
+    remote.__cause__ = Exception(
+        f'  File "{solve.__code__.co_filename}", line 3, in solve\n  File "/home/me/own.py", line 7, in run\n'
+    )
+    assert [(f.file, f.line, f.name) for f in own_frames(remote)] == [("/home/me/own.py", 7, "run")]
+
+
+def _answer(*marginals: Any, **more: Any) -> Solution:
+    return Solution(tuple(marginals), **{"gap": 0.0, **more})
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "answered None; expected a Solution"),
+        (_answer(np.ones(1), 2 * THIRD), "for player 1 .*, which sums to 2.0; expected 1"),
+        (_answer(np.ones(1), np.array([1.5, -0.5, 0.0])), "for player 1 .*expected finite numbers >= 0"),
+        (_answer(np.array([np.nan]), THIRD), "for player 0 .*expected finite numbers >= 0"),
+        (_answer(np.ones(1), np.full(2, 0.5)), r"for player 1 an array of shape \[2\]; expected \[3\]"),
+        (_answer(np.ones(1), [1.0, 0.0, 0.0]), "for player 1 .* a list; expected an array"),
+        (_answer(np.ones(1), THIRD.astype(np.float32)), "for player 1 an array of dtype float32; expected float64"),
+        (_answer(np.ones(1)), "expected one array for each of 2 players"),
+        (_answer(np.ones(1), THIRD, gap=-1.0), "answered the gap -1.0"),
+        (_answer(np.ones(1), THIRD, gap=None), "answered the gap None"),
+        (Solution(None, 0.0), "answered neither of marginals and joint"),
+        (_answer(np.ones(1), THIRD, joint=THIRD[None]), "answered both of marginals and joint"),
+        (Solution(None, 0.0, joint=THIRD), r"for joint an array of shape \[3\]; expected \[1, 3\]"),
+    ],
+)  # fmt: skip
+def test_what_a_meta_solver_may_not_answer(answer: Any, words: str) -> None:
+    with pytest.raises(
+        SolverError, match=f"meta-solver {HERE}:Answers {'' if words.startswith('answered') else '.*'}{words}"
+    ):
+        solve(Answers(answer), VIEW, rng=np.random.default_rng(0))
+
+
+def test_what_a_stopper_may_not_answer() -> None:
+    now = Progress()
+    assert reason_of(Answers("enough"), now) == "enough"
+    assert share_of(Answers(1.5), now) == 1.0
+    assert limit_of(Answers(np.int64(7)), "episodes") == 7
+    for asked, answer in ((reason_of, True), (reason_of, ""), (share_of, "half"), (share_of, float("nan"))):
+        with pytest.raises(ScenarioError, match=rf"stopper {HERE}:Answers\.(reason|fraction) answered"):
+            asked(Answers(answer), now)
+    with pytest.raises(ScenarioError, match=r"Answers\.limit\('episodes'\) answered 2.5; expected a whole number"):
+        limit_of(Answers(2.5), "episodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """An opponents' rule that gives its first entry too much."""
+
+    def start(self, probs: Array) -> State:
+        return {"probs": probs}
+
+    def update(self, state: State, evidence: Any) -> State:
+        return state
+
+    def probs(self, state: State) -> Array:
+        return np.asarray(state["probs"] + np.eye(len(state["probs"]))[0])
+
+
+def test_what_an_opponents_rule_may_not_answer() -> None:
+    refs = [PolicyRef(1, f"1-{k}", 0) for k in range(2)]
+    mixture = Mixture.product({1: (refs, [0.25, 0.75])})
+    moving = MovingOpponents(Adaptive(mixture, f"{HERE}:Rule"))
+    with pytest.raises(ScenarioError, match=f"opponents' rule {HERE}:Rule answered .*, which sums to 2.0; expected 1"):
+        moving.mixture(lambda ref: ref)
+
+
+def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (
+        [1.0, 2.0, 3.0, 4.0],
+        RatingTable("own", "points", (1, 3), *[np.zeros(3)] * 3, np.zeros(3, np.int64)),
+    ):
+        monkeypatch.setattr("ludus.evaluation.ratings.rater", lambda name, answer=answer: Answers(answer))
+        with pytest.raises(ScenarioError, match=f"rating {HERE}:Answers answered"):
+            rate("own", VIEW)
+
+
+def test_what_a_scheduler_may_not_answer() -> None:
+    view: Any = type("View", (), {"populations": ((), ())})
+    task = EvaluationTask("e", 0)
+    assert tasks_of(Answers([task]), view, free=1) == [task]  # type: ignore[arg-type]
+    for answer, words in ((None, "answered None"), ([task, "e"], "expected a list of"), ([task] * 2, "at most 1")):
+        with pytest.raises(ScenarioError, match=f"scheduler {HERE}:Answers.*{words}"):
+            tasks_of(Answers(answer), view, free=1)  # type: ignore[arg-type]
+
+
+def test_a_run_of_which_every_response_failed(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    algorithm = "algorithm={kind: ppo, learning_rate: 1.0e+30, max_gradient_norm: 1.0e+30}"
+    run = ["train", "kuhn", "generations=1", algorithm, "response.episodes=100", "--run-dir", str(tmp_path / "run")]
+    assert main(run) == 3
+    out, err = capsys.readouterr()
+    assert "  failed          every response; the first: PPO update" in out
+    assert err.endswith(
+        "error: every response of this run failed; its policies are those from before. The report lists why.\n"
+    )
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert "state     failed: the schedule is complete" in capsys.readouterr().out
+    assert main(["resume", str(tmp_path / "run")]) == 3
