@@ -1,7 +1,8 @@
-"""The command in processes of its own: kills at random moments, Ctrl-C, and two drivers at once."""
+"""The command as a process: kills at random moments, Ctrl-C and other signals, and two drivers at once."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -15,10 +16,12 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.errors import RunError
+from ludus.driver.runner import run
 from ludus.storage.reader import Reader, run_state
+from ludus.storage.store import Store
 
 START = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
-LONG = ["checkpoints.iterations=5", "generations=40", "response.episodes=2000"]
+LONG = ["checkpoints.iterations=5", "generations=200", "response.episodes=500"]
 
 
 def start(*line: str, folder: Path) -> subprocess.Popen[str]:
@@ -74,11 +77,21 @@ def test_one_ctrl_c_stops_cleanly(
 
 
 def test_a_scheduler_that_stops_a_run_is_told_that_it_is_not_complete(
-    going: subprocess.Popen[str], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    going.send_signal(signal.SIGTERM)
-    out, _ = going.communicate(timeout=60)
-    assert going.returncode == 128 + signal.SIGTERM
+    commit = Store.commit
+
+    def terminated(store: Store, checkpoint_id: str) -> None:
+        commit(store, checkpoint_id)
+        patch.undo()
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(tools.SCENARIOS["ppo"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", terminated)
+        assert main(["train", "mine.yaml", "--run-dir", "run"]) == 128 + signal.SIGTERM
+    out = capsys.readouterr().out
     assert "stopped by SIGTERM" in " ".join(out.split())
     assert out.endswith("Continue with: ludus resume run\n")
     with Reader(tmp_path / "run") as reader:
@@ -113,31 +126,22 @@ def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: P
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
-LAST_MOMENT = """
-import os, signal
-import ludus.driver.runner
-def killed(run_dir):
-    (run_dir / ".report.html.99").write_text("half")
-    os.kill(os.getpid(), signal.SIGKILL)
-ludus.driver.runner.write_report = killed
-from ludus.cli.main import script
-script()
-"""
+def test_killed_between_the_last_commit_and_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(run_dir: Path) -> None:
+        (run_dir / ".report.html.99").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
 
-
-def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
-    tools.train("exact", tmp_path / "whole")
-    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["exact"])
-    line = [sys.executable, "-c", LAST_MOMENT, "train", "mine.yaml", "--run-dir", "run"]
-    killed = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    left = {path.name for path in (tmp_path / "run").iterdir()}
+    run_dir = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("ludus.driver.runner.write_report", killed)
+        assert tools.dies(lambda: run(tools.scenario("exact"), run_dir=run_dir), run_dir, at=-1) is None
+    left = {path.name for path in run_dir.iterdir()}
     assert {"ludus.db-wal", ".report.html.99"} <= left
     assert "report.html" not in left
-    done = subprocess.run([*START, "resume", "run"], cwd=tmp_path, capture_output=True, timeout=60)
-    assert done.returncode == 0
-    assert (tmp_path / "run" / "report.html").exists()
-    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+    assert main(["resume", str(run_dir)]) == 0
+    assert (run_dir / "report.html").exists()
+    tools.train("exact", tmp_path / "whole")
+    tools.assert_same_run(tmp_path / "whole", run_dir)
 
 
 SLOW_DOWN = {
