@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import synthetic_run as synthetic
@@ -30,26 +30,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:
-    module = ModuleType(name)
-    module.__dict__.update(members)
-    monkeypatch.setitem(sys.modules, name, module)
-
-
 class Called:
-    """Stands for `ludus.driver.scenario_files` and `ludus.driver.runner`; remembers what it was given."""
+    """Stands for what loads and runs scenarios; remembers what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stops: bool = False) -> None:
         self.given: dict[str, object] = {}
         self.stops = stops
         self.populations = 2
-        fake(
-            monkeypatch,
-            "ludus.driver.scenario_files",
-            load_scenario=self.load,
-            list_presets=lambda: {"leduc": "PSRO on Leduc poker"},
-        )
-        fake(monkeypatch, "ludus.driver.runner", run=self.run, resume=self.resume)
+        monkeypatch.setattr("ludus.driver.scenario_files.load_scenario", self.load)
+        monkeypatch.setattr("ludus.driver.scenario_files.list_presets", lambda: {"leduc": "PSRO on Leduc poker"})
+        monkeypatch.setattr("ludus.driver.runner.run", self.run)
+        monkeypatch.setattr("ludus.driver.runner.resume", self.resume)
 
     def load(self, name: str, overrides: list[str], seed: int | None) -> SimpleNamespace:
         if name != "leduc":
@@ -189,7 +180,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Called(monkeypatch)
-    fake(monkeypatch, "ludus.learners.registry", ALGORITHMS={"ppo": "ludus.learners.ppo.options:PPO"})
+    monkeypatch.setattr("ludus.learners.registry.ALGORITHMS", {"ppo": "ludus.learners.ppo.options:PPO"})
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     for expected in (
@@ -327,13 +318,13 @@ sys.exit(code)
     ("redirect", "code", "said"),
     [
         (">&-", 0, ""),
-        ("2>&-", 0, "preset"),
+        ("2>&-", 0, "nash"),
         (">/dev/full", 2, "error: No space left on device."),
-        ("| head -1", 0, "preset"),
+        ("| head -1", 0, "meta-solver"),
     ],
 )
 def test_output_that_cannot_be_written(redirect: str, code: int, said: str) -> None:
-    line = f'"{sys.executable}" -c "$CODE" list presets {redirect}'
+    line = f'"{sys.executable}" -c "$CODE" list meta-solvers {redirect}'
     found = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {line}"],
         env={**os.environ, "CODE": _STREAMS},
@@ -347,17 +338,14 @@ def test_output_that_cannot_be_written(redirect: str, code: int, said: str) -> N
     assert len(found.stderr.splitlines()) <= 1
 
 
-def test_nobody_reads_the_results(tmp_path: Path) -> None:
+def test_nobody_reads_the_results(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """ludus train … | head -1: the run is done, and that is what the exit code says."""
     reader, writer = os.pipe()
     os.close(reader)
-    line = ["train", "kuhn", "generations=0", "--run-dir", str(tmp_path / "run")]
-    found = subprocess.run(
-        [sys.executable, "-c", _STREAMS, *line], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(writer)
-    assert found.returncode == 0
-    assert found.stderr.endswith("stopped: the schedule is complete\n")
+    with open(writer, "w", encoding="utf-8") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert main(["train", "kuhn", "generations=0", "--run-dir", "run"]) == 0
+    assert capsys.readouterr().err.endswith("stopped: the schedule is complete\n")
 
 
 _SCRIPT = (
@@ -384,7 +372,7 @@ def test_a_working_directory_that_is_gone(folder: Path) -> None:
     gone = folder / "gone"
     gone.mkdir()
     found = subprocess.run(
-        [sys.executable, "-c", code, "list", "presets"], cwd=gone, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "list", "meta-solvers"], cwd=gone, capture_output=True, text=True, check=False
     )
     assert (found.returncode, found.stderr) == (0, "")
 

@@ -41,9 +41,11 @@ def efficient(population: tuple[int, ...] = (0, 1), **options: Any) -> Efficient
     )
 
 
-@pytest.mark.parametrize("population", [(0, 0), (0, 1)], ids=str)
-@pytest.mark.parametrize("levels", [1, 2])
-@pytest.mark.parametrize("begin", ["uniform", "last"])
+@pytest.mark.parametrize(
+    ("population", "levels", "begin"),
+    [((0, 0), 1, "uniform"), ((0, 0), 2, "last"), ((0, 1), 1, "last"), ((0, 1), 2, "uniform")],
+    ids=str,
+)
 def test_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
     check_scheduler(lambda: efficient(population, levels=levels, begin=begin), population=population)
 

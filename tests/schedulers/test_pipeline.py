@@ -22,8 +22,7 @@ def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> Pipelin
     return PipelinePSROScheduler(PipelinePSROOptions(**options), population=population)
 
 
-@pytest.mark.parametrize("population", [(0, 0), (0, 1), (0, 1, 1)], ids=str)
-@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize(("population", "levels"), [((0, 0), 3), ((0, 1, 1), 1)], ids=str)
 def test_contract(population: tuple[int, ...], levels: int) -> None:
     check_scheduler(lambda: pipeline(population, generations=2, levels=levels, most=2), population=population)
 
@@ -33,10 +32,6 @@ def test_numbers_that_make_no_sense() -> None:
         pipeline(levels=0)
     with pytest.raises(ConfigError, match="pipeline"):
         pipeline(least=3, most=2)
-
-
-def test_contract_with_several_initial_policies() -> None:
-    check_scheduler(lambda: pipeline(levels=2, most=2), initial=2)
 
 
 def answered(scheduler: PipelinePSROScheduler, tasks: list[Task], now: View) -> None:
