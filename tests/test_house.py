@@ -62,17 +62,19 @@ def arrows(path: Path) -> tuple[Arrow, ...]:
 
 
 def _arrows(path: Path) -> Iterator[Arrow]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing = {id(inner) for node in ast.walk(tree) if _for_types(node) for inner in ast.walk(node)}
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    typing = {id(inner) for node in nodes if _for_types(node) for inner in ast.walk(node)}
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    for node in nodes:
         types = id(node) in typing
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield Arrow(inner if inner in MODULES else str(node.module), node.lineno, types)
         elif isinstance(node, ast.Import):
-            yield from (Arrow(alias.name, node.lineno, types) for alias in node.names if alias.name.startswith("ludus."))
+            yield from (
+                Arrow(alias.name, node.lineno, types) for alias in node.names if alias.name.startswith("ludus.")
+            )
         elif isinstance(node, ast.Constant) and id(node) not in prose and _NAMED.fullmatch(str(node.value)):
             yield Arrow(str(node.value).partition(":")[0], node.lineno, types)
 

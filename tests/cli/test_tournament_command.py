@@ -190,9 +190,15 @@ def test_progress_says_how_long(capsys: pytest.CaptureFixture[str], monkeypatch:
         (["bot:random", "--rating", "prior=1"], "error: rating 'prior=1': the name of a rating was expected"),
         ([], "error: the following arguments are required: ENTRANT"),
         (["mine", "random", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
-        (["mine", "random", "--budget", "100", "--episodes", "5"], "error: --budget and --episodes were given; each says what is played"),
+        (
+            ["mine", "random", "--budget", "100", "--episodes", "5"],
+            "error: --budget and --episodes were given; each says what is played",
+        ),
         (["mine", "random", "--exact", "--budget", "100"], "error: --budget and --exact were given"),
-        (["mine", "random", "--budget", "19"], "error: a budget of 19 episodes was given; 10 deals of each meeting (1)"),
+        (
+            ["mine", "random", "--budget", "19"],
+            "error: a budget of 19 episodes was given; 10 deals of each meeting (1)",
+        ),
         (["mine", "random", "--confidence", "0.9"], "error: --confidence says when a --budget need not be spent"),
         (
             ["mine", "random", "--budget", "100", "--confidence", "95"],

@@ -78,7 +78,7 @@ env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
 algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
 response: {episodes: 128}
 evaluation: {payoffs: simulate, adaptive: {goal: ranking, budget: 60, portion: 5, batch: 20, start: 1}}
-meta_solver: projected_replicator_dynamics
+meta_solver: nash
 mode: explore
 generations: 3
 checkpoints: {iterations: 3}

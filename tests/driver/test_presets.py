@@ -1,4 +1,4 @@
-"""Every shipped preset runs: with fewer and shorter generations (of one player alone, who trains anew in each, a single one) here, and to the end where the README says how it ends."""
+"""Every shipped preset runs: with fewer and shorter generations here, and to the end where the README says how it ends."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_none_is_forgotten() -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT])
 def test_first_generations(name: str, tmp_path: Path) -> None:
-    generations = 1 if name in ALONE else 3
+    generations = 1 if name in ALONE else 3  # who plays alone trains anew in each
     for start, package in NEEDS.items():
         if name.startswith(start):
             pytest.importorskip(package)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,11 +36,9 @@ def generations(run_dir: Path) -> int:
     return 0
 
 
-def wait_for(process: subprocess.Popen[str], run_dir: Path, count: int) -> None:
-    """Until the run has committed its first generations."""
+def wait_until(it_is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
-    while generations(run_dir) < count:
-        assert process.poll() is None, process.communicate()
+    while not it_is_so():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -48,24 +48,45 @@ def going(tmp_path: Path) -> subprocess.Popen[str]:
     """A long run in `run`, with a generation behind it."""
     (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["ppo"])
     process = start("train", "mine.yaml", *LONG, "--run-dir", "run", folder=tmp_path)
-    wait_for(process, tmp_path / "run", 2)
+    wait_until(lambda: generations(tmp_path / "run") >= 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     yield process
     process.kill()
     process.communicate()
 
 
+def forked(line: list[str]) -> int:
+    """The id of a fork of this process, which has imported everything: it runs the command, and writes what is said to `out` and `err`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads; ours only wait
+        child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        with open("out", "w") as sys.stdout, open("err", "w") as sys.stderr:
+            os.dup2(sys.stderr.fileno(), 2)  # where the signal's handler writes
+            code = main(line)
+    finally:
+        os._exit(code)
+
+
 def test_one_ctrl_c_stops_cleanly(
-    going: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(tools.SCENARIOS["ppo"])
+    child = forked(["train", "mine.yaml", *LONG, "--run-dir", "run"])
+    wait_until(lambda: generations(tmp_path / "run") >= 2)
     assert main(["resume", "run"]) == 2
     out, err = capsys.readouterr()
-    in_use = f"run 'run' is in use by another process (pid {going.pid}). Wait for it or stop it, then try again."
+    in_use = f"run 'run' is in use by another process (pid {child}). Wait for it or stop it, then try again."
     assert (out, err) == ("", f"error: {in_use}\n")
-    going.send_signal(signal.SIGINT)
-    out, err = going.communicate(timeout=60)
-    assert going.returncode == 0
-    assert "stopping cleanly; once more stops at once" in err
+    os.kill(child, signal.SIGINT)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    out = Path("out").read_text()
+    assert "stopping cleanly; once more stops at once" in Path("err").read_text()
     assert "stopped by Ctrl-C" in " ".join(out.split())
     assert out.endswith("Continue with: ludus resume run\n")
     with Reader(tmp_path / "run") as reader:

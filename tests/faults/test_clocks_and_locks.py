@@ -74,7 +74,7 @@ def test_a_file_system_without_locks(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    for number in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+    for number in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):  # noqa: B007  flock reads it
         with pytest.raises(RunError, match="has no locks"):
             RunLock(tmp_path / "there")
     assert not is_running(tmp_path / "there")

@@ -155,19 +155,19 @@ def test_a_full_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
     def small(path: Path) -> sqlite3.Connection:
         connection = connect(path)
-        connection.execute("PRAGMA max_page_count = 23")
+        connection.execute("PRAGMA max_page_count = 20")
         return connection
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ludus.storage.store.connect", small)
-        assert main(["train", "mine.yaml", "generations=8", "--run-dir", "run"]) == 2
+        assert main(["train", "mine.yaml", "generations=6", "--run-dir", "run"]) == 2
     err = capsys.readouterr().err
     assert err.endswith("cannot be used: database or disk is full. Make room and resume the run.\n")
     with Reader(tmp_path / "run") as reader:
         assert reader.checkpoints()
         assert reader.summary() is None
     resume(tmp_path / "run", report=False)
-    tools.train("simulate", tmp_path / "whole", "generations=8")
+    tools.train("simulate", tmp_path / "whole", "generations=6")
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 

@@ -28,6 +28,7 @@ from ludus.schedulers.self_play import (
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 
+
 def self_play(population: tuple[int, ...], **options: Any) -> SelfPlayScheduler:
     return SelfPlayScheduler(SelfPlayOptions(**options), population=population)
 
