@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from given_tools import always
+from run_tools import always
 
 import ludus
 from ludus.cli import tournament

@@ -21,6 +21,9 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
+from ludus.envs.registry import make_env
+from ludus.policies.file import save_policy
+from ludus.policies.specs import tabular_spec
 from ludus.storage import checkpoint
 from ludus.storage.base import Silent
 from ludus.storage.store import Store
@@ -313,3 +316,14 @@ class Impatient(Silent):
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._called()
+
+
+def always(action: int, file: Path, game: str = "openspiel/kuhn_poker") -> Path:
+    """The file of a policy that takes one action in every information state of every player."""
+    enumeration = make_env(game, num_envs=1).spec.enumeration
+    assert enumeration is not None
+    spec = tabular_spec(enumeration, range(len(enumeration.offset) - 1))
+    probs = np.zeros(enumeration.mask.shape)
+    probs[:, action] = 1.0
+    save_policy(file, spec, {"probs": probs})
+    return file
