@@ -300,6 +300,39 @@ def goes_on(run_dir: Path, name: str, *overrides: str) -> None:
         train(name, run_dir, *overrides)
 
 
+class Whole(dict[str, Path]):
+    """Uninterrupted runs by name, made when they are first wanted, with these overrides."""
+
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        super().__init__()
+        self.folder, self.overrides = folder, overrides
+        self._changes = dict[str, int]()
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self.folder / name
+        changes = dies(lambda: train(name, self[name], *self.overrides), self[name], at=-1)
+        assert changes is not None
+        self._changes[name] = changes
+        return self[name]
+
+    def changes(self, name: str) -> int:
+        """How often it changes its directory, in every process alike."""
+        assert self[name]
+        return self._changes[name]
+
+    def check_a_kill(self, name: str, at: int, folder: Path) -> None:
+        """A run that is killed at a change, and goes on, ends as the whole one."""
+        whole, run_dir = self[name], folder / str(at)
+        assert dies(lambda: train(name, run_dir, *self.overrides), run_dir, at=at) is None
+        goes_on(run_dir, name, *self.overrides)
+        assert_same_run(whole, run_dir)
+
+    def check_kills(self, name: str, folder: Path) -> None:
+        """Each at a third of its changes."""
+        for third in (1, 2):
+            self.check_a_kill(name, third * self.changes(name) // 3, folder)
+
+
 class Impatient(Silent):
     """Asks for a stop at the n-th call."""
 

@@ -14,57 +14,32 @@ MANY = 30
 """Kills of a run, in the slow tests, that does at its changes what those that are killed at each do, too."""
 
 
-class Whole(dict[str, Path]):
-    """Uninterrupted runs by name, made when they are first wanted; and how often each changes its directory, in every process alike."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder, self.changes = folder, dict[str, int]()
-
-    def __missing__(self, name: str) -> Path:
-        self[name] = self.folder / name
-        changes = tools.dies(lambda: tools.train(name, self[name]), self[name], at=-1)
-        assert changes is not None
-        self.changes[name] = changes
-        return self[name]
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    return Whole(tmp_path_factory.mktemp("whole"))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tools.Whole:
+    return tools.Whole(tmp_path_factory.mktemp("whole"))
 
 
-def check_a_kill(name: str, at: int, whole: Whole, folder: Path) -> None:
-    run_dir = folder / str(at)
-    assert tools.dies(lambda: tools.train(name, run_dir), run_dir, at=at) is None
-    tools.goes_on(run_dir, name)
-    tools.assert_same_run(whole[name], run_dir)
-
-
-def test_the_same_scenario_twice_is_the_same_run(whole: Whole, tmp_path: Path) -> None:
+def test_the_same_scenario_twice_is_the_same_run(whole: tools.Whole, tmp_path: Path) -> None:
     tools.train("shared", tmp_path / "again")
     tools.assert_same_run(whole["shared"], tmp_path / "again")
 
 
 @pytest.mark.parametrize("name", ["adaptive", "general", "own_past", "self_play", "tabular_q"])
-def test_killed_at_a_change_and_resumed(name: str, whole: Whole, tmp_path: Path) -> None:
+def test_killed_at_a_change_and_resumed(name: str, whole: tools.Whole, tmp_path: Path) -> None:
     """The other scenarios: below, and in the slow tests."""
-    assert whole[name]
-    for third in (1, 2):
-        check_a_kill(name, third * whole.changes[name] // 3, whole, tmp_path)
+    whole.check_kills(name, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(tools.SCENARIOS))
-def test_killed_at_every_change_and_resumed(name: str, whole: Whole, tmp_path: Path) -> None:
-    assert whole[name]
-    last = whole.changes[name]
+def test_killed_at_every_change_and_resumed(name: str, whole: tools.Whole, tmp_path: Path) -> None:
+    last = whole.changes(name)
     stride = 1 if name in ("exact", "ppo") else -(-last // MANY)
     for at in range(1, last + 1, stride):
-        check_a_kill(name, at, whole, tmp_path)
+        whole.check_a_kill(name, at, tmp_path)
 
 
-def test_killed_again_and_again_while_it_resumes(whole: Whole, tmp_path: Path) -> None:
+def test_killed_again_and_again_while_it_resumes(whole: tools.Whole, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     assert tools.dies(lambda: tools.train("ppo", run_dir), run_dir, at=20) is None
     for at in range(1, 200):
@@ -74,7 +49,7 @@ def test_killed_again_and_again_while_it_resumes(whole: Whole, tmp_path: Path) -
     tools.assert_same_run(whole["ppo"], run_dir)
 
 
-def test_a_run_that_died_before_it_began_is_started_again(whole: Whole, tmp_path: Path) -> None:
+def test_a_run_that_died_before_it_began_is_started_again(whole: tools.Whole, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     for at in (1, 2):
         assert tools.dies(lambda: tools.train("exact", run_dir), run_dir, at=at) is None
@@ -94,6 +69,5 @@ generations: 5
 checkpoints: {generations: 2, keep: 1}
 """
     monkeypatch.setitem(tools.SCENARIOS, "rounding", text)
-    whole = Whole(tmp_path)
-    assert whole["rounding"]
-    check_a_kill("rounding", whole.changes["rounding"] // 2, whole, tmp_path)
+    whole = tools.Whole(tmp_path)
+    whole.check_a_kill("rounding", whole.changes("rounding") // 2, tmp_path)

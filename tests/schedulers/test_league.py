@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Factor, PolicyRef
 from ludus.population.base import View
 from ludus.schedulers.league import LeagueOptions, LeagueRules, LeagueScheduler
 from ludus.schedulers.pbt import TuningRules
@@ -71,14 +72,6 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
 def view(row: list[list[float]], *names: str) -> View:
     matrix = np.array(row)
     return View((refs(*names),), exact_view(np.stack([matrix, -matrix]), zero_sum=True, population=(0, 0)))
-
-
-def answered(league: LeagueScheduler, tasks: list[Task], now: View) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            league.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
-        else:
-            league.on_result(Evaluated(task), now)
 
 
 def test_two_chunks() -> None:

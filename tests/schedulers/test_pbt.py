@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.types import Evaluated, Factor, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Factor, PolicyRef
 from ludus.population.base import View
 from ludus.schedulers.league import LeagueRules
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
@@ -87,14 +88,6 @@ def test_even_games_are_looked_for() -> None:
     # (1/3)² / (2 / 36) = 2: exp(-2) against 1
     np.testing.assert_allclose(matched(np.array([0.5, 5 / 6]), 1 / 6), np.array([1, np.exp(-2)]) / (1 + np.exp(-2)))
     np.testing.assert_allclose(matched(np.array([0.5, 1.0]), None), [0.5, 0.5])
-
-
-def answered(scheduler: PBTScheduler, tasks: list[Task], now: View) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            scheduler.on_result(Trained(task, PolicyRef(0, task.policy), PolicySpec("random"), {}, {}, {}), now)
-        else:
-            scheduler.on_result(Evaluated(task), now)
 
 
 def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:

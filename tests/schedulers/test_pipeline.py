@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError, ScenarioError
-from ludus.core.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Diversity, PolicyRef, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
@@ -32,15 +33,6 @@ def test_numbers_that_make_no_sense() -> None:
         pipeline(levels=0)
     with pytest.raises(ConfigError, match="pipeline"):
         pipeline(least=3, most=2)
-
-
-def answered(scheduler: PipelinePSROScheduler, tasks: list[Task], now: View) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            ref = PolicyRef(task.population, task.policy)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}), now)
-        else:
-            scheduler.on_result(Evaluated(task), now)
 
 
 def view(strengths: dict[str, float]) -> View:

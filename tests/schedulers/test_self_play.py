@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
@@ -83,15 +84,6 @@ def test_contract(kind: str, population: tuple[int, ...]) -> None:
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
     return tuple(PolicyRef(int(name[0]), name) for name in names)
-
-
-def answered(scheduler: Scheduler, tasks: list[Task], view: View, **counters: int) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            ref = PolicyRef(task.population, task.policy)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, counters), view)
-        else:
-            scheduler.on_result(Evaluated(task), view)
 
 
 def pennies(rows: int, columns: int) -> np.ndarray:
