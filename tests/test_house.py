@@ -6,8 +6,10 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -42,29 +44,47 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+class Arrow(NamedTuple):
+    """From a module to one that it imports anywhere or names as a string."""
+
+    target: str
+    line: int
+    types: bool
+    """Whether it is there for the sake of types."""
+
+
 MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
-def arrows(path: Path, *, types: bool) -> Iterator[tuple[str, int]]:
-    """Modules that this one imports anywhere or names as a string, with the lines. types: also those imported for the sake of types."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing = {id(inner) for node in ast.walk(tree) if _for_types(node) for inner in ast.walk(node)}
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    for node in ast.walk(tree):
-        if id(node) in typing and not types:
-            continue
+@cache
+def arrows(path: Path) -> tuple[Arrow, ...]:
+    return tuple(_arrows(path))
+
+
+def _arrows(path: Path) -> Iterator[Arrow]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    typing = {id(inner) for node in nodes if _for_types(node) for inner in ast.walk(node)}
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    for node in nodes:
+        types = id(node) in typing
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield (inner if inner in MODULES else str(node.module)), node.lineno
+                yield Arrow(inner if inner in MODULES else str(node.module), node.lineno, types)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names if alias.name.startswith("ludus."))
+            yield from (
+                Arrow(alias.name, node.lineno, types) for alias in node.names if alias.name.startswith("ludus.")
+            )
         elif isinstance(node, ast.Constant) and id(node) not in prose and _NAMED.fullmatch(str(node.value)):
-            yield str(node.value).partition(":")[0], node.lineno
+            yield Arrow(str(node.value).partition(":")[0], node.lineno, types)
 
 
 def _for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[1:2])
 
 
 def test_the_rooms_are_those_of_the_page() -> None:
@@ -76,31 +96,29 @@ def test_the_rooms_are_those_of_the_page() -> None:
     assert tuple(shown) == ROOMS
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_arrow_runs_back_up(room: str) -> None:
-    below = ROOMS[ROOMS.index(room) + 1 :]
+def test_no_arrow_runs_back_up() -> None:
+    place = {room: k for k, room in enumerate(ROOMS)}
     wrong = [
-        f"{module}:{line} uses {target}"
+        f"{module}:{arrow.line} uses {arrow.target}"
         for module, path in MODULES.items()
-        if module.split(".")[1:2] == [room]
-        for target, line in arrows(path, types=True)
-        if target.split(".")[1:2] and target.split(".")[1] in below
+        for arrow in arrows(path)
+        if place.get(_room(arrow.target), -1) > place.get(_room(module), len(ROOMS))
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_names_given_as_strings_are_modules() -> None:
     wrong = [
-        f"{module}:{line} names {target}"
+        f"{module}:{arrow.line} names {arrow.target}"
         for module, path in MODULES.items()
-        for target, line in arrows(path, types=True)
-        if importlib.util.find_spec(target) is None
+        for arrow in arrows(path)
+        if arrow.target not in MODULES and importlib.util.find_spec(arrow.target) is None
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_no_file_imports_another_in_a_circle() -> None:
-    graph = {m: {t for t, _ in arrows(p, types=False)} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
+    graph = {m: {a.target for a in arrows(p) if not a.types} - {m, "ludus"} for m, p in MODULES.items() if m != "ludus"}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -99,9 +99,9 @@ def test_a_crash_leaves_an_error_and_no_figures(capfd: pytest.CaptureFixture[str
 
 
 def test_a_timeout_keeps_what_was_seen() -> None:
-    stuck = contestant("stuck", "stuck", timeout_s=2)  # long enough to start on a busy core
+    stuck = contestant("stuck", "stuck", timeout_s=1)  # long enough to start on a busy core
     run = measure(stuck, python=Path(sys.executable), core=CORE, seed=0, quick=False)
-    assert run.error == "stopped after 2 s"
+    assert run.error == "stopped after 1 s"
     assert run.curve["nash_conv"] == [0.3]
     assert run.figures["seconds to 0.2"] == math.inf
 

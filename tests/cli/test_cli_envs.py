@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ludus.cli.main import main
 from ludus.envs.families import FAMILIES, Family
+from ludus.testing.env import measure_speed
 
 
 def test_families_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +40,8 @@ def test_a_family_s_environments_are_listed_and_filtered(capsys: pytest.CaptureF
     assert all("leduc" in id for id in found)
 
 
-def test_check_env_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_env_passes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.testing.env.measure_speed", partial(measure_speed, seconds=0.01))
     assert main(["check-env", "openspiel/kuhn_poker", "tree=off", "--steps", "20", "--num-envs", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("openspiel/kuhn_poker: 2 environments, 20 steps")

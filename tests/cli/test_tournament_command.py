@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from run_tools import always
 
 import ludus
 from ludus.cli import tournament
@@ -16,26 +18,35 @@ from ludus.cli.progress import EpisodesProgress
 BOTS = Path(__file__).parents[1] / "evaluation"
 
 
+TWO = ["own_bots:First", "own_bots:First,last=true", "--env", "openspiel/kuhn_poker"]
+BY_HAND = ["tournament", *TWO, "--episodes", "10", "--dir", "played"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run "mine", and with what BY_HAND plays."""
+    folder = tmp_path_factory.mktemp("made")
+    kuhn = ludus.Environment(id="openspiel/kuhn_poker", num_envs=16)
+    ludus.run(ludus.PSRO(env=kuhn, algorithm="exact", generations=2), run_dir=folder / "runs" / "mine", report=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path, str(BOTS)])
+        assert main(BY_HAND) == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(BOTS)])
-
-
-@pytest.fixture
-def run(here: None) -> str:
-    scenario = ludus.PSRO(
-        env=ludus.Environment(id="openspiel/kuhn_poker", num_envs=16), algorithm="exact", generations=2, name="mine"
-    )
-    ludus.run(scenario, run_dir=Path("runs/mine"), report=False)
-    return "mine"
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_tables(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["tournament", "mine", "mine:newest", "bot:random", "--episodes", "50"]
     assert main(line) == 0
     found = lines(capsys)
@@ -61,7 +72,7 @@ def test_tables(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines(capsys) == found
 
 
-def test_computed(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_computed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tournament", "mine", "bot:random", "--exact"]) == 0
     found = lines(capsys)
     assert found[0] == "openspiel/kuhn_poker, 2 entrants, computed; ordered by mean return"
@@ -71,7 +82,7 @@ def test_computed(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not Path("tournaments").exists()
 
 
-def test_ratings_by_name(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ratings_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     """One bets always, the other passes always: every episode pays 1. Shares and payoffs are those of the better one, and its copy."""
     assert main([*BY_HAND, "--rating", "mean_payoff,alpha_rank", "--rating", "elo,prior=2"]) == 0
     found = lines(capsys)
@@ -108,43 +119,31 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-BY_HAND = [
-    "tournament",
-    "own_bots:First",
-    "own_bots:First,last=true",
-    "--env",
-    "openspiel/kuhn_poker",
-    "--episodes",
-    "10",
-]
-
-
 def test_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
     """Who passes always loses every deal to who bets always, so 44 deals decide; two that are one are never told apart."""
-    line = ["tournament", *BY_HAND[1:5], "--budget"]
-    assert main([*line, "500"]) == 0
-    found = lines(capsys)
-    assert found[-2] == "orders: 1 of 1 decided with confidence 0.95, by 88 episodes of 500"
-    assert main([*line, "500", "--confidence", "0.999", "--json"]) == 0
+    for action, name in enumerate(("passes", "bets")):
+        always(action, Path(f"{name}.safetensors"))
+    shutil.copy("bets.safetensors", "too.safetensors")
+    line = ["tournament", "passes.safetensors", "bets.safetensors", *TWO[2:], "--budget", "500"]
+    assert main(line) == 0
+    assert lines(capsys)[-2] == "orders: 1 of 1 decided with confidence 0.95, by 88 episodes of 500"
+    assert main([*line, "--confidence", "0.999", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["episodes"] > 88
     assert told["orders"] == {"confidence": 0.999, "budget": 500, "number": 1, "undecided": []}
-    alike = ["tournament", "bot:random", "bot:uniform_random", *BY_HAND[3:5], "--dir", "alike", "--budget", "50"]
+    alike = ["tournament", "too.safetensors", "bets.safetensors", *TWO[2:], "--dir", "alike", "--budget", "50"]
     assert main(alike) == 0
     assert lines(capsys)[-3:-1] == [
         "orders: 0 of 1 decided with confidence 0.95, by 50 episodes of 50",
-        "undecided: bot:random or bot:uniform_random",
+        "undecided: bets.safetensors or too.safetensors",
     ]
     assert main([*alike, "--json"]) == 0
-    pair = {"entrants": ["bot:random", "bot:uniform_random"], "company": []}
+    pair = {"entrants": ["bets.safetensors", "too.safetensors"], "company": []}
     assert json.loads(capsys.readouterr().out)["orders"]["undecided"] == [pair]
 
 
 def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    many = [
-        f"bot:uniform_restricted_actions,policy_name={name}" for name in ("AlwaysCall", "AlwaysFold", "AlwaysRaise")
-    ]
-    line = ["tournament", *many, "--env", "openspiel/leduc_poker", "--episodes", "2", "--dir", "here"]
+    line = ["tournament", "mine", "mine:newest", "random", "--episodes", "2"]
     tournament_cross = "mean return of the row's entrant against the column's, over all seats"
     assert main(line) == 0
     assert tournament_cross in lines(capsys)
@@ -190,16 +189,22 @@ def test_progress_says_how_long(capsys: pytest.CaptureFixture[str], monkeypatch:
         (["bot:random", "--rating", "elo,piror=1"], "error: rating 'elo': unknown key 'piror'; did you mean 'prior'"),
         (["bot:random", "--rating", "prior=1"], "error: rating 'prior=1': the name of a rating was expected"),
         ([], "error: the following arguments are required: ENTRANT"),
-        ([*BY_HAND[1:], "--seed", "0", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
-        ([*BY_HAND[1:], "--budget", "100"], "error: --budget and --episodes were given; each says what is played"),
-        ([*BY_HAND[1:5], "--exact", "--budget", "100"], "error: --budget and --exact were given"),
-        ([*BY_HAND[1:5], "--budget", "19"], "error: a budget of 19 episodes was given; 10 deals of each meeting (1)"),
-        ([*BY_HAND[1:5], "--confidence", "0.9"], "error: --confidence says when a --budget need not be spent"),
+        (["mine", "random", "--episodes", "1"], "error: episodes is 1; an interval needs at least 2."),
         (
-            [*BY_HAND[1:5], "--budget", "100", "--confidence", "95"],
+            ["mine", "random", "--budget", "100", "--episodes", "5"],
+            "error: --budget and --episodes were given; each says what is played",
+        ),
+        (["mine", "random", "--exact", "--budget", "100"], "error: --budget and --exact were given"),
+        (
+            ["mine", "random", "--budget", "19"],
+            "error: a budget of 19 episodes was given; 10 deals of each meeting (1)",
+        ),
+        (["mine", "random", "--confidence", "0.9"], "error: --confidence says when a --budget need not be spent"),
+        (
+            ["mine", "random", "--budget", "100", "--confidence", "95"],
             "error: argument --confidence: '95' was given, a probability between 0 and 1 was expected",
         ),
-        ([*BY_HAND[1:], "--exact"], "error: 'own_bots:First' is a bot, or has memory"),
+        ([*TWO, "--exact"], "error: 'own_bots:First' is a bot, or has memory"),
     ],
 )
 def test_what_is_refused(line: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,9 @@ from ludus.driver.control import StopRequest
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.driver.scenario_kinds import PSRO
+from ludus.envs.registry import make_env
+from ludus.policies.file import save_policy
+from ludus.policies.specs import tabular_spec
 from ludus.storage import checkpoint
 from ludus.storage.base import Silent
 from ludus.storage.store import Store
@@ -78,7 +81,7 @@ env: {id: "openspiel/blotto(coins=4,fields=2)", num_envs: 16}
 algorithm: {kind: ppo, batch: 32, epochs: 1, hidden: [8]}
 response: {episodes: 128}
 evaluation: {payoffs: simulate, adaptive: {goal: ranking, budget: 60, portion: 5, batch: 20, start: 1}}
-meta_solver: projected_replicator_dynamics
+meta_solver: nash
 mode: explore
 generations: 3
 checkpoints: {iterations: 3}
@@ -297,6 +300,39 @@ def goes_on(run_dir: Path, name: str, *overrides: str) -> None:
         train(name, run_dir, *overrides)
 
 
+class Whole(dict[str, Path]):
+    """Uninterrupted runs by name, made when they are first wanted, with these overrides."""
+
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        super().__init__()
+        self.folder, self.overrides = folder, overrides
+        self._changes = dict[str, int]()
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = self.folder / name
+        changes = dies(lambda: train(name, self[name], *self.overrides), self[name], at=-1)
+        assert changes is not None
+        self._changes[name] = changes
+        return self[name]
+
+    def changes(self, name: str) -> int:
+        """How often it changes its directory, in every process alike."""
+        assert self[name]
+        return self._changes[name]
+
+    def check_a_kill(self, name: str, at: int, folder: Path) -> None:
+        """A run that is killed at a change, and goes on, ends as the whole one."""
+        whole, run_dir = self[name], folder / str(at)
+        assert dies(lambda: train(name, run_dir, *self.overrides), run_dir, at=at) is None
+        goes_on(run_dir, name, *self.overrides)
+        assert_same_run(whole, run_dir)
+
+    def check_kills(self, name: str, folder: Path) -> None:
+        """Each at a third of its changes."""
+        for third in (1, 2):
+            self.check_a_kill(name, third * self.changes(name) // 3, folder)
+
+
 class Impatient(Silent):
     """Asks for a stop at the n-th call."""
 
@@ -313,3 +349,14 @@ class Impatient(Silent):
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._called()
+
+
+def always(action: int, file: Path, game: str = "openspiel/kuhn_poker") -> Path:
+    """The file of a policy that takes one action in every information state of every player."""
+    enumeration = make_env(game, num_envs=1).spec.enumeration
+    assert enumeration is not None
+    spec = tabular_spec(enumeration, range(len(enumeration.offset) - 1))
+    probs = np.zeros(enumeration.mask.shape)
+    probs[:, action] = 1.0
+    save_policy(file, spec, {"probs": probs})
+    return file

@@ -41,7 +41,8 @@ def test_what_is_played(tmp_path: Path) -> None:
 
 
 def test_players_who_share_a_population_play_whole_blocks(tmp_path: Path) -> None:
-    options = ["evaluation={payoffs: simulate, adaptive: {budget: 40, portion: 4, batch: 16, start: 2}}"]
+    adaptive = "{budget: 40, portion: 4, batch: 16, start: 2}"
+    options = ["meta_solver=nash", f"evaluation={{payoffs: simulate, adaptive: {adaptive}}}"]
     run(tools.scenario("shared", *options), run_dir=tmp_path, report=False)
     with Reader(tmp_path) as reader:
         payoffs, matches = reader.payoffs(), {stored.match.id: stored.match for stored in reader.matches()}
@@ -55,7 +56,7 @@ def test_players_who_share_a_population_play_whole_blocks(tmp_path: Path) -> Non
 def test_the_ranking_compares_everybody(tmp_path: Path) -> None:
     """With a confidence that is never reached, the 40 blocks of a generation go to the pairs that have fewest: one, two, three new ones."""
     adaptive = "{goal: ranking, confidence: 0.999999999, budget: 40, portion: 4, batch: 8, start: 1}"
-    options = ["generations=3", f"evaluation={{payoffs: simulate, adaptive: {adaptive}}}"]
+    options = ["meta_solver=uniform", f"evaluation={{payoffs: simulate, adaptive: {adaptive}}}"]
     run(tools.scenario("shared", *options), run_dir=tmp_path, report=False)
     with Reader(tmp_path) as reader:
         count = reader.payoffs().count

@@ -26,7 +26,6 @@ def train(folder: Path, env: str, solver: object, generations: int, share: str =
     ("solver", "most"),
     [
         ("nash", 2e-3),
-        ({"kind": "nash", "method": "highs"}, 1e-9),
         ("max_entropy_nash", 2e-3),
         ("nash_bimatrix", 2e-3),
         ("regret_matching_plus", 5e-2),
@@ -53,9 +52,15 @@ def test_kuhn_by_self_play_does_not_settle(tmp_path: Path) -> None:
     assert [float(m[-1]) for m in result.meta_strategies] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("share", ["auto", "never"])
 @pytest.mark.parametrize(
-    ("solver", "most"), [("nash", 1e-3), ({"kind": "nash", "method": "highs"}, 1e-9), (PRD, 0.05), (FP, 0.05)], ids=str
+    ("solver", "most", "share"),
+    [
+        ("nash", 1e-3, "auto"),
+        ({"kind": "nash", "method": "highs"}, 1e-9, "never"),
+        (PRD, 0.05, "auto"),
+        (FP, 0.05, "never"),
+    ],
+    ids=str,
 )
 def test_rock_paper_scissors(solver: object, most: float, share: str, tmp_path: Path) -> None:
     result = train(tmp_path, RPS, solver, 8, share)

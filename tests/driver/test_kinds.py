@@ -97,15 +97,7 @@ def test_a_run_of_it(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    tools.train(kind, whole)
-    last = tools.dies(lambda: tools.train(kind, tmp_path / "count"), tmp_path / "count", at=-1)
-    assert last is not None
-    for at in (last // 3, 2 * last // 3):
-        run_dir = tmp_path / str(at)
-        assert tools.dies(lambda d=run_dir: tools.train(kind, d), run_dir, at=at) is None
-        tools.goes_on(run_dir, kind)
-        tools.assert_same_run(whole, run_dir)
+    tools.Whole(tmp_path).check_kills(kind, tmp_path)
 
 
 def test_what_is_refused() -> None:

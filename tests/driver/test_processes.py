@@ -1,12 +1,15 @@
-"""The command in processes of its own: kills at random moments, Ctrl-C, and two drivers at once."""
+"""The command as a process: kills at random moments, Ctrl-C and other signals, and two drivers at once."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,10 +18,12 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.errors import RunError
+from ludus.driver.runner import run
 from ludus.storage.reader import Reader, run_state
+from ludus.storage.store import Store
 
 START = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
-LONG = ["checkpoints.iterations=5", "generations=40", "response.episodes=2000"]
+LONG = ["checkpoints.iterations=5", "generations=200", "response.episodes=500"]
 
 
 def start(*line: str, folder: Path) -> subprocess.Popen[str]:
@@ -31,11 +36,9 @@ def generations(run_dir: Path) -> int:
     return 0
 
 
-def wait_for(process: subprocess.Popen[str], run_dir: Path, count: int) -> None:
-    """Until the run has committed its first generations."""
+def wait_until(it_is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
-    while generations(run_dir) < count:
-        assert process.poll() is None, process.communicate()
+    while not it_is_so():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -45,24 +48,45 @@ def going(tmp_path: Path) -> subprocess.Popen[str]:
     """A long run in `run`, with a generation behind it."""
     (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["ppo"])
     process = start("train", "mine.yaml", *LONG, "--run-dir", "run", folder=tmp_path)
-    wait_for(process, tmp_path / "run", 2)
+    wait_until(lambda: generations(tmp_path / "run") >= 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     yield process
     process.kill()
     process.communicate()
 
 
+def forked(line: list[str]) -> int:
+    """The id of a fork of this process, which has imported everything: it runs the command, and writes what is said to `out` and `err`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads; ours only wait
+        child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        with open("out", "w") as sys.stdout, open("err", "w") as sys.stderr:
+            os.dup2(sys.stderr.fileno(), 2)  # where the signal's handler writes
+            code = main(line)
+    finally:
+        os._exit(code)
+
+
 def test_one_ctrl_c_stops_cleanly(
-    going: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(tools.SCENARIOS["ppo"])
+    child = forked(["train", "mine.yaml", *LONG, "--run-dir", "run"])
+    wait_until(lambda: generations(tmp_path / "run") >= 2)
     assert main(["resume", "run"]) == 2
     out, err = capsys.readouterr()
-    in_use = f"run 'run' is in use by another process (pid {going.pid}). Wait for it or stop it, then try again."
+    in_use = f"run 'run' is in use by another process (pid {child}). Wait for it or stop it, then try again."
     assert (out, err) == ("", f"error: {in_use}\n")
-    going.send_signal(signal.SIGINT)
-    out, err = going.communicate(timeout=60)
-    assert going.returncode == 0
-    assert "stopping cleanly; once more stops at once" in err
+    os.kill(child, signal.SIGINT)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    out = Path("out").read_text()
+    assert "stopping cleanly; once more stops at once" in Path("err").read_text()
     assert "stopped by Ctrl-C" in " ".join(out.split())
     assert out.endswith("Continue with: ludus resume run\n")
     with Reader(tmp_path / "run") as reader:
@@ -74,11 +98,21 @@ def test_one_ctrl_c_stops_cleanly(
 
 
 def test_a_scheduler_that_stops_a_run_is_told_that_it_is_not_complete(
-    going: subprocess.Popen[str], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    going.send_signal(signal.SIGTERM)
-    out, _ = going.communicate(timeout=60)
-    assert going.returncode == 128 + signal.SIGTERM
+    commit = Store.commit
+
+    def terminated(store: Store, checkpoint_id: str) -> None:
+        commit(store, checkpoint_id)
+        patch.undo()
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(tools.SCENARIOS["ppo"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", terminated)
+        assert main(["train", "mine.yaml", "--run-dir", "run"]) == 128 + signal.SIGTERM
+    out = capsys.readouterr().out
     assert "stopped by SIGTERM" in " ".join(out.split())
     assert out.endswith("Continue with: ludus resume run\n")
     with Reader(tmp_path / "run") as reader:
@@ -113,31 +147,22 @@ def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: P
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
-LAST_MOMENT = """
-import os, signal
-import ludus.driver.runner
-def killed(run_dir):
-    (run_dir / ".report.html.99").write_text("half")
-    os.kill(os.getpid(), signal.SIGKILL)
-ludus.driver.runner.write_report = killed
-from ludus.cli.main import script
-script()
-"""
+def test_killed_between_the_last_commit_and_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(run_dir: Path) -> None:
+        (run_dir / ".report.html.99").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
 
-
-def test_killed_between_the_last_commit_and_the_report(tmp_path: Path) -> None:
-    tools.train("exact", tmp_path / "whole")
-    (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["exact"])
-    line = [sys.executable, "-c", LAST_MOMENT, "train", "mine.yaml", "--run-dir", "run"]
-    killed = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    left = {path.name for path in (tmp_path / "run").iterdir()}
+    run_dir = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("ludus.driver.runner.write_report", killed)
+        assert tools.dies(lambda: run(tools.scenario("exact"), run_dir=run_dir), run_dir, at=-1) is None
+    left = {path.name for path in run_dir.iterdir()}
     assert {"ludus.db-wal", ".report.html.99"} <= left
     assert "report.html" not in left
-    done = subprocess.run([*START, "resume", "run"], cwd=tmp_path, capture_output=True, timeout=60)
-    assert done.returncode == 0
-    assert (tmp_path / "run" / "report.html").exists()
-    tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
+    assert main(["resume", str(run_dir)]) == 0
+    assert (run_dir / "report.html").exists()
+    tools.train("exact", tmp_path / "whole")
+    tools.assert_same_run(tmp_path / "whole", run_dir)
 
 
 SLOW_DOWN = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
-from ludus.core.errors import ConfigError, LudusError, RunError, ScenarioError
+from ludus.core.errors import ConfigError, RunError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.storage.reader import Reader, run_state
@@ -21,7 +22,7 @@ def state(run_dir: Path) -> str:
         return run_state(run_dir, reader.summary())
 
 
-@pytest.mark.parametrize("name", ["exact", "ppo", "dqn", "simulate"])
+@pytest.mark.parametrize("name", ["dqn", "simulate"])
 def test_stopped_by_hand_and_resumed(name: str, tmp_path: Path) -> None:
     tools.train(name, tmp_path / "whole")
     for calls in (1, 9):
@@ -53,14 +54,7 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureF
     assert tools.files_of(run_dir) == before
 
 
-def test_a_report_that_a_kill_has_prevented_is_written(tmp_path: Path) -> None:
-    tools.train("exact", tmp_path)
-    assert not (tmp_path / "report.html").exists()
-    assert resume(tmp_path).report == tmp_path / "report.html"
-    assert (tmp_path / "report.html").stat().st_size > 1e6
-
-
-@pytest.mark.parametrize("name", ["exact", "ppo", "simulate", "shared", "general"])
+@pytest.mark.parametrize("name", ["shared", "general"])
 def test_an_extended_run_equals_the_longer_one(name: str, tmp_path: Path) -> None:
     tools.train(name, tmp_path / "short", "generations=1")
     resume(tmp_path / "short", ["generations=3"], report=False)
@@ -72,18 +66,20 @@ def test_an_extended_run_equals_the_longer_one(name: str, tmp_path: Path) -> Non
         assert short.info().generations == 3
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 8, 12])
-def test_killed_while_it_is_extended(at: int, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    tools.train("exact", run_dir, "generations=1")
-    assert tools.dies(lambda: resume(run_dir, ["generations=2"], report=False), run_dir, at=at) is None
-    resume(run_dir, report=False)  # as it was, or as it was to become: never something between
-    with Reader(run_dir) as reader:
-        wanted = reader.info().generations
-        assert len(reader.generations()) == 1 + wanted
-        assert reader.info().text == (run_dir / "scenario.yaml").read_text()
-    tools.train("exact", tmp_path / "whole", f"generations={wanted}")
-    tools.assert_same_run(tmp_path / "whole", run_dir)
+def test_killed_while_it_is_extended(tmp_path: Path) -> None:
+    wholes = {}
+    for generations in (1, 2):
+        wholes[generations] = tmp_path / f"whole{generations}"
+        tools.train("exact", wholes[generations], f"generations={generations}")
+    for at in (1, 2, 3, 4, 5, 8, 12):
+        run_dir = shutil.copytree(wholes[1], tmp_path / str(at))
+        assert tools.dies(lambda d=run_dir: resume(d, ["generations=2"], report=False), run_dir, at=at) is None
+        resume(run_dir, report=False)  # as it was, or as it was to become: never something between
+        with Reader(run_dir) as reader:
+            wanted = reader.info().generations
+            assert len(reader.generations()) == 1 + wanted
+            assert reader.info().text == (run_dir / "scenario.yaml").read_text()
+        tools.assert_same_run(wholes[wanted], run_dir)
 
 
 def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
@@ -96,28 +92,21 @@ def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
         assert reader.generations()[-1].marginals == ((1 / 3,) * 3,) * 2
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "words"),
-    [
+def test_what_a_run_cannot_change(tmp_path: Path) -> None:
+    tools.train("exact", tmp_path, "generations=1")
+    before = tools.files_of(tmp_path)
+    for change, kind, words in (
         ("env=openspiel/leduc_poker", ScenarioError, "the run has 'openspiel/kuhn_poker', which a run cannot change"),
         ("seed=5", ScenarioError, "seed=5 was given; the run has 0"),
         ("share=never", ScenarioError, "share='never' was given"),
-        (
-            "env.wrappers=[flatten_observation]",
-            ScenarioError,
-            "env.wrappers=.*; the run has .*, which a run cannot change",
-        ),
+        ("env.wrappers=[flatten_observation]", ScenarioError, "env.wrappers=.*; the run has .*, which a run cannot"),
         ("env.tree=off", ScenarioError, "env.tree='off' was given; the run has 'auto'"),
         ("generation=5", ConfigError, "did you mean 'generations'"),
         ("meta_solver=nahs", ConfigError, "unknown meta-solver"),
         ("stop={episodes: 5}", ScenarioError, "could never fire"),
-    ],
-)
-def test_what_a_run_cannot_change(change: str, kind: type[LudusError], words: str, tmp_path: Path) -> None:
-    tools.train("exact", tmp_path, "generations=1")
-    before = tools.files_of(tmp_path)
-    with pytest.raises(kind, match=words):
-        resume(tmp_path, [change])
+    ):
+        with pytest.raises(kind, match=words):
+            resume(tmp_path, [change])
     assert tools.files_of(tmp_path) == before
 
 
@@ -126,7 +115,7 @@ def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
 ) -> None:
     tools.train("exact", tmp_path, "generations=1")
     monkeypatch.setattr(RuntimeChoice, "build", lambda self: pytest.fail("the runtime was started"))
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(RunError, match=r"already holds a run\. Continue it with `ludus resume`"):
         tools.train("exact", tmp_path)
 
 
@@ -168,9 +157,6 @@ def test_one_driver_per_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             assert "is in use by another process (pid " in err
             assert err.count("\n") == 1
         assert tools.files_of(tmp_path) == before
-    assert main(["train", "kuhn", "--run-dir", str(tmp_path)]) == 2
-    assert "already holds a run. Continue it with `ludus resume`" in capsys.readouterr().err
-    assert tools.files_of(tmp_path) == before
 
 
 def test_a_run_that_went_on_meanwhile_is_not_rewound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,23 +101,47 @@ def test_the_game_keeps_the_contract() -> None:
     check_env(lambda num_envs: Votes(num_envs=num_envs))
 
 
+REPLAY = {"rollout": 50, "hidden": [16], "batch": 64, "updates_per_decision": 0.1}
+QMIX = {"kind": "qmix", "min_size": 200, "target_period": 50, "epsilon": {"start": 1.0, "end": 0.0}}
+MADDPG = {"kind": "maddpg", "critic": "state", "normalise_rewards": "scale", "start_decisions": 200}
 ORACLES = {
     "ppo": {"kind": "ppo", "batch": 100, "hidden": [16], "epochs": 8},
-    "dqn": {"kind": "dqn", "rollout": 50, "hidden": [16], "min_size": 200, "batch": 64, "updates_per_decision": 0.1},
+    "dqn": {"kind": "dqn", "min_size": 200, **REPLAY},
+    "qmix": {**QMIX, "learning_rate": 5e-3, **REPLAY},
+    "maddpg": {**MADDPG, "rollout_unit": "episodes", "learning_rate": 5e-3, **REPLAY},
 }
 
 
-def scenario(algorithm: str) -> ludus.PSRO:
+def scenario(algorithm: str, generations: int = 1, wrappers: list[dict[str, str]] | None = None) -> ludus.PSRO:
     return ludus.PSRO(
-        env=ludus.Environment(id="test_teams:Votes", num_envs=25),
+        env=ludus.Environment(id="test_teams:Votes", num_envs=25, wrappers=wrappers or []),
         algorithm=ORACLES[algorithm],
-        generations=1,
+        generations=generations,
         response={"episodes": 800},
         evaluation=ludus.Evaluation(episodes=400),
     )
 
 
-@pytest.mark.parametrize("algorithm", ORACLES)
+def repeats_its_coins(result: ludus.Result) -> bool:
+    policy = result.policy(0)
+    x = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]], np.float32)  # both coins, for each agent
+    act = policy.act(x, None, None, np.zeros((4, policy.noise_width), np.float32), mode="greedy")
+    return act.action.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["qmix", "maddpg"])
+def test_a_team_with_a_learner_of_teams_answers_a_population_of_teams(algorithm: str, tmp_path: Path) -> None:
+    """By value decomposition and with central critics. Two teams who know how are even."""
+    asked = scenario(algorithm, generations=2, wrappers=[{"kind": "joint_state"}])
+    result = ludus.run(asked, run_dir=tmp_path, report=False)
+    assert [len(members) for members in result.populations] == [3, 3]
+    expected = np.array([[0, -2, -2], [2, 0, 0], [2, 0, 0]])
+    np.testing.assert_allclose(result.payoffs.mean[0], expected, atol=0.5)
+    assert repeats_its_coins(result)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_one_policy_plays_a_whole_team(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeating every coin is worth 4, and guessing 2: so a team that knows how wins by 2 against one that guesses."""
     seen: Counter[tuple[int, int]] = Counter()
@@ -137,10 +161,7 @@ def test_one_policy_plays_a_whole_team(algorithm: str, tmp_path: Path, monkeypat
         ["0-0", "0-1"],
         ["1-0", "1-1"],
     ]
-    policy = result.policy(0)
-    x = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]], np.float32)  # both coins, for each agent
-    act = policy.act(x, None, None, np.zeros((4, policy.noise_width), np.float32), mode="greedy")
-    assert act.action.tolist() == [0, 1, 0, 1]
+    assert repeats_its_coins(result)
 
 
 def test_what_needs_one_agent_per_player_says_so(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_with_no_checkpoint_left_it_says_so(run_dir: Path, capfd: pytest.Capture
 
 def test_a_run_killed_while_it_goes_back(run_dir: Path, whole: Path) -> None:
     damage(run_dir / "checkpoint" / ids(run_dir)[-1] / "state.json", lambda data: b"")
-    for at in range(1, 40, 3):
+    for at in range(1, 40, 6):
         if tools.dies(lambda: resume(run_dir, report=False), run_dir, at=at) is not None:
             break
     else:

@@ -332,18 +332,13 @@ def test_a_rating_table():
 
 
 @pytest.mark.parametrize("name", sorted(RATINGS))
-def test_an_empty_population_is_refused(name):
+def test_an_empty_population_and_unknown_policies_are_refused(name):
     with pytest.raises(DataError, match=f"{name}: population 1 has no policies; add one before rating"):
         rate(name, table((2, 0)).view())
-
-
-@pytest.mark.parametrize("name", sorted(RATINGS))
-@pytest.mark.parametrize("profile", [(0, 3), (-1, 0), (0, 0.5), (0,), (0, 1, 2)])
-def test_a_match_of_unknown_policies_is_refused(name, profile):
     made = table((3,), population=(0, 0), zero_sum=True)
     made.record_exact(np.zeros((2, 3, 3)))
-    log = [LOG[0], dataclasses.replace(LOG[1], profile=profile)]
-    with pytest.raises(
-        DataError, match=re.escape(f"{name}: match 'b' has profile {profile}, and the payoffs have (3, 3) policies")
-    ):
-        rate(name, made.view(), log)
+    for profile in ((0, 3), (-1, 0), (0, 0.5), (0,), (0, 1, 2)):
+        log = [LOG[0], dataclasses.replace(LOG[1], profile=profile)]
+        words = f"{name}: match 'b' has profile {profile}, and the payoffs have (3, 3) policies"
+        with pytest.raises(DataError, match=re.escape(words)):
+            rate(name, made.view(), log)

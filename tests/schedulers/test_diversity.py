@@ -45,8 +45,11 @@ def tasks_of(made: PSROScheduler, payoffs: Payoffs) -> list[TrainingTask]:
     return [task for task in made.next_tasks(View(refs, payoffs), free=9) if isinstance(task, TrainingTask)]
 
 
-@pytest.mark.parametrize("rule", BOTH, ids=str)
-@pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1), (0, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("rule", "population"),
+    [(BOTH[0], (0,)), (BOTH[0], (0, 1)), (BOTH[1], (0, 0)), (BOTH[1], (0, 1, 1))],
+    ids=str,
+)
 def test_contract(rule: DiversityRule, population: tuple[int, ...]) -> None:
     check_scheduler(lambda: scheduler(rule, population), population=population)
 

@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import (
     Adaptive,
     Diversity,
-    Evaluated,
     EvaluationTask,
     Factor,
     Mixture,
     PolicyRef,
-    PolicySpec,
-    Task,
-    Trained,
     TrainingTask,
 )
 from ludus.population.base import View
@@ -41,9 +38,11 @@ def efficient(population: tuple[int, ...] = (0, 1), **options: Any) -> Efficient
     )
 
 
-@pytest.mark.parametrize("population", [(0, 0), (0, 1)], ids=str)
-@pytest.mark.parametrize("levels", [1, 2])
-@pytest.mark.parametrize("begin", ["uniform", "last"])
+@pytest.mark.parametrize(
+    ("population", "levels", "begin"),
+    [((0, 0), 1, "uniform"), ((0, 0), 2, "last"), ((0, 1), 1, "last"), ((0, 1), 2, "uniform")],
+    ids=str,
+)
 def test_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
     check_scheduler(lambda: efficient(population, levels=levels, begin=begin), population=population)
 
@@ -53,16 +52,6 @@ def view(*names: tuple[str, ...], population: tuple[int, ...] = (0, 1)) -> View:
     refs = tuple(tuple(PolicyRef(int(name[0]), name) for name in some) for some in names)
     sizes = tuple(len(names[which]) for which in population)
     return View(refs, exact_view(np.full((2, *sizes), np.nan), zero_sum=True, population=population))
-
-
-def answered(scheduler: EfficientPSROScheduler, tasks: list[Task], now: View, averages: dict[str, Mixture]) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            ref = PolicyRef(task.population, task.policy)
-            average = averages.get(task.id)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}, average=average), now)
-        else:
-            scheduler.on_result(Evaluated(task), now)
 
 
 def test_nothing_is_evaluated_but_what_is_announced() -> None:

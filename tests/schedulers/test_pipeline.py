@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError, RunError, ScenarioError
-from ludus.core.types import Diversity, Evaluated, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Diversity, PolicyRef, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
@@ -22,8 +23,7 @@ def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> Pipelin
     return PipelinePSROScheduler(PipelinePSROOptions(**options), population=population)
 
 
-@pytest.mark.parametrize("population", [(0, 0), (0, 1), (0, 1, 1)], ids=str)
-@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize(("population", "levels"), [((0, 0), 3), ((0, 1, 1), 1)], ids=str)
 def test_contract(population: tuple[int, ...], levels: int) -> None:
     check_scheduler(lambda: pipeline(population, generations=2, levels=levels, most=2), population=population)
 
@@ -33,19 +33,6 @@ def test_numbers_that_make_no_sense() -> None:
         pipeline(levels=0)
     with pytest.raises(ConfigError, match="pipeline"):
         pipeline(least=3, most=2)
-
-
-def test_contract_with_several_initial_policies() -> None:
-    check_scheduler(lambda: pipeline(levels=2, most=2), initial=2)
-
-
-def answered(scheduler: PipelinePSROScheduler, tasks: list[Task], now: View) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            ref = PolicyRef(task.population, task.policy)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, {}), now)
-        else:
-            scheduler.on_result(Evaluated(task), now)
 
 
 def view(strengths: dict[str, float]) -> View:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_tools import answered
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Evaluated, Factor, Mixture, PolicyRef, PolicySpec, Task, Trained, TrainingTask
+from ludus.core.types import Factor, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.schedulers.base import Scheduler
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
@@ -27,8 +28,6 @@ from ludus.schedulers.self_play import (
 )
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
-
-POPULATIONS = [(0,), (0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
 
 
 def self_play(population: tuple[int, ...], **options: Any) -> SelfPlayScheduler:
@@ -61,23 +60,30 @@ KINDS: dict[str, Callable[..., Scheduler]] = {
 }
 
 
-@pytest.mark.parametrize("population", POPULATIONS, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "population"),
+    [
+        ("naive", (0,)),
+        ("naive", (0, 0)),
+        ("naive", (0, 1, 1)),
+        ("quality", (0, 1, 2)),
+        ("last two", (0, 1)),
+        ("every seat", (0, 0)),
+        ("fictitious", (0, 1, 1)),
+        ("pfsp", (0, 0)),
+        ("pfsp", (0, 1, 2)),
+        ("pfsp and latest", (0,)),
+        ("fixed", (0, 0)),
+        ("fixed", (0, 1, 2)),
+    ],
+    ids=str,
+)
 def test_contract(kind: str, population: tuple[int, ...]) -> None:
     check_scheduler(lambda: KINDS[kind](population, generations=3), population=population)
 
 
 def refs(*names: str) -> tuple[PolicyRef, ...]:
     return tuple(PolicyRef(int(name[0]), name) for name in names)
-
-
-def answered(scheduler: Scheduler, tasks: list[Task], view: View, **counters: int) -> None:
-    for task in tasks:
-        if isinstance(task, TrainingTask):
-            ref = PolicyRef(task.population, task.policy)
-            scheduler.on_result(Trained(task, ref, PolicySpec("random"), {}, {}, counters), view)
-        else:
-            scheduler.on_result(Evaluated(task), view)
 
 
 def pennies(rows: int, columns: int) -> np.ndarray:

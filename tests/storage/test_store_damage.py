@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ def _message(run_dir: Path) -> str:
     return messages[0]
 
 
+def change(run_dir: Path, sql: str) -> None:
+    with closing(sqlite3.connect(run_dir / "ludus.db")) as connection, connection:
+        connection.execute(sql)
+
+
 def _contents(run_dir: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in run_dir.iterdir() if path.name != "driver.lock"}
 
@@ -47,13 +53,11 @@ def test_not_a_database(run_dir: Path) -> None:
     assert "file is not a database" in _message(run_dir)
 
 
-@pytest.mark.parametrize("value", ['"x"', "[null]", "[[1]]", '{"a": 1}', "7"])
-def test_numbers_that_are_none(run_dir: Path, value: str) -> None:
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute("UPDATE generations SET gains = ? WHERE number = 3", (value,))
-    connection.close()
-    with Reader(run_dir) as reader, pytest.raises(RunError, match=r"ludus.db' cannot be used"):
-        reader.generations()
+def test_numbers_that_are_none(run_dir: Path) -> None:
+    for value in ('"x"', "[null]", "[[1]]", '{"a": 1}', "7"):
+        change(run_dir, f"UPDATE generations SET gains = '{value}' WHERE number = 3")
+        with Reader(run_dir) as reader, pytest.raises(RunError, match=r"ludus.db' cannot be used"):
+            reader.generations()
 
 
 def test_truncated(run_dir: Path) -> None:
@@ -80,16 +84,12 @@ def test_empty_file_of_a_run_that_died_at_once(run_dir: Path) -> None:
 
 def test_other_programs_database(run_dir: Path) -> None:
     (run_dir / "ludus.db").unlink()
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute("CREATE TABLE songs (title TEXT)")
-    connection.close()
+    change(run_dir, "CREATE TABLE songs (title TEXT)")
     assert "is not the database of a Ludus run" in _message(run_dir)
 
 
 def test_newer_version(run_dir: Path) -> None:
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute(f"PRAGMA user_version = {database.VERSION + 1}")
-    connection.close()
+    change(run_dir, f"PRAGMA user_version = {database.VERSION + 1}")
     assert f"newer Ludus (database version {database.VERSION + 1}" in _message(run_dir)
 
 
@@ -103,18 +103,14 @@ def test_newer_version(run_dir: Path) -> None:
     ],
 )
 def test_tampered_rows(run_dir: Path, sql: str, word: str) -> None:
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute(sql)
-    connection.close()
+    change(run_dir, sql)
     with Reader(run_dir) as reader, pytest.raises(RunError, match="cannot be used") as caught:
         reader.generations()
     assert word in str(caught.value)
 
 
 def test_payoff_outside_the_populations(run_dir: Path) -> None:
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute("DELETE FROM policies WHERE place = 12")
-    connection.close()
+    change(run_dir, "DELETE FROM policies WHERE place = 12")
     with Reader(run_dir) as reader, pytest.raises(RunError, match="outside the populations"):
         reader.payoffs()
 
@@ -152,9 +148,7 @@ def test_older_version_is_migrated_when_it_is_resumed(run_dir: Path, next_versio
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_what_came_before_the_oldest_version_is_refused(run_dir: Path, version: int) -> None:
-    with sqlite3.connect(run_dir / "ludus.db") as connection:
-        connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
+    change(run_dir, f"PRAGMA user_version = {version}")
     before = _contents(run_dir)
     for opened in (Reader, Store.open):
         with pytest.raises(RunError, match=f"older Ludus .database version {version}; this one reads 3 and later"):

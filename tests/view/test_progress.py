@@ -211,13 +211,6 @@ def test_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(progress, PlainProgress)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "+0.000"), (-1e-9, "+0.000"), (-0.0005001, "-0.001"), (2.5, "+2.500")]
-)
-def test_signed(value: float, text: str) -> None:
-    assert signed(value, 3) == text
-
-
 def test_a_stop_that_is_asked_for_is_part_of_the_picture(capfd: pytest.CaptureFixture[str]) -> None:
     progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=60))
     progress.stopping("stopping cleanly")
@@ -245,25 +238,15 @@ def test_pipes_get_plain_lines() -> None:
     assert isinstance(progress_for(io.StringIO()), PlainProgress)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (2.5, "2.5"), (9999, "9999"), (12_345, "12.3k"), (2_400_000, "2.4M"), (3e9, "3G")]
-)
-def test_compact(value: float, text: str) -> None:
-    assert compact(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(4.25, "4.2s"), (65.9, "1m05s"), (7384, "2h03m"), (200_000, "2d07h"), (1e30, "over 1000 days")]
-)
-def test_duration(value: float, text: str) -> None:
-    assert duration(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "-"), (float("nan"), "-"), (0.0, "0.0000"), (1.23456, "1.2346"), (3.2e-6, "3.2e-06")]
-)
-def test_number(value: float | None, text: str) -> None:
-    assert number(value) == text
+def test_numbers_as_they_are_written() -> None:
+    signs = {0.0: "+0.000", -1e-9: "+0.000", -0.0005001: "-0.001", 2.5: "+2.500"}
+    assert {value: signed(value, 3) for value in signs} == signs
+    counts = {0.0: "0", 2.5: "2.5", 9999: "9999", 12_345: "12.3k", 2_400_000: "2.4M", 3e9: "3G"}
+    assert {value: compact(value) for value in counts} == counts
+    times = {4.25: "4.2s", 65.9: "1m05s", 7384: "2h03m", 200_000: "2d07h", 1e30: "over 1000 days"}
+    assert {value: duration(value) for value in times} == times
+    numbers = {None: "-", float("nan"): "-", 0.0: "0.0000", 1.23456: "1.2346", 3.2e-6: "3.2e-06"}
+    assert {value: number(value) for value in numbers} == numbers
 
 
 def test_observers_are_told_in_order() -> None:
