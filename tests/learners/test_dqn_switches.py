@@ -23,23 +23,25 @@ from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 32, "target_period": 3}
 VARIANTS = {
-    "noisy": DQN(noisy=True, **SMALL),
-    "rainbow": Rainbow(atoms=11, **SMALL),
-    "rainbow-without-noise": Rainbow(noisy=False, epsilon=0.1, atoms=11, **SMALL),
-    "c51": DQN(distribution="c51", atoms=5, polyak=0.1, **SMALL),
-    "quantile": QRDQN(atoms=7, **SMALL),
-    "quantile-double-dueling": QRDQN(double=True, dueling=True, n_step=2, atoms=7, **SMALL),
-    "implicit": IQN(atoms=5, **SMALL),
-    "munchausen": MunchausenDQN(**SMALL),
-    "munchausen-iqn": IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
-    "munchausen-c51": DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL),
+    "noisy": ("enumerated", DQN(noisy=True, **SMALL)),
+    "rainbow": ("tensors", Rainbow(atoms=11, **SMALL)),
+    "rainbow-without-noise": ("enumerated", Rainbow(noisy=False, epsilon=0.1, atoms=11, **SMALL)),
+    "c51": ("tensors", DQN(distribution="c51", atoms=5, polyak=0.1, **SMALL)),
+    "quantile": ("enumerated", QRDQN(double=True, dueling=True, n_step=2, atoms=7, **SMALL)),
+    "implicit": ("tensors", IQN(atoms=5, **SMALL)),
+    "munchausen": ("enumerated", MunchausenDQN(**SMALL)),
+    "munchausen-iqn": (
+        "enumerated",
+        IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
+    ),
+    "munchausen-c51": ("tensors", DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL)),
 }
 
 
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_contract(name, kind, request):
-    check_algorithm(VARIANTS[name], request.getfixturevalue(kind), seats=(1,))
+def test_contract(name, request):
+    kind, algorithm = VARIANTS[name]
+    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,))
 
 
 def image_env(env, dtype=np.uint8):
@@ -83,10 +85,11 @@ def test_which_learner(tensors):
     assert type(learner_of(tensors, noisy=True)) is ModuleLearner
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_both_learners_find_the_same_gradient(double, dueling, kind, request):
+@pytest.mark.parametrize(
+    ("kind", "double", "dueling"),
+    [("enumerated", False, True), ("enumerated", True, False), ("tensors", False, False), ("tensors", True, True)],
+)
+def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
     """The module's learner, given the perceptron's weights, has the written-out learner's loss, errors and gradient. The target networks
     are others, so that it matters who chooses and who judges."""
     env = request.getfixturevalue(kind)

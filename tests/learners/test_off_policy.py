@@ -38,21 +38,20 @@ def boxed(tensors):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        DDPG(**SMALL),
         DDPG(**SMALL, twin=True, activation="tanh", max_gradient_norm=1.0),
-        TD3(**SMALL),
         TD3(**SMALL, noise={"start": 0.3, "end": 0.0}, critic_learning_rate=1e-2),
         SAC(**SMALL),
         SAC(**SMALL, twin=False, learn_temperature=False, n_step=3),
     ],
-    ids=["ddpg", "ddpg-twin-tanh-clipped", "td3", "td3-schedules", "sac", "sac-single-fixed-3-step"],
+    ids=["ddpg-twin-tanh-clipped", "td3-schedules", "sac", "sac-single-fixed-3-step"],
 )
 def test_contract(algorithm, boxed):
     check_algorithm(algorithm, boxed, seats=(1,))
 
 
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-@pytest.mark.parametrize("changes", [{}, {"twin": False, "learn_temperature": False, "n_step": 3}], ids=["", "plain"])
+@pytest.mark.parametrize(
+    ("kind", "changes"), [("enumerated", {}), ("tensors", {"twin": False, "learn_temperature": False, "n_step": 3})]
+)
 def test_contract_of_discrete_actions(kind, changes, request):
     check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,))
 
@@ -276,8 +275,7 @@ def test_targets_follow():
     np.testing.assert_allclose(ensemble.state_dict()["target"], before + 0.25, atol=1e-6)
 
 
-@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
-@pytest.mark.parametrize("size", [2, 20], ids=["two", "more-than-rows"])
+@pytest.mark.parametrize(("cls", "size"), [(DDPG, 2), (TD3, 20), (SAC, 20), (SACDiscrete, 2)])
 def test_ranks_learn_what_one_learner_does(cls, size, boxed, tensors):
     """Equal among themselves to the bit, and to a learner that is alone to rounding; also where some have no rows."""
     env = tensors if cls is SACDiscrete else boxed

@@ -15,7 +15,6 @@ from ludus.policies.registry import build_policy
 from ludus.policies.torch_module import make_networks
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
-from ludus.testing.policy import check_policy
 
 
 class ActorCritic(OnPolicy):
@@ -106,24 +105,17 @@ class Explodes(ActorCritic):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options"),
     [
-        {},
-        {"epochs": 3, "gae_lambda": 0.9},
-        {"normaliser": True},
-        {"batch_unit": "decisions", "normalise_advantages": False},
+        ("tensors", {}),
+        ("enumerated", {"epochs": 3, "gae_lambda": 0.9}),
+        ("tensors", {"normaliser": True}),
+        ("enumerated", {"batch_unit": "decisions", "normalise_advantages": False}),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_contract(options, kind, request):
+def test_contract(kind, options, request):
     check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,))
-
-
-def test_policy_contract(enumerated):
-    algorithm = ActorCritic()
-    learner = algorithm.learner(LearnerContext(enumerated, (0,), 3))
-    check_policy(build_policy(learner.spec, learner.weights()), enumeration=enumerated.enumeration, player=0)
 
 
 def learner_and_batch(algorithm, env, *, seed=0):

@@ -26,15 +26,24 @@ SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_per
 GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batch": 8}
 
 
-@pytest.mark.parametrize("cls", [VDN, QMIX])
 @pytest.mark.parametrize(
-    "options",
+    ("cls", "options"),
     [
-        {},
-        {"mixing_hidden": 0, "n_step": 3, "dueling": True, "double": False, "polyak": 0.1, "normalise_rewards": "none"},
-        {"priority_exponent": 0.6, "normalise_rewards": "standardise"},
-        GRU,
-        {**GRU, "core": "lstm", "burn_in": 0, "priority_exponent": 0.6, "dueling": True},
+        (VDN, {}),
+        (
+            QMIX,
+            {
+                "mixing_hidden": 0,
+                "n_step": 3,
+                "dueling": True,
+                "double": False,
+                "polyak": 0.1,
+                "normalise_rewards": "none",
+            },
+        ),
+        (QMIX, {"priority_exponent": 0.6, "normalise_rewards": "standardise"}),
+        (QMIX, GRU),
+        (VDN, {**GRU, "core": "lstm", "burn_in": 0, "priority_exponent": 0.6, "dueling": True}),
     ],
     ids=["steps", "switched", "prioritised", "gru", "lstm"],
 )

@@ -151,8 +151,9 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
 # ------------------------------------------------------------------ learners
 
 
-@pytest.mark.parametrize("options", [{}, GRU, {"priority_exponent": 0.6}], ids=["steps", "gru", "prioritised"])
-@pytest.mark.parametrize("rows", [25, 2])
+@pytest.mark.parametrize(
+    ("options", "rows"), [({}, 2), (GRU, 25), ({"priority_exponent": 0.6}, 25)], ids=["steps", "gru", "prioritised"]
+)
 def test_ranks_learn_what_one_learner_does(options, rows):
     algorithm, env = QMIX(**{**SMALL, **options}), team_env()
     batch = batch_of(learner_of(algorithm, env), env, size=rows)

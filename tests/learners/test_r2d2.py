@@ -25,17 +25,19 @@ SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "memory": 6, "batch": 8,
 SHORT = {"length": 2, "period": 1, "burn_in": 1}
 
 
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options"),
     [
-        {},
-        {"core": "gru", "n_step": 2, **SHORT},
-        {"priority_exponent": 0.0, "rescale": False, "double": False, "dueling": False, "polyak": 0.1, **SHORT},
+        ("enumerated", {}),
+        ("tensors", {"core": "gru", "n_step": 2, **SHORT}),
+        (
+            "enumerated",
+            {"priority_exponent": 0.0, "rescale": False, "double": False, "dueling": False, "polyak": 0.1, **SHORT},
+        ),
     ],
     ids=["long", "gru-short", "plain"],
 )
-def test_contract(options, kind, request):
+def test_contract(kind, options, request):
     check_algorithm(R2D2(**SMALL, **options), request.getfixturevalue(kind), seats=(1,))
 
 
