@@ -41,16 +41,6 @@ def test_td3_is_ddpg_with_its_switches():
     assert (DDPG().twin, DDPG().policy_delay, DDPG().target_noise) == (False, 1, 0.0)
 
 
-def test_the_actor_waits_for_the_critics(tensors):
-    learner, batch = learner_and_batch(TD3, boxed(tensors), policy_delay=3)
-    start, target = learner.actor.state_dict()["weights"], learner.critics.state_dict()["target"]
-    for update in range(1, 7):
-        learner.update(batch)
-        moved = not np.array_equal(learner.actor.state_dict()["weights"], start)
-        assert moved == (update >= 3)
-        assert moved != np.array_equal(learner.critics.state_dict()["target"], target)
-
-
 @pytest.mark.parametrize("cls", [DDPG, TD3])
 def test_exploration_follows_its_schedule_and_travels_with_the_weights(cls, tensors):
     """From 0.4 to 0.2 over 1000 decisions."""

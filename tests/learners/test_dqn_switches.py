@@ -151,14 +151,6 @@ def test_double_changes_who_chooses_and_nothing_else(tensors):
     assert double.spec == plain.spec
 
 
-def test_n_step_changes_the_transitions_and_nothing_else(tensors):
-    one, three = columns_of(tensors, DQN(hidden=(8,))), columns_of(tensors, DQN(hidden=(8,), n_step=3))
-    same = {"observation", "action", "version_lo", "mask"}
-    assert one.keys() == three.keys()
-    assert {name for name in one if np.array_equal(one[name], three[name])} == same
-    assert learner_of(tensors).spec == learner_of(tensors, n_step=3).spec
-
-
 @pytest.mark.parametrize(
     ("options", "changed"),
     [

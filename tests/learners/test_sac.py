@@ -13,7 +13,6 @@ from torch.distributions import Categorical, Normal, TanhTransform
 from ludus.learners.sac.learner import Temperature
 from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.sac.options import SAC, SACDiscrete
-from ludus.policies.registry import build_policy
 
 OUT = [[0.5, -1.0, -0.3, 0.4], [2.0, 0.0, 3.0, -25.0], [-6.0, 7.0, 0.1, 0.2]]
 NORMAL = [[0.7, -1.2], [-0.4, 2.0], [-1.5, 1.9]]
@@ -221,16 +220,3 @@ def test_the_entropy_that_is_wanted_is_minus_one_for_each_entry(tensors):
             learner.update(batch)
         ends.append(float(learner.state_dict()["temperature"]["log"][0]))
     assert ends[0] == ends[1] != ends[2]
-
-
-def test_masked_actions_are_never_played(tensors):
-    learner, batch = learner_and_batch(SACDiscrete, tensors)
-    for _ in range(20):
-        learner.update(batch)
-    policy = build_policy(learner.spec, learner.weights())
-    rng = np.random.default_rng(0)
-    mask = rng.random((500, 3)) < 0.5
-    mask[np.arange(500), rng.integers(0, 3, 500)] = True
-    x, noise = rng.standard_normal((500, 4)).astype(np.float32), rng.random((500, 1), dtype=np.float32)
-    for mode in policy.modes:
-        assert mask[np.arange(500), policy.act(x, mask, None, noise, mode=mode).action].all()
