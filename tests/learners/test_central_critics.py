@@ -49,7 +49,7 @@ def make(**options):
     ids=str,
 )
 def test_contract(action, options):
-    check_algorithm(make(**options), team_env(action=action))
+    check_algorithm(make(**options), team_env(action=action), rounds=2)
 
 
 @pytest.mark.parametrize("kind", [A2C, Reinforce])

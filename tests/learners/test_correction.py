@@ -112,7 +112,7 @@ ALGORITHMS = {
 
 @pytest.mark.parametrize(("name", "kind"), [("ppo", "tensors"), ("ppo-minibatches", "enumerated"), ("a2c", "tensors")])
 def test_contract(name, kind, request):
-    check_algorithm(ALGORITHMS[name], request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(ALGORITHMS[name], request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def learner_of(algorithm, env, *, seed=0):

@@ -41,7 +41,7 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_contract(name, request):
     kind, algorithm = VARIANTS[name]
-    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def image_env(env, dtype=np.uint8):
@@ -49,9 +49,8 @@ def image_env(env, dtype=np.uint8):
     return replace(env, agents=tuple(replace(agent, observation=box) for agent in env.agents))
 
 
-@pytest.mark.parametrize("body", ["nature", "impala"])
-def test_contract_with_images(body, tensors):
-    algorithm = DQN(body=body, rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
+def test_contract_with_images(tensors):
+    algorithm = DQN(body="nature", rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
     check_algorithm(algorithm, image_env(tensors), rounds=2)
 
 
@@ -268,13 +267,13 @@ def test_every_update_draws_noise_and_levels_of_its_own_from_the_seed(tensors):
 
 def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(tensors):
     """Targets spread evenly over [0, 1]: the function of levels is the identity."""
-    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=5e-3).learner(
+    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=1e-2).learner(
         LearnerContext(tensors, (0,), 0)
     )
     columns, rng = columns_of(tensors, IQN(hidden=(16,), gamma=0.0)), np.random.default_rng(0)
     rows = len(columns["action"])
     columns = {**columns, "observation": np.ones_like(columns["observation"]), "mask": np.ones_like(columns["mask"])}
-    for _ in range(300):
+    for _ in range(150):
         columns["reward"] = rng.random(rows).astype(np.float32)
         columns["discount"] = np.zeros(rows, np.float32)
         learner.update(sample_of(columns))

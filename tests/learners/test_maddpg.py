@@ -38,11 +38,11 @@ def games(kind, **options):
 )
 def test_contract(kind, options):
     env = games(kind)
-    check_algorithm(MADDPG(**SMALL, **options), env, rollouts=rollouts(env))
+    check_algorithm(MADDPG(**SMALL, **options), env, rollouts=rollouts(env), rounds=2)
 
 
 def test_a_player_of_one_agent_will_do(tensors):
-    check_algorithm(MADDPG(**SMALL), tensors)
+    check_algorithm(MADDPG(**SMALL), tensors, rounds=2)
     assert load("algorithm", "maddpg", ALGORITHMS) is MADDPG
     assert (MADDPG().collect().state, MADDPG(critic="state").collect().state) == (False, True)
 

@@ -30,7 +30,7 @@ def test_a_team_learns_what_only_the_state_tells(share):
     algorithm = MAPPO(
         **SMALL, batch=200, batch_unit="episodes", gamma=1.0, normalise_returns=False, share_weights=share, value_coefficient=1.0
     )  # fmt: skip
-    _, learner = train(algorithm, "made_up_teams:HiddenBit", num_envs=50, total=8000, **TEAM)
+    _, learner = train(algorithm, "made_up_teams:HiddenBit", num_envs=50, total=5000, **TEAM)
     seen = np.array([[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1], [0, 1, 0, 1]], np.float32)
     policy = build_policy(learner.spec, learner.weights())
     act = policy.act(seen, None, None, np.zeros((4, 1), np.float32), mode="greedy")

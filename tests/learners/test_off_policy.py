@@ -43,14 +43,14 @@ def boxed(tensors):
     ids=["ddpg-twin-tanh-clipped", "td3-schedules", "sac", "sac-single-fixed-3-step"],
 )
 def test_contract(algorithm, boxed):
-    check_algorithm(algorithm, boxed, seats=(1,))
+    check_algorithm(algorithm, boxed, seats=(1,), rounds=2)
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"), [("enumerated", {}), ("tensors", {"twin": False, "learn_temperature": False, "n_step": 3})]
 )
 def test_contract_of_discrete_actions(kind, changes, request):
-    check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 @pytest.mark.parametrize(("name", "cls"), [("ddpg", DDPG), ("td3", TD3), ("sac", SAC), ("sac_discrete", SACDiscrete)])

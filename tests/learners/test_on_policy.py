@@ -115,7 +115,7 @@ class Explodes(ActorCritic):
     ids=str,
 )
 def test_contract(kind, options, request):
-    check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def learner_and_batch(algorithm, env, *, seed=0):

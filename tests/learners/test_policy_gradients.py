@@ -56,7 +56,7 @@ def make(name, **options):
 )
 def test_contract(name, action, memory, tensors):
     """Each algorithm without a memory and with one, and each kind of actions; what PPO's options add is below."""
-    check_algorithm(make(name, memory=memory), with_actions(tensors, ACTIONS[action]))
+    check_algorithm(make(name, memory=memory), with_actions(tensors, ACTIONS[action]), rounds=2)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_contract(name, action, memory, tensors):
 )
 def test_contract_of_options(options, tensors):
     action = ACTIONS["box"] if "continuous" in options else ACTIONS["discrete"]
-    check_algorithm(make("ppo", **options), with_actions(tensors, action))
+    check_algorithm(make("ppo", **options), with_actions(tensors, action), rounds=2)
 
 
 @pytest.mark.parametrize(("name", "memory"), [("reinforce", "lstm"), ("a2c", "none"), ("impala", "lstm")])
 def test_contract_on_an_enumerated_game(name, memory, enumerated):
-    check_algorithm(make(name, memory=memory), enumerated, seats=(1,))
+    check_algorithm(make(name, memory=memory), enumerated, seats=(1,), rounds=2)
 
 
 def test_contract_of_images(tensors):

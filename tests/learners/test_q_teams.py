@@ -29,7 +29,7 @@ SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_per
 )
 def test_contract(algorithm):
     env = team_env()
-    check_algorithm(algorithm, env, rollouts=rollouts(env))
+    check_algorithm(algorithm, env, rollouts=rollouts(env), rounds=2)
 
 
 def test_rows_go_through_the_network_of_their_agent():

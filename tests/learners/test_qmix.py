@@ -49,14 +49,14 @@ GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batc
 )
 def test_contract(cls, options):
     env = team_env()
-    check_algorithm(cls(**{**SMALL, **options}), env, rollouts=rollouts(env))
+    check_algorithm(cls(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=2)
 
 
 def test_a_player_of_one_agent_will_do(tensors):
     env = replace(tensors, state=Box(-np.inf, np.inf, (5,), np.float32))
-    check_algorithm(VDN(**SMALL), tensors)
+    check_algorithm(VDN(**SMALL), tensors, rounds=2)
     one = team_env(agents=1)
-    check_algorithm(QMIX(**SMALL), one, rollouts=rollouts(one))
+    check_algorithm(QMIX(**SMALL), one, rollouts=rollouts(one), rounds=2)
     QMIX().check(env)
 
 

@@ -38,7 +38,7 @@ SHORT = {"length": 2, "period": 1, "burn_in": 1}
     ids=["long", "gru-short", "plain"],
 )
 def test_contract(kind, options, request):
-    check_algorithm(R2D2(**SMALL, **options), request.getfixturevalue(kind), seats=(1,))
+    check_algorithm(R2D2(**SMALL, **options), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 # ------------------------------------------------------------------ sequences

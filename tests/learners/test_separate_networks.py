@@ -43,7 +43,7 @@ CASES = [
 @pytest.mark.parametrize(("kind", "options", "action"), CASES, ids=str)
 def test_contract(kind, options, action):
     env = team_env(action=action)
-    check_algorithm(make(kind, **options), env, rollouts=lambda learner, k: rollout_of(learner, env, seed=k))
+    check_algorithm(make(kind, **options), env, rollouts=lambda learner, k: rollout_of(learner, env, seed=k), rounds=2)
 
 
 def policy_of(algorithm, env, *, seed=0):

@@ -168,16 +168,14 @@ REPLAY = {"rollout": 40, "rollout_unit": "decisions", "min_size": 40, "batch": 1
 @pytest.mark.parametrize(
     "algorithm",
     [
-        PPO(network=SKIP, **SMALL),
         PPO(network=SKIP, memory="gru", memory_size=4, value_network="separate", **SMALL),
-        DQN(body=SKIP, **REPLAY),
         Rainbow(body="own_networks:bare", **REPLAY),
         R2D2(body=SKIP, memory=4, **{**REPLAY, "batch": 4}),
     ],
-    ids=["ppo", "recurrent", "dqn", "rainbow", "r2d2"],
+    ids=["recurrent", "rainbow", "r2d2"],
 )
 def test_algorithms_keep_their_contract(algorithm: Algorithm) -> None:
-    check_algorithm(algorithm, compile_tree("kuhn_poker").spec)
+    check_algorithm(algorithm, compile_tree("kuhn_poker").spec, rounds=2)
 
 
 # ---------------------------------------------------------------------------------------------- the check
