@@ -107,10 +107,14 @@ def test_what_it_computes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "shape"),
-    [(SKIP, (4,)), ("own_networks:bare", (4,)), ("own_networks:pooled", (2, 9, 9)), ("own_networks:Skip", (2, 3, 3))],
+    ("network", "shape", "core"),
+    [
+        (SKIP, (4,), "gru"),
+        ("own_networks:bare", (4,), "none"),
+        ("own_networks:pooled", (2, 9, 9), "gru"),
+        ("own_networks:Skip", (2, 3, 3), "none"),
+    ],
 )
-@pytest.mark.parametrize("core", ["none", "gru"])
 def test_policies_keep_their_contract(network: Any, shape: tuple[int, ...], core: Any) -> None:
     made = spec(network, shape=shape, core=core, value="separate", width=5)
     rng = np.random.default_rng(0)
