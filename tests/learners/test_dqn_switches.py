@@ -10,11 +10,9 @@ import torch
 from gymnasium.spaces import Box
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
-from ludus.core.parts import load
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, FlatModule, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
-from ludus.learners.registry import ALGORITHMS
 from ludus.policies.q_module import QModule, make_module, scaled_normals
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import QHeadSpec, body_config, q_module_spec
@@ -284,16 +282,6 @@ def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(te
 
 
 # ------------------------------------------------------------------ what is refused
-
-
-def test_who_serves_what_is_refused_by_name(tensors):
-    box = Box(-1, 1, (2,))
-    continuous = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
-    for name in ("dqn", "rainbow", "qr_dqn", "iqn", "munchausen_dqn"):
-        algorithm = load("algorithm", name, ALGORITHMS)()
-        assert algorithm.about.actions == ("discrete",)
-        with pytest.raises(ScenarioError, match=f"{type(algorithm).__name__} needs discrete actions"):
-            algorithm.check(continuous)
 
 
 def test_c51_wants_a_range(tensors):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ludus.core.errors import ScenarioError, TrainingError
+from ludus.core.errors import TrainingError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
@@ -147,18 +147,6 @@ def test_truncated_ends_without_an_observation_are_counted(enumerated):
         table.try_insert(items)
         metrics = learner.update(table.try_sample(learner.batches()[0][1], np.random.default_rng(0)))
         assert metrics["tails_without_value"] == open_tails
-
-
-def test_continuous_actions_are_refused(tensors):
-    from gymnasium.spaces import Box
-
-    box = Box(-1, 1, (2,))
-    env = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
-    with pytest.raises(ScenarioError, match="needs discrete actions"):
-        DQN().check(env)
-    PPO().check(env)
-    with pytest.raises(ScenarioError, match="compiled to a tree"):
-        TabularQ().check(tensors)
 
 
 @pytest.mark.parametrize("segments", [1, 60])

@@ -325,14 +325,7 @@ def test_a_small_step_size_holds_the_policy_and_a_strong_magnet_makes_it_uniform
     assert strong < 0.2 * weak
 
 
-def test_refusals(tensors):
-    from dataclasses import replace
-
-    from gymnasium.spaces import Box
-
-    agents = tuple(replace(agent, action=Box(-1, 1, (2,))) for agent in tensors.agents)
-    with pytest.raises(ScenarioError, match="MMD needs discrete actions"):
-        MMD().check(replace(tensors, agents=agents))
+def test_refusals():
     with pytest.raises(ConfigError, match="regularises nothing"):
         RNaD(alpha=0.0)
     with pytest.raises(ConfigError, match="would announce the uniform policy"):

@@ -9,17 +9,14 @@ import numpy as np
 import off_policy_tools
 import pytest
 import torch
-from gymnasium.spaces import Box
 from off_policy_tools import SMALL, batch_of, learner_of
 from together import together
 
-from ludus.core.errors import ConfigError, ScenarioError, TrainingError
-from ludus.core.parts import load
+from ludus.core.errors import ConfigError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.off_policy.learner import Ensemble, fresh, regression
 from ludus.learners.ranks import ALONE
-from ludus.learners.registry import ALGORITHMS
 from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.mlp import Layout
 from ludus.testing.algorithm import check_algorithm
@@ -51,24 +48,6 @@ def test_contract(algorithm, boxed):
 )
 def test_contract_of_discrete_actions(kind, changes, request):
     check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,), rounds=2)
-
-
-@pytest.mark.parametrize(("name", "cls"), [("ddpg", DDPG), ("td3", TD3), ("sac", SAC), ("sac_discrete", SACDiscrete)])
-def test_names(name, cls):
-    assert load("algorithm", name, ALGORITHMS) is cls
-
-
-@pytest.mark.parametrize("cls", BOXED)
-def test_spaces_that_they_cannot_serve(cls, boxed, tensors, enumerated):
-    cls().check(boxed)
-    for env in (tensors, enumerated):
-        with pytest.raises(ScenarioError, match=f"{cls.__name__} needs continuous actions"):
-            cls().check(env)
-    endless = replace(boxed, agents=tuple(replace(a, action=Box(-np.inf, 1.0, (2,), np.float32)) for a in boxed.agents))
-    with pytest.raises(ScenarioError, match=f"{cls.__name__} needs actions with finite bounds"):
-        cls().check(endless)
-    with pytest.raises(ScenarioError, match="SACDiscrete needs discrete actions"):
-        SACDiscrete().check(boxed)
 
 
 def test_settings_that_never_work():

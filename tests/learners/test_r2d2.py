@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.types import Tail
@@ -273,10 +272,6 @@ def test_priorities_of_sequences(mix, tensors, rollout):
 
 
 def test_refusals(tensors):
-    box = Box(-1, 1, (2,))
-    continuous = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
-    with pytest.raises(ScenarioError, match="R2D2 needs discrete actions"):
-        R2D2().check(continuous)
     with pytest.raises(ConfigError, match="period 9 is longer than the length 8"):
         R2D2(length=8, period=9)
     with pytest.raises(ScenarioError, match="R2D2 with body=impala sees images"):
