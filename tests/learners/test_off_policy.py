@@ -10,7 +10,7 @@ import off_policy_tools
 import pytest
 import torch
 from off_policy_tools import SMALL, batch_of, learner_of
-from together import together
+from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.learners.base import LearnerContext
@@ -191,22 +191,8 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
 
 @pytest.mark.parametrize(("cls", "size"), [(DDPG, 2), (TD3, 20), (SAC, 20), (SACDiscrete, 2)])
 def test_ranks_learn_what_one_learner_does(cls, size, boxed, tensors):
-    """Equal among themselves to the bit, and to a learner that is alone to rounding; also where some have no rows."""
     env = tensors if cls is SACDiscrete else boxed
-
-    def work(ranks):
-        learner = cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks))
-        batch = batch_of(learner, env)
-        metrics = [learner.update(batch) for _ in range(4)]
-        return learner.state_dict(), metrics[-1]
-
-    (alone, metrics), answers = work(ALONE), together(size, work)
-    first = answers[0]
-    assert not isinstance(first, Exception), first
-    for state, seen in answers:
-        for part in ("actor", "critics"):
-            assert np.array_equal(state[part]["weights"], first[0][part]["weights"])
-            np.testing.assert_allclose(state[part]["weights"], alone[part]["weights"], atol=2e-5)
-        assert np.array_equal(state["noise"], alone["noise"])
-        assert seen == first[1]
-    assert first[1] == pytest.approx(metrics, rel=1e-3, abs=1e-5)
+    batch = batch_of(learner_of(cls(**SMALL), env), env)
+    assert_ranks_learn_alike(
+        size, lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks)), [batch] * 4, atol=2e-5
+    )

@@ -10,13 +10,11 @@ import pytest
 import torch
 from team_games import batch_of, in_two, learner_of, team_env, team_rollout, train
 from test_qmix import GRU, SMALL, mixed, scattered
-from together import together
+from together import assert_ranks_learn_alike
 
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Tail
-from ludus.learners.base import priorities_of
 from ludus.learners.qmix.options import QMIX, VDN
-from ludus.learners.ranks import ALONE
 from ludus.learners.teams import views
 from ludus.policies.registry import build_policy
 
@@ -156,20 +154,7 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
 def test_ranks_learn_what_one_learner_does(options, rows):
     algorithm, env = QMIX(**{**SMALL, **options}), team_env()
     batch = batch_of(learner_of(algorithm, env), env, size=rows)
-
-    def learned(ranks):
-        learner = learner_of(algorithm, env, ranks=ranks)
-        metrics = [learner.update(batch) for _ in range(4)]
-        return learner.weights(), metrics, [p for _, _, p in priorities_of(learner)]
-
-    alone, expected, before = learned(ALONE)
-    for weights, metrics, priorities in together(3, learned):
-        for name, array in weights.items():
-            np.testing.assert_allclose(array, alone[name], rtol=0, atol=3e-6)
-        for ours, theirs in zip(metrics, expected, strict=True):
-            assert ours == pytest.approx(theirs, abs=3e-6, rel=1e-4)
-        for ours, theirs in zip(priorities, before, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), [batch] * 4)
 
 
 @pytest.mark.parametrize("options", [{}, GRU], ids=["steps", "gru"])
