@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
+from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.learners.on_policy.options import OnPolicy
@@ -254,19 +254,6 @@ def test_without_a_loss_nothing_starts(tensors):
         ScenarioError, match=r"NoLoss has no loss: derive loss\(self, networks, batch\), which answers the scalar"
     ):
         NoLoss().check(tensors)
-
-
-def test_networks_that_are_wrong_are_refused(enumerated):
-    context = LearnerContext(enumerated, (0,), 0)
-    with pytest.raises(PolicyError, match="made no 'critic'"):
-        NoCritic().learner(context)
-    with pytest.raises(PolicyError, match=r"made \['critic'\]; one must be called 'policy'"):
-        NoPolicy().learner(context)
-    wrong = WrongWidth().learner(context)
-    with pytest.raises(PolicyError, match=r"answers shape \(8, 4\) for 8 rows; expected \(8, 3\)"):
-        build_policy(wrong.spec, wrong.weights()).tabulate(enumerated.enumeration, 0)
-    with pytest.raises(ConfigError, match="unknown key 'hiden'; did you mean 'hidden'"):
-        ActorCritic(hiden=3)
 
 
 def test_the_spec_holds_what_shapes_the_networks_and_no_learning_rate(enumerated):
