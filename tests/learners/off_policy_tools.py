@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
+import torch
 from gymnasium.spaces import Box
 
 from ludus.learners.base import LearnerContext
@@ -42,6 +44,40 @@ def learner_and_batch(cls, env, **changes):
     return learner, batch_of(learner, env)
 
 
-def gradient_norm(parameters):
-    """Of what autograd left in torch parameters by name."""
-    return float(sum(parameter.grad.square().sum() for parameter in parameters.values()).sqrt())
+# ------------------------------------------------------------------ updates beside autograd
+
+
+def leaves_of(weights):
+    """Parameters for autograd, by name."""
+    return {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+
+
+def columns_of(batch):
+    return {name: torch.from_numpy(np.array(column)) for name, column in batch.columns.items()}
+
+
+def perceptron(parameters, name, x):
+    """Of one hidden layer."""
+    hidden = torch.relu(x @ parameters[f"{name}.0.weight"] + parameters[f"{name}.0.bias"])
+    return hidden @ parameters[f"{name}.1.weight"] + parameters[f"{name}.1.bias"]
+
+
+def adam_step(parameters, loss, *, rate=1e-3):
+    """torch's first; the norm of the gradient."""
+    optimizer = torch.optim.Adam([*parameters.values()], lr=rate)
+    optimizer.zero_grad()
+    loss.backward()
+    norm = float(sum(parameter.grad.square().sum() for parameter in parameters.values()).sqrt())
+    optimizer.step()
+    return norm
+
+
+def assert_updated(learner, metrics, *, critics, actor, losses, norms):
+    """An update said the losses and gradients, and left the parameters, that autograd has: of the critics, and of the actor."""
+    assert metrics["critic_loss"] == pytest.approx(float(losses[0].detach()), rel=1e-4)
+    assert metrics["actor_loss"] == pytest.approx(float(losses[1].detach()), rel=1e-3, abs=1e-5)
+    found = [metrics["critic_gradient_norm"], metrics["actor_gradient_norm"]]
+    assert found == pytest.approx(norms, rel=1e-3)  # Adam's first step tells signs, not sizes
+    for parameters, mine in ((critics, learner.critics.weights()), (actor, learner.actor.weights())):
+        for name, parameter in parameters.items():
+            np.testing.assert_allclose(mine[name], parameter.detach(), atol=5e-5)

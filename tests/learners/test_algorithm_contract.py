@@ -22,33 +22,32 @@ from ludus.testing.algorithm import check_algorithm
 SMALL = {"batch": 40, "hidden": (8,)}
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        PPO(epochs=3, **SMALL),
+CASES = {
+    "ppo": ("enumerated", PPO(epochs=3, **SMALL)),
+    "ppo-minibatches-separate-clipped": (
+        "tensors",
         PPO(epochs=2, minibatches=3, value_network="separate", clip_value=0.2, activation="relu", **SMALL),
+    ),
+    "ppo-kl-decisions-lag": (
+        "enumerated",
         PPO(epochs=3, target_kl=1e-4, batch_unit="decisions", max_lag=1, **SMALL),
-        DQN(rollout=40, min_size=50, hidden=(8,), batch=32, target_period=3),
+    ),
+    "dqn": ("tensors", DQN(rollout=40, min_size=50, hidden=(8,), batch=32, target_period=3)),
+    "dqn-polyak-dueling-3-step": (
+        "enumerated",
         DQN(rollout=40, min_size=50, hidden=(8,), batch=32, polyak=0.1, dueling=True, double=False, n_step=3),
-        DQN(rollout=40, min_size=50, hidden=(8,), batch=32, priority_exponent=0.6),
-    ],
-    ids=[
-        "ppo",
-        "ppo-minibatches-separate-clipped",
-        "ppo-kl-decisions-lag",
-        "dqn",
-        "dqn-polyak-dueling-3-step",
-        "dqn-prioritised",
-    ],
-)
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_contract(algorithm, kind, request):
+    ),
+    "dqn-prioritised": ("tensors", DQN(rollout=40, min_size=50, hidden=(8,), batch=32, priority_exponent=0.6)),
+    "tabular-q-visits": ("enumerated", TabularQ(batch=40, step="visits", learning_rate=0.5)),
+    "tabular-q-constant": ("enumerated", TabularQ(batch=40, step="constant", learning_rate=0.5)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_contract(name, request):
+    """One enumerated game and one with tensors for each."""
+    kind, algorithm = CASES[name]
     check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,))
-
-
-@pytest.mark.parametrize("step", ["visits", "constant"])
-def test_tabular_q_contract(enumerated, step):
-    check_algorithm(TabularQ(batch=40, step=step, learning_rate=0.5), enumerated, seats=(0,))
 
 
 def test_seats_of_several_players(enumerated):

@@ -10,11 +10,9 @@ import torch
 from gymnasium.spaces import Box
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
-from ludus.core.parts import load
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, FlatModule, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
-from ludus.learners.registry import ALGORITHMS
 from ludus.policies.q_module import QModule, make_module, scaled_normals
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import QHeadSpec, body_config, q_module_spec
@@ -23,23 +21,25 @@ from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 32, "target_period": 3}
 VARIANTS = {
-    "noisy": DQN(noisy=True, **SMALL),
-    "rainbow": Rainbow(atoms=11, **SMALL),
-    "rainbow-without-noise": Rainbow(noisy=False, epsilon=0.1, atoms=11, **SMALL),
-    "c51": DQN(distribution="c51", atoms=5, polyak=0.1, **SMALL),
-    "quantile": QRDQN(atoms=7, **SMALL),
-    "quantile-double-dueling": QRDQN(double=True, dueling=True, n_step=2, atoms=7, **SMALL),
-    "implicit": IQN(atoms=5, **SMALL),
-    "munchausen": MunchausenDQN(**SMALL),
-    "munchausen-iqn": IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
-    "munchausen-c51": DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL),
+    "noisy": ("enumerated", DQN(noisy=True, **SMALL)),
+    "rainbow": ("tensors", Rainbow(atoms=11, **SMALL)),
+    "rainbow-without-noise": ("enumerated", Rainbow(noisy=False, epsilon=0.1, atoms=11, **SMALL)),
+    "c51": ("tensors", DQN(distribution="c51", atoms=5, polyak=0.1, **SMALL)),
+    "quantile": ("enumerated", QRDQN(double=True, dueling=True, n_step=2, atoms=7, **SMALL)),
+    "implicit": ("tensors", IQN(atoms=5, **SMALL)),
+    "munchausen": ("enumerated", MunchausenDQN(**SMALL)),
+    "munchausen-iqn": (
+        "enumerated",
+        IQN(munchausen=True, noisy=True, dueling=True, priority_exponent=0.5, atoms=4, **SMALL),
+    ),
+    "munchausen-c51": ("tensors", DQN(munchausen=True, double=False, distribution="c51", atoms=5, **SMALL)),
 }
 
 
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_contract(name, kind, request):
-    check_algorithm(VARIANTS[name], request.getfixturevalue(kind), seats=(1,))
+def test_contract(name, request):
+    kind, algorithm = VARIANTS[name]
+    check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def image_env(env, dtype=np.uint8):
@@ -47,9 +47,8 @@ def image_env(env, dtype=np.uint8):
     return replace(env, agents=tuple(replace(agent, observation=box) for agent in env.agents))
 
 
-@pytest.mark.parametrize("body", ["nature", "impala"])
-def test_contract_with_images(body, tensors):
-    algorithm = DQN(body=body, rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
+def test_contract_with_images(tensors):
+    algorithm = DQN(body="nature", rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
     check_algorithm(algorithm, image_env(tensors), rounds=2)
 
 
@@ -83,10 +82,11 @@ def test_which_learner(tensors):
     assert type(learner_of(tensors, noisy=True)) is ModuleLearner
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_both_learners_find_the_same_gradient(double, dueling, kind, request):
+@pytest.mark.parametrize(
+    ("kind", "double", "dueling"),
+    [("enumerated", False, True), ("enumerated", True, False), ("tensors", False, False), ("tensors", True, True)],
+)
+def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
     """The module's learner, given the perceptron's weights, has the written-out learner's loss, errors and gradient. The target networks
     are others, so that it matters who chooses and who judges."""
     env = request.getfixturevalue(kind)
@@ -146,14 +146,6 @@ def test_double_changes_who_chooses_and_nothing_else(tensors):
     assert torch.equal(target[agree], changed[agree])
     assert (changed[~agree] < target[~agree]).all()  # the target network's own choice is the best for it
     assert double.spec == plain.spec
-
-
-def test_n_step_changes_the_transitions_and_nothing_else(tensors):
-    one, three = columns_of(tensors, DQN(hidden=(8,))), columns_of(tensors, DQN(hidden=(8,), n_step=3))
-    same = {"observation", "action", "version_lo", "mask"}
-    assert one.keys() == three.keys()
-    assert {name for name in one if np.array_equal(one[name], three[name])} == same
-    assert learner_of(tensors).spec == learner_of(tensors, n_step=3).spec
 
 
 @pytest.mark.parametrize(
@@ -273,13 +265,13 @@ def test_every_update_draws_noise_and_levels_of_its_own_from_the_seed(tensors):
 
 def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(tensors):
     """Targets spread evenly over [0, 1]: the function of levels is the identity."""
-    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=5e-3).learner(
+    learner = IQN(hidden=(16,), atoms=16, huber_delta=0.01, learning_rate=1e-2).learner(
         LearnerContext(tensors, (0,), 0)
     )
     columns, rng = columns_of(tensors, IQN(hidden=(16,), gamma=0.0)), np.random.default_rng(0)
     rows = len(columns["action"])
     columns = {**columns, "observation": np.ones_like(columns["observation"]), "mask": np.ones_like(columns["mask"])}
-    for _ in range(300):
+    for _ in range(150):
         columns["reward"] = rng.random(rows).astype(np.float32)
         columns["discount"] = np.zeros(rows, np.float32)
         learner.update(sample_of(columns))
@@ -290,16 +282,6 @@ def test_levels_ask_for_quantiles_that_rise_when_the_network_has_learned_them(te
 
 
 # ------------------------------------------------------------------ what is refused
-
-
-def test_who_serves_what_is_refused_by_name(tensors):
-    box = Box(-1, 1, (2,))
-    continuous = replace(tensors, agents=tuple(replace(agent, action=box) for agent in tensors.agents))
-    for name in ("dqn", "rainbow", "qr_dqn", "iqn", "munchausen_dqn"):
-        algorithm = load("algorithm", name, ALGORITHMS)()
-        assert algorithm.about.actions == ("discrete",)
-        with pytest.raises(ScenarioError, match=f"{type(algorithm).__name__} needs discrete actions"):
-            algorithm.check(continuous)
 
 
 def test_c51_wants_a_range(tensors):

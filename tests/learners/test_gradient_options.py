@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from gymnasium.spaces import Box, Discrete
 from test_policy_gradients import ACTIONS, learner_and_sample, make, with_actions
 
@@ -190,17 +189,6 @@ def test_each_switch_changes_the_update(name, tensors):
 def test_what_is_not_there_has_no_options(name, tensors):
     plain, other = after_an_update(tensors), after_an_update(tensors, **{name: WITHOUT_EFFECT[name]})
     assert all(plain[k].tobytes() == other[k].tobytes() for k in plain)
-
-
-@pytest.mark.parametrize("name", ["a2c", "impala"])
-def test_truncation_bootstraps_and_termination_does_not(name, tensors):
-    learner, sample, rollout = learner_and_sample(make(name, gamma=0.9), tensors)
-    with torch.no_grad():
-        after = learner.model.module(torch.from_numpy(rollout.bootstrap_observation))[1].numpy()
-    last = rollout.start[1:] - 1
-    expected = rollout.reward[last] * 0.5 + 0.9 * np.where(rollout.tail == 0, 0.0, after)
-    np.testing.assert_allclose(sample.columns["target"][last], expected, atol=1e-5)
-    assert len(np.unique(rollout.tail)) == 3
 
 
 @pytest.mark.parametrize("normalise", [True, False])  # by autograd, and written out

@@ -38,21 +38,13 @@ def test_channels_last_are_refused(algorithm, name, tensors):
     algorithm.check(seeing(tensors, (3, 96, 96)))
 
 
-CHANNELS_LAST = [(96, 96, 3), (210, 160, 3), (84, 84, 4), (10, 10, 7), (6, 7, 2), (3, 3, 2), (64, 64, 1)]
-IMAGES = [(3, 96, 96), (4, 84, 84), (1, 36, 36), (3, 3, 3), (16, 4, 4), (111, 8, 8), (7, 20, 10), (64, 10, 8)]
-
-
-@pytest.mark.parametrize("shape", CHANNELS_LAST, ids=str)
-def test_what_looks_like_channels_last(shape):
-    with pytest.raises(ScenarioError, match=r"channels last"):
+def test_what_looks_like_channels_last():
+    for shape in [(96, 96, 3), (210, 160, 3), (84, 84, 4), (10, 10, 7), (6, 7, 2), (3, 3, 2), (64, 64, 1)]:
+        with pytest.raises(ScenarioError, match=r"channels last"):
+            needs_images(shape, network="impala", algorithm="X", option="network", env_id="e")
+        needs_images(shape, network="mlp", algorithm="X", option="network", env_id="e")
+    for shape in [(3, 96, 96), (4, 84, 84), (1, 36, 36), (3, 3, 3), (16, 4, 4), (111, 8, 8), (7, 20, 10), (64, 10, 8)]:
         needs_images(shape, network="impala", algorithm="X", option="network", env_id="e")
-    needs_images(shape, network="mlp", algorithm="X", option="network", env_id="e")
-
-
-@pytest.mark.parametrize("shape", IMAGES, ids=str)
-def test_images_of_all_sizes(shape):
-    needs_images(shape, network="impala", algorithm="X", option="network", env_id="e")
-    make_body({"kind": "impala"}, shape)
 
 
 def test_the_least_image_is_the_networks(tensors):

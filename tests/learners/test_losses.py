@@ -187,7 +187,7 @@ def test_rows_of_two_behaviours_are_not_merged():
     assert compressed.logp.tolist() == [-0.5, -0.7]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
 def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling, weighted):
     actions = p["mask"].shape[1]

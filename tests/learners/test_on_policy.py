@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
+from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.learners.on_policy.options import OnPolicy
@@ -15,7 +15,6 @@ from ludus.policies.registry import build_policy
 from ludus.policies.torch_module import make_networks
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
-from ludus.testing.policy import check_policy
 
 
 class ActorCritic(OnPolicy):
@@ -106,24 +105,17 @@ class Explodes(ActorCritic):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options"),
     [
-        {},
-        {"epochs": 3, "gae_lambda": 0.9},
-        {"normaliser": True},
-        {"batch_unit": "decisions", "normalise_advantages": False},
+        ("tensors", {}),
+        ("enumerated", {"epochs": 3, "gae_lambda": 0.9}),
+        ("tensors", {"normaliser": True}),
+        ("enumerated", {"batch_unit": "decisions", "normalise_advantages": False}),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["enumerated", "tensors"])
-def test_contract(options, kind, request):
-    check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,))
-
-
-def test_policy_contract(enumerated):
-    algorithm = ActorCritic()
-    learner = algorithm.learner(LearnerContext(enumerated, (0,), 3))
-    check_policy(build_policy(learner.spec, learner.weights()), enumeration=enumerated.enumeration, player=0)
+def test_contract(kind, options, request):
+    check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 def learner_and_batch(algorithm, env, *, seed=0):
@@ -262,19 +254,6 @@ def test_without_a_loss_nothing_starts(tensors):
         ScenarioError, match=r"NoLoss has no loss: derive loss\(self, networks, batch\), which answers the scalar"
     ):
         NoLoss().check(tensors)
-
-
-def test_networks_that_are_wrong_are_refused(enumerated):
-    context = LearnerContext(enumerated, (0,), 0)
-    with pytest.raises(PolicyError, match="made no 'critic'"):
-        NoCritic().learner(context)
-    with pytest.raises(PolicyError, match=r"made \['critic'\]; one must be called 'policy'"):
-        NoPolicy().learner(context)
-    wrong = WrongWidth().learner(context)
-    with pytest.raises(PolicyError, match=r"answers shape \(8, 4\) for 8 rows; expected \(8, 3\)"):
-        build_policy(wrong.spec, wrong.weights()).tabulate(enumerated.enumeration, 0)
-    with pytest.raises(ConfigError, match="unknown key 'hiden'; did you mean 'hidden'"):
-        ActorCritic(hiden=3)
 
 
 def test_the_spec_holds_what_shapes_the_networks_and_no_learning_rate(enumerated):

@@ -21,16 +21,15 @@ SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_per
 @pytest.mark.parametrize(
     "algorithm",
     [
-        DQN(**SMALL),
         DQN(**SMALL, dueling=True, munchausen=True, double=False),
         Rainbow(**SMALL, atoms=5, v_min=-3, v_max=3),
         QMIX(**SMALL, mixing_width=3),
     ],
-    ids=["dqn", "munchausen", "rainbow", "qmix"],
+    ids=["munchausen", "rainbow", "qmix"],
 )
 def test_contract(algorithm):
     env = team_env()
-    check_algorithm(algorithm, env, rollouts=rollouts(env))
+    check_algorithm(algorithm, env, rollouts=rollouts(env), rounds=2)
 
 
 def test_rows_go_through_the_network_of_their_agent():

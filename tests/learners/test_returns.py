@@ -26,11 +26,6 @@ def test_gae_literal():
     assert target.tolist() == [1.46875, 0.875, 2.0, 9.0]
 
 
-def test_lambda_returns_literal():
-    # G2 = 2; G1 = .5 (.5 * 1.5 + .5 * 2) = 0.875; G0 = 1 + .5 (.5 * 1 + .5 * .875) = 1.46875; the cut one: 4 + .5 * 10 = 9
-    assert lambda_returns(START, REWARD, VALUE, np.array([0.0, 10.0]), 0.5, 0.5).tolist() == [1.46875, 0.875, 2.0, 9.0]
-
-
 def test_n_step_literal():
     tail = np.array([Tail.TERMINATED, Tail.TRUNCATED], np.int8)
     total, discount, following = n_step(START, REWARD, tail, 0.5, 2)

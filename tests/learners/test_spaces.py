@@ -122,9 +122,54 @@ def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
             check_fits(refused, pendulum)
 
 
+def test_every_algorithm_says_what_it_is():
+    for name in ALGORITHMS:
+        cls = load("algorithm", name, ALGORITHMS)
+        assert cls.__name__.lower() == {"exact": "exactbestresponse"}.get(name, name.replace("_", ""))
+        about = cls.about
+        assert isinstance(about, AlgorithmInfo), name
+        assert about.actions, name
+        assert about.paper, name
+
+
+ACTIONS = {
+    "discrete": [Discrete(3)],
+    "multi_discrete": [MultiDiscrete([3, 2]), MultiBinary(3)],
+    "box": [Box(-1.0, 2.0, (2,), np.float32)],
+    "other": [Text(3), Box(0, 9, (2,), np.int32)],
+}
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_says_what_it_is(name):
-    about = load("algorithm", name, ALGORITHMS).about
-    assert isinstance(about, AlgorithmInfo)
-    assert about.actions
-    assert about.paper
+def test_every_algorithm_serves_the_actions_that_it_names_and_no_others(name, tensors, enumerated):
+    """What it cannot serve is said before it asks for a state, which compiled games have not."""
+    algorithm = load("algorithm", name, ALGORITHMS)()
+    served, for_teams = algorithm.about.actions, getattr(algorithm, "for_teams", False)
+    if "discrete" in served and not for_teams and name != "mappo":
+        algorithm.check(enumerated)
+    else:
+        with pytest.raises(ScenarioError, match=r"needs continuous actions|act together|sees the environment's state"):
+            algorithm.check(enumerated)
+    if getattr(algorithm, "needs_tree", False):
+        with pytest.raises(ScenarioError, match="needs a game that is compiled to a tree"):
+            algorithm.check(tensors)
+        return
+    with_state = replace(tensors, state=Box(-np.inf, np.inf, (5,), np.float32))
+    for kind, spaces in ACTIONS.items():
+        for space in spaces:
+            agents = tuple(replace(agent, action=space) for agent in tensors.agents)
+            if kind in served:
+                algorithm.check(replace(with_state, agents=agents))
+                continue
+            needs = (
+                rf"{type(algorithm).__name__} (needs (discrete|continuous) actions|cannot play made up: .*action space)"
+            )
+            with pytest.raises(ScenarioError, match=needs):
+                algorithm.check(replace(tensors, agents=agents))
+    if "box" in served:
+        endless = boxed(with_state, low=-np.inf, high=1.0)
+        if algorithm.about.data == "on-policy":
+            algorithm.check(endless)
+        else:
+            with pytest.raises(ScenarioError, match=f"{type(algorithm).__name__} needs actions with finite bounds"):
+                algorithm.check(endless)

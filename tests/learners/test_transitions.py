@@ -31,16 +31,27 @@ def transitions_by_hand(seen, *, gamma, steps, scale):
 
 
 @pytest.mark.parametrize("cls", [DDPG, TD3, SAC, SACDiscrete])
-def test_actor_critics_keep_three_steps_in_scaled_rewards(cls, tensors):
-    """Utilities go up to 2, so that a reward counts half."""
+@pytest.mark.parametrize("steps", [1, 3])
+def test_actor_critics_keep_so_many_steps_in_scaled_rewards(steps, cls, tensors):
+    """Utilities go up to 2, so that a reward counts half. Actions of a box from -1 to 3 are kept within ±1."""
     env = tensors if cls is SACDiscrete else boxed(tensors)
-    learner = learner_of(cls(**SMALL, gamma=0.5, n_step=3), env)
+    learner = learner_of(cls(**SMALL, gamma=0.5, n_step=steps), env)
     seen = experience(learner, env, 1)
-    ((_, items),) = learner.items(seen)
-    reward, discount, after = transitions_by_hand(seen, gamma=0.5, steps=3, scale=0.5)
+    assert {Tail.TERMINATED, Tail.TRUNCATED, Tail.CUT} <= set(seen.tail.tolist())
+    ((table, items),) = learner.items(seen)
+    assert table == "replay"
+    reward, discount, after = transitions_by_hand(seen, gamma=0.5, steps=steps, scale=0.5)
     np.testing.assert_allclose(items["reward"], reward, atol=1e-6)
     assert np.array_equal(items["discount"], discount)
     assert np.array_equal(items["next"], after)
+    if cls is not SACDiscrete:
+        np.testing.assert_allclose(items["action"], seen.action.reshape(-1, 2) / 2 - 0.5, atol=1e-6)
+        assert "mask" not in items
+    elif steps == 1:
+        last = seen.start[1:] - 1
+        inner = np.setdiff1d(np.arange(seen.num_rows), last)
+        assert np.array_equal(items["next_mask"][inner], seen.mask[inner + 1])
+        assert np.array_equal(items["next_mask"][last], seen.bootstrap_mask)
 
 
 def test_dqn_keeps_three_steps_in_scaled_rewards(tensors):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 
 from ludus.core.errors import RunError
-from ludus.learners.ranks import share_of
+from ludus.learners.base import priorities_of
+from ludus.learners.ranks import ALONE, share_of
 
 
 class Group:
@@ -62,3 +65,41 @@ def together(size, work):
     for thread in threads:
         thread.join()
     return answers
+
+
+def assert_ranks_learn_alike(size, make, batches, *, atol=3e-6):
+    """Metrics of ranks that update from the batches together. make(ranks) -> a learner. They are equal among themselves to the bit, in all
+    that their learners hold, and to a learner that is alone but for rounding; also where some have no rows."""
+
+    def learned(ranks):
+        learner = make(ranks)
+        metrics = [learner.update(batch) for batch in batches]
+        state = learner.state_dict() | {"priorities": [priority for _, _, priority in priorities_of(learner)]}
+        return dict(arrays_in({"published": learner.weights(), **state})), metrics
+
+    (alone, expected), answers = learned(ALONE), together(size, learned)
+    for answer in answers:
+        assert not isinstance(answer, BaseException), answer
+        held, metrics = answer
+        for name, array in held.items():
+            assert array.tobytes() == answers[0][0][name].tobytes() or name.startswith("priorities"), name
+            if name.endswith("weights") or name.startswith("published"):
+                np.testing.assert_allclose(array, alone[name], rtol=0, atol=atol, err_msg=name)
+            elif name.startswith("priorities"):
+                np.testing.assert_allclose(array, alone[name], atol=1e-5)
+        assert metrics == answers[0][1]
+        for ours, theirs in zip(metrics, expected, strict=True):
+            assert ours == pytest.approx(theirs, abs=3e-6, rel=1e-4)
+    return answers[0][1]
+
+
+def arrays_in(state, name=""):
+    """(place, array) of all arrays in nested mappings and lists."""
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from arrays_in(value, f"{name}/{key}" if name else key)
+    elif isinstance(state, list):
+        for k, value in enumerate(state):
+            yield from arrays_in(value, f"{name}/{k}")
+    elif isinstance(state, np.ndarray):
+        yield name, state

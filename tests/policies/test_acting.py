@@ -80,8 +80,12 @@ def test_tanh():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("widths", [(5, 3), (5, 64, 3), (126, 64, 64, 8), (3, 7, 5, 11, 2)])
-@pytest.mark.parametrize("n", [0, 1, 5, 9, 300])
-def test_outputs_equal_torchs(activation, widths, n):
+def test_outputs_equal_torchs(activation, widths):
+    for n in (0, 1, 5, 9, 300):
+        outputs_equal_torchs(activation, widths, n)
+
+
+def outputs_equal_torchs(activation, widths, n):
     rng = np.random.default_rng(0)
     layout = Layout(widths, activation)
     flats = [layout.initial(rng, 1.0) + rng.normal(0, 0.1, layout.size).astype(np.float32) for _ in range(4)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
@@ -45,11 +43,14 @@ def rows(policy, n=7, seed=1):
     return observation, memory, rng.random((n, policy.noise_width), dtype=np.float32)
 
 
-CASES = list(product(SPACES, ("none", "gru", "lstm"), ("shared", "separate", "none")))
+CORES, VALUES = ("none", "gru", "lstm"), ("shared", "separate", "none")
 
 
-@pytest.mark.parametrize(("action", "core", "value"), CASES)
-def test_contract(action, core, value):
+@pytest.mark.parametrize("core", range(3))
+@pytest.mark.parametrize("action", range(4))
+def test_contract(action, core):
+    """Every pair of two choices."""
+    action, core, value = list(SPACES)[action], CORES[core], VALUES[(action + core) % 3]
     policy = make(action, core=core, width=5, value=value, normalise=("observations", "returns"))
     mask = np.array([[True, False, True], [False, True, False]] * 3) if action == "discrete" else None
     check_policy(policy, observation=rows(policy, 6)[0], mask=mask)
@@ -73,11 +74,14 @@ def enumerated_game():
     )
 
 
-@pytest.mark.parametrize("normalise", [(), ("observations",)])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("action", SPACES)
-@pytest.mark.parametrize("value", ["shared", "separate", "none"])
-def test_the_fast_way_is_the_network(action, activation, value, normalise):
+@pytest.mark.parametrize(
+    ("activation", "normalise"), [("tanh", ()), ("relu", ("observations",)), ("tanh", ("observations",))]
+)
+@pytest.mark.parametrize(
+    ("action", "value"),
+    [("discrete", "shared"), ("multi", "separate"), ("gaussian", "none"), ("tanh", "shared")],
+)
+def test_the_fast_way_is_the_network(action, value, activation, normalise):
     body = body_config(hidden=(8, 6), activation=activation)
     policy = make(action, body=body, value=value, normalise=normalise)
     assert policy.written is not None
@@ -108,8 +112,7 @@ def test_a_stack_answers_what_each_policy_does(core, action):
             np.testing.assert_allclose(together.memory[mine], alone.memory, atol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["gru", "lstm"])
-@pytest.mark.parametrize("value", ["shared", "separate"])
+@pytest.mark.parametrize(("core", "value"), [("gru", "separate"), ("lstm", "shared")])
 def test_an_unroll_is_acting_step_by_step(core, value):
     """Segments of unequal lengths, from memories that are not zero."""
     policy = make("tanh", core=core, width=5, value=value, normalise=("observations",))

@@ -52,8 +52,7 @@ def test_it_plays_the_network_that_its_weights_describe(kind, shape):
         np.testing.assert_allclose(act.extras["value"], value.numpy(), atol=3e-5 * scale)
 
 
-@pytest.mark.parametrize("core", ["gru", "lstm"])
-@pytest.mark.parametrize("value", ["shared", "separate"])
+@pytest.mark.parametrize(("core", "value"), [("gru", "shared"), ("lstm", "separate")])
 def test_what_is_seen_is_remembered(core, value):
     """Alone, step by step, and in a stack, as the network does."""
     action = {"kind": "categorical", "actions": 3}

@@ -107,10 +107,14 @@ def test_what_it_computes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "shape"),
-    [(SKIP, (4,)), ("own_networks:bare", (4,)), ("own_networks:pooled", (2, 9, 9)), ("own_networks:Skip", (2, 3, 3))],
+    ("network", "shape", "core"),
+    [
+        (SKIP, (4,), "gru"),
+        ("own_networks:bare", (4,), "none"),
+        ("own_networks:pooled", (2, 9, 9), "gru"),
+        ("own_networks:Skip", (2, 3, 3), "none"),
+    ],
 )
-@pytest.mark.parametrize("core", ["none", "gru"])
 def test_policies_keep_their_contract(network: Any, shape: tuple[int, ...], core: Any) -> None:
     made = spec(network, shape=shape, core=core, value="separate", width=5)
     rng = np.random.default_rng(0)
@@ -168,16 +172,14 @@ REPLAY = {"rollout": 40, "rollout_unit": "decisions", "min_size": 40, "batch": 1
 @pytest.mark.parametrize(
     "algorithm",
     [
-        PPO(network=SKIP, **SMALL),
         PPO(network=SKIP, memory="gru", memory_size=4, value_network="separate", **SMALL),
-        DQN(body=SKIP, **REPLAY),
         Rainbow(body="own_networks:bare", **REPLAY),
         R2D2(body=SKIP, memory=4, **{**REPLAY, "batch": 4}),
     ],
-    ids=["ppo", "recurrent", "dqn", "rainbow", "r2d2"],
+    ids=["recurrent", "rainbow", "r2d2"],
 )
 def test_algorithms_keep_their_contract(algorithm: Algorithm) -> None:
-    check_algorithm(algorithm, compile_tree("kuhn_poker").spec)
+    check_algorithm(algorithm, compile_tree("kuhn_poker").spec, rounds=2)
 
 
 # ---------------------------------------------------------------------------------------------- the check

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ludus.core.errors import DataError, Deadlock, TableClosed, UnknownName
+from ludus.core.errors import DataError, Deadlock, UnknownName
 from ludus.replay.base import TableSpec
 from ludus.replay.kinds import build_table
 
@@ -119,18 +119,6 @@ def test_ring_evicts_the_oldest():
     assert set(table.try_sample(1000, rng()).columns["x"].tolist()) == {2, 3, 4, 5}
 
 
-def test_ring_draws_uniformly_with_replacement():
-    table = ring(capacity=5)
-    table.try_insert(rows(0, 1, 2, 3, 4))
-    table.try_insert(rows(5, 6))
-    sample = table.try_sample(20_000, rng())
-    assert sample.probability[0] == 0.2
-    share = np.bincount(sample.columns["x"], minlength=7) / 20_000
-    # 20,000 draws: a standard deviation of 0.0028 on 0.2
-    np.testing.assert_allclose(share, [0, 0, 0.2, 0.2, 0.2, 0.2, 0.2], atol=0.015)
-    assert np.array_equal(sample.columns["x"], sample.index)
-
-
 def test_ring_follows_its_limiter():
     # r = 2: D = 2 · inserted − sampled within [0, 8]
     table = ring(capacity=4, limiter={"samples_per_insert": 2, "min_size": 2, "min_diff": 0, "max_diff": 8})
@@ -208,15 +196,6 @@ def test_mismatch_messages(make):
         table.try_insert({"x": np.zeros((2, 4))})
     with pytest.raises(DataError, match="no priorities"):
         table.update_priorities(np.zeros(1, np.int64), np.ones(1))
-
-
-@pytest.mark.parametrize("make", [queue, ring])
-def test_closing_frees_and_refuses(make):
-    table = make()
-    table.try_insert(rows(1))
-    table.close()
-    with pytest.raises(TableClosed, match="its task has ended"):
-        table.try_sample(1, rng())
 
 
 @pytest.mark.parametrize("make", [queue, ring])
@@ -324,11 +303,6 @@ def machine(kind: str, max_lag: int | None) -> type[TableMachine]:
     return type(f"{kind.title()}{max_lag}Machine", (TableMachine,), {"kind": kind, "max_lag": max_lag})
 
 
-TestQueueMachine = machine("queue", None).TestCase
-TestLaggedQueueMachine = machine("queue", 1).TestCase
-TestRingMachine = machine("ring", None).TestCase
-TestLaggedRingMachine = machine("ring", 1).TestCase
-TestQueueMachine.settings = TestLaggedQueueMachine.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None
-)
-TestRingMachine.settings = TestLaggedRingMachine.settings = TestQueueMachine.settings
+TestQueueMachine = machine("queue", 1).TestCase
+TestRingMachine = machine("ring", 1).TestCase
+TestQueueMachine.settings = TestRingMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

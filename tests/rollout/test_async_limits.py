@@ -35,15 +35,6 @@ def test_a_dead_workers_credits_return_and_its_late_data_are_refused():
     assert ledger.release([other, early]) == 2
 
 
-def test_a_second_delivery_is_refused():
-    ledger = Credits(1)
-    lease = ledger.reserve("w0")
-    assert ledger.deliver(lease)
-    assert not ledger.deliver(lease)
-    assert ledger.refused == 1
-    assert ledger.delivered == (lease,)
-
-
 def test_a_forged_incarnation_is_refused():
     ledger = Credits(1)
     lease = ledger.reserve("w0")

@@ -15,6 +15,7 @@ from ludus.cli.main import main
 from ludus.core.errors import CallbackError, ConfigError
 from ludus.core.types import Metrics
 from ludus.driver.control import StopRequest
+from ludus.driver.result import Result
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
@@ -173,12 +174,6 @@ def test_iterations_without_an_update_are_not_told(tmp_path: Path, told: list[tu
     assert all(call[4]["decisions"] >= 100 and call[3] for call in updates)
 
 
-def test_they_change_nothing(tmp_path: Path) -> None:
-    with_one = run(ppo(), run_dir=tmp_path / "with", report=False)
-    without = run(ppo(callbacks="[]"), run_dir=tmp_path / "without", report=False)
-    assert (with_one.payoffs.mean == without.payoffs.mean).all()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_ray")
 def test_the_same_calls_on_ray(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
@@ -200,15 +195,19 @@ def test_the_same_calls_on_ray(tmp_path: Path, told: list[tuple[Any, ...]]) -> N
 # ---------------------------------------------------------------------------------------------- where one raises
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """What the run finds if nothing raises, and nobody is told anything."""
+    return run(ppo(callbacks="[]"), run_dir=tmp_path_factory.mktemp("whole") / "run", report=False)
+
+
+def test_they_change_nothing(whole: Result, tmp_path: Path) -> None:
+    with_one = run(ppo(), run_dir=tmp_path / "with", report=False)
+    assert (with_one.payoffs.mean == whole.payoffs.mean).all()
+
+
 @pytest.mark.parametrize("hook", HOOKS)
-def test_what_a_hook_raises_ends_the_run(hook: str, tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
-    whole = run(
-        ppo(
-            callbacks="[]",
-        ),
-        run_dir=tmp_path / "whole",
-        report=False,
-    )
+def test_what_a_hook_raises_ends_the_run(hook: str, whole: Result, tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     folder = tmp_path / "run"
     with pytest.raises(CallbackError) as caught:
         run(ppo(callbacks=f"{{kind: callback_tools:Fails, hook: {hook}}}"), run_dir=folder, report=False)

@@ -179,18 +179,17 @@ SMALL = {"hidden": (16,)}
 
 
 @pytest.mark.parametrize(
-    "algorithm",
+    ("seat", "algorithm"),
     [
-        PPO(batch=60, epochs=6, **SMALL),
-        PPO(batch=60, epochs=3, minibatches=3, value_network="separate", clip_value=0.2, target_kl=1.0, **SMALL),
-        PPO(batch=100, batch_unit="decisions", epochs=3, **SMALL),
-        DQN(rollout=60, min_size=60, batch=64, updates_per_decision=0.2, target_period=3, **SMALL),
-        DQN(rollout=60, rollout_unit="decisions", min_size=50, n_step=3, dueling=True, polyak=0.1, **SMALL),
+        (0, PPO(batch=60, epochs=6, **SMALL)),
+        (1, PPO(batch=60, epochs=3, minibatches=3, value_network="separate", clip_value=0.2, target_kl=1.0, **SMALL)),
+        (0, PPO(batch=100, batch_unit="decisions", epochs=3, **SMALL)),
+        (1, DQN(rollout=60, min_size=60, batch=64, updates_per_decision=0.2, target_period=3, **SMALL)),
+        (0, DQN(rollout=60, rollout_unit="decisions", min_size=50, n_step=3, dueling=True, polyak=0.1, **SMALL)),
     ],
     ids=["ppo", "ppo-minibatches", "ppo-fragments", "dqn", "dqn-n-step"],
 )
-@pytest.mark.parametrize("seat", [0, 1])
-def test_a_compiled_game_and_the_same_game_stepped_teach_the_same(algorithm: Algorithm, seat: int) -> None:
+def test_a_compiled_game_and_the_same_game_stepped_teach_the_same(seat: int, algorithm: Algorithm) -> None:
     """Ids and compressed cells against tensors, masks and rows: the same episodes, and the same weights but for rounding."""
     both = [
         training_of(algorithm, env="openspiel/leduc_poker", tree=tree, num_envs=20, seats=(seat,), updates=1000)
