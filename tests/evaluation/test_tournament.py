@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import ludus
-from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, RunError, ScenarioError
+from ludus.core.errors import ConfigError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match
 from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
@@ -28,13 +28,8 @@ from ludus.policies.file import load_policy, save_policy
 from ludus.policies.network import initial_weights
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 
-BOTS = Path(__file__).parents[1] / "evaluation"
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
-
-
-@pytest.fixture(autouse=True)
-def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(BOTS)])
+pytestmark = pytest.mark.usefixtures("bots_here")
 
 
 @pytest.fixture(scope="module")
@@ -235,12 +230,10 @@ def test_other_weights_under_a_name_are_refused(runs: Path, tmp_path: Path) -> N
 # ---------------------------------------------------------------------------------------------- games
 
 
-@pytest.mark.parametrize(
-    "entrants", [("bot:random", "own_bots:First"), ("bot:random", "own_bots:First", "own_bots:Drawn")]
-)
-def test_three_players(tmp_path: Path, entrants: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("names", ["bot:random own_bots:First", "bot:random own_bots:First own_bots:Drawn"])
+def test_three_players(tmp_path: Path, names: str) -> None:
     env = Environment(id="openspiel/kuhn_poker(players=3)")
-    report = play(*entrants, to=tmp_path, env=env, episodes=30)
+    report = play(*names.split(), to=tmp_path, env=env, episodes=30)
     (result,) = report.results
     assert len(result.matches) == 6
     assert report.episodes == 180
@@ -268,10 +261,10 @@ def test_players_at_once(tmp_path: Path) -> None:
 
 def test_a_search_beats_chance(tmp_path: Path) -> None:
     env = Environment(id="openspiel/connect_four")
-    report = play("bot:random", "bot:mcts,simulations=30", to=tmp_path, env=env, episodes=6, workers=2)
-    assert report.standings[0].name == "bot:mcts,simulations=30"
-    assert report.standings[0].won >= 10
-    again = play("bot:random", "bot:mcts,simulations=30", to=tmp_path / "again", env=env, episodes=6)
+    report = play("bot:random", "bot:mcts,simulations=10", to=tmp_path, env=env, episodes=5, workers=2)
+    assert report.standings[0].name == "bot:mcts,simulations=10"
+    assert report.standings[0].won >= 8
+    again = play("bot:random", "bot:mcts,simulations=10", to=tmp_path / "again", env=env, episodes=5)
     assert numbers(again) == numbers(report)
 
 
@@ -296,21 +289,10 @@ def test_a_table_against_a_search(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- bots that do wrong
 
 
-@pytest.mark.parametrize(
-    ("bot", "error", "words"),
-    [
-        ("Illegal", PolicyError, r"bot 'own_bots:Illegal' answered 17 as player \d; legal are \[0, 1\]"),
-        ("Raises", PolicyError, "bot 'own_bots:Raises' raised as player .: ValueError: no idea"),
-        ("Hangs", PolicyError, "bot 'own_bots:Hangs' did not answer within 0.5 seconds and was ended"),
-        ("Dies", PartDied, "ended with exit code 3 while 'own_bots:Dies' was asked"),
-    ],
-)
-def test_a_bad_bot_is_named_and_nothing_is_stored(
-    tmp_path: Path, bot: str, error: type[LudusError], words: str
-) -> None:
+def test_what_a_bad_bot_played_is_not_stored(tmp_path: Path) -> None:
     play("bot:random", "own_bots:First", to=tmp_path, env=KUHN)
-    with pytest.raises(error, match=words):
-        play("bot:random", f"own_bots:{bot}", to=tmp_path, env=KUHN, deadline=0.5)
+    with pytest.raises(PolicyError, match="bot 'own_bots:Raises' raised as player .: ValueError: no idea"):
+        play("bot:random", "own_bots:Raises", to=tmp_path, env=KUHN)
     with TournamentStore(tmp_path, game='{"id": "openspiel/kuhn_poker(players=2)"}', seed=0, entrants={}) as store:
         assert list(store.stored()) == ['["bot:random", "own_bots:First"]']
 
@@ -391,12 +373,10 @@ def test_what_cannot_be_computed(tmp_path: Path) -> None:
         exact_tournament(large)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"), [({"episodes": 1}, "at least 2"), ({"deadline": 0.0}, "positive deadline")]
-)
-def test_impossible_options(tmp_path: Path, options: dict[str, float], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        play("bot:random", "own_bots:First", to=tmp_path, env=KUHN, **options)
+def test_impossible_options(tmp_path: Path) -> None:
+    for options, words in (({"episodes": 1}, "at least 2"), ({"deadline": 0.0}, "positive deadline")):
+        with pytest.raises(ConfigError, match=words):
+            play("bot:random", "random", to=tmp_path, env=KUHN, **options)
     assert not (tmp_path / FILE).exists()
 
 
