@@ -156,7 +156,7 @@ def test_wrong_names_and_options(text: str, error: type[Exception], words: str) 
 
 
 def checked(text: str, game: str, **options: bool) -> None:
-    env = make_env(game, num_envs=1)
+    env = make_env(game, num_envs=1, tree="off")
     require_fit(repr(text), parse_bot(text).make(), env.spec, **options)
 
 
