@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import SolverError
 from ludus.solvers import games
 from ludus.solvers.fixed import LastK
 from ludus.solvers.nash import Nash
 from ludus.solvers.pfsp import PFSPSolver
 from ludus.solvers.rating_softmax import RatingSoftmax
 from ludus.solvers.rectified_nash import RectifiedNash, rectified
-from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -196,50 +196,3 @@ def test_rectified_opponents_are_beaten_members_of_the_equilibrium(rows, columns
 def test_rectified_wants_fitting_marginals():
     with pytest.raises(SolverError, match=r"marginals of the sizes \[2, 3\] were given for populations of \[3, 3\]"):
         rectified(zero_sum_view(ROCK_PAPER_SCISSORS), (games.uniform(2), games.uniform(3)))
-
-
-# ---------------------------------------------------------------------------------------------- all
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [
-        LastK(),
-        LastK(k=2),
-        RatingSoftmax(),
-        PFSPSolver(),
-        PFSPSolver(weighting="variance"),
-        PFSPSolver(weighting="linear_capped"),
-        RectifiedNash(),
-    ],
-    ids=str,
-)
-def test_contract(solver):
-    check_meta_solver(solver)
-
-
-class EloSoftmax(RatingSoftmax):
-    """With "elo" more is needed than the class says."""
-
-    needs = frozenset({"two_player", "zero_sum"})
-
-
-def test_contract_with_elo():
-    check_meta_solver(EloSoftmax(rating="elo", temperature=1.0))
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: LastK(k=0), "last_k: k is 0"),
-        (lambda: RatingSoftmax(rating="fame"), "rating is 'fame'"),
-        (lambda: RatingSoftmax(temperature=0.0), "temperature is 0.0"),
-        (lambda: RatingSoftmax(rounds=0), "rounds is 0"),
-        (lambda: PFSPSolver(weighting="hard"), "weighting is 'hard'"),
-        (lambda: PFSPSolver(span=(1.0, 1.0)), r"span is \(1.0, 1.0\)"),
-        (lambda: PFSPSolver(span=(0.0, float("inf"))), "span is"),
-    ],
-)
-def test_options_out_of_range(make, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        make()
