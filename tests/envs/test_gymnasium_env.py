@@ -215,8 +215,6 @@ def test_render(id: str, vector: str) -> None:
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
-    "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
-    "version": ("Taxi-v3", {}, UnknownName, "did you mean 'Taxi-v4'"),
     "module": (
         "no_such_module:Env-v0",
         {},
@@ -265,7 +263,5 @@ def test_a_module_that_registers_its_environments(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     try:
         assert make_env("gymnasium/registers_own:Own-v0", num_envs=1).spec.id == "gymnasium/registers_own:Own-v0"
-        with pytest.raises(UnknownName, match="did you mean 'Own-v0'"):
-            make_env("gymnasium/registers_own:Own-v1", num_envs=1)
     finally:
         gymnasium.registry.pop("Own-v0", None)

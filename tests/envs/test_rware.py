@@ -30,7 +30,7 @@ def test_a_plain_loop_is_paid_the_same() -> None:
     env = make_env(ID, num_envs=1, **options)
     spec = registry["rware-tiny-2ag-v2"]
     paid = 0.0
-    for seed, played in play(env, episodes=4):
+    for seed, played in play(env, episodes=3):
         plain = load_env_creator(spec.entry_point)(**{**spec.kwargs, **options})
         shown, _ = plain.reset(seed=seed)
         totals = {agent.name: 0.0 for agent in env.spec.agents}
