@@ -192,12 +192,6 @@ def test_actions_count_from_the_start_of_their_space_and_ends_count_as_terminate
     assert timestep.ended[0].observation.dtype == np.float32
 
 
-def test_box_actions_are_passed_on_as_they_are() -> None:
-    env = make_env("gymnasium/Pendulum-v1", num_envs=1)
-    env.reset(SEEDS[:1])
-    env.step((np.array([[50.0]], np.float32),))  # Pendulum clips for itself
-
-
 @pytest.mark.parametrize(("id", "vector"), [("gymnasium/CartPole-v1", "native"), ("gymnasium/FrozenLake-v1", "python")])
 def test_render(id: str, vector: str) -> None:
     env = make_env(id, num_envs=2, vector=vector, render=True)

@@ -6,13 +6,14 @@ import importlib
 import re
 import sys
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
 from gymnasium import registry
 from gymnasium.envs.registration import load_env_creator
 from pairs import covering
-from zoo_replay import play, returns_of
+from zoo_replay import paid_as_in_a_plain_loop
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -28,18 +29,9 @@ def test_contract(teams: str | None) -> None:
 
 
 def test_a_plain_loop_is_paid_the_same() -> None:
-    env = make_env("lbf/Foraging-8x8-3p-2f-v3", num_envs=1)
     spec = registry["Foraging-8x8-3p-2f-v3"]
-    for seed, played in play(env, episodes=10):
-        plain = load_env_creator(spec.entry_point)(**spec.kwargs)
-        shown, _ = plain.reset(seed=seed)
-        totals = {agent.name: 0.0 for agent in env.spec.agents}
-        for step in played.steps:
-            assert all(np.array_equal(seen, own) for (_, seen, _), own in zip(step, shown, strict=True))
-            shown, rewards, _, _, _ = plain.step([action for _, _, action in step])
-            for name, reward in zip(totals, rewards, strict=True):
-                totals[name] += reward
-        assert returns_of(env, totals) == pytest.approx(played.returns)
+    make = partial(load_env_creator(spec.entry_point), **spec.kwargs)
+    paid_as_in_a_plain_loop(make_env("lbf/Foraging-8x8-3p-2f-v3", num_envs=1), make, episodes=10)
 
 
 def test_food_that_is_left_means_that_time_ran_out() -> None:

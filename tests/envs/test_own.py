@@ -71,7 +71,7 @@ def test_rewards_of_a_couple() -> None:
             "NoEnv",
             {},
             EnvError,
-            r"none of the interfaces.*Ludus's VectorEnv \(lacks num_envs, reset, step, close, snapshot",
+            r"none of the interfaces.*Ludus's VectorEnv \(lacks num_envs, reset, step, close, snap",
         ),
         ("NoEnv", {}, EnvError, r"Gymnasium \(lacks observation_space, action_space, reset, step, close\)\."),
         ("NoEnv", {}, EnvError, r"PettingZoo AEC \(lacks possible_agents"),
@@ -110,14 +110,10 @@ def play(env: VectorEnv, steps: int) -> Any:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_clear_error(fault: str) -> None:
+def test_a_fault_is_one_clear_error_or_is_repaired(fault: str) -> None:
     with pytest.raises(EnvError, match=FAULTS[fault]) as caught:
         play(own("Forgetful", fault=fault), 4)
     assert f"environment 0 of 2, seed {SEEDS[0]}, episode 0, step 3" in str(caught.value)
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_may_be_repaired(fault: str) -> None:
     timestep = play(own("Forgetful", fault=fault, restarts=2), 3)
     assert timestep.finished.environment.tolist() == [0, 1]
     assert not timestep.finished.terminated.any()

@@ -182,46 +182,18 @@ def needs(name: str) -> str | None:
     return None
 
 
-ALL = [  # of PettingZoo 1.27; more, or others, are to be looked at
-    "atari/basketball_pong_v3",
-    "atari/boxing_v2",
-    "atari/combat_plane_v2",
-    "atari/combat_tank_v2",
-    "atari/double_dunk_v3",
-    "atari/entombed_competitive_v3",
-    "atari/entombed_cooperative_v3",
-    "atari/flag_capture_v2",
-    "atari/foozpong_v3",
-    "atari/ice_hockey_v2",
-    "atari/joust_v3",
-    "atari/mario_bros_v3",
-    "atari/maze_craze_v3",
-    "atari/othello_v3",
-    "atari/pong_v3",
-    "atari/quadrapong_v4",
-    "atari/space_invaders_v2",
-    "atari/space_war_v2",
-    "atari/surround_v2",
-    "atari/tennis_v3",
-    "atari/video_checkers_v4",
-    "atari/volleyball_pong_v3",
-    "atari/warlords_v3",
-    "atari/wizard_of_wor_v3",
-    "butterfly/cooperative_pong_v6",
-    "butterfly/knights_archers_zombies_v11",
-    "butterfly/pistonball_v6",
-    "classic/chess_v6",
-    "classic/connect_four_v3",
-    "classic/go_v5",
-    "classic/hanabi_v5",
-    "classic/leduc_holdem_v4",
-    "classic/rps_v2",
-    "classic/texas_holdem_no_limit_v6",
-    "classic/texas_holdem_v4",
-    "classic/tictactoe_v3",
-    "sisl/multiwalker_v9",
-    "sisl/pursuit_v5",
-]
+_ALL = (  # of PettingZoo 1.27; more, or others, are to be looked at
+    "atari/basketball_pong_v3 atari/boxing_v2 atari/combat_plane_v2 atari/combat_tank_v2 atari/double_dunk_v3 "
+    "atari/entombed_competitive_v3 atari/entombed_cooperative_v3 atari/flag_capture_v2 atari/foozpong_v3 "
+    "atari/ice_hockey_v2 atari/joust_v3 atari/mario_bros_v3 atari/maze_craze_v3 atari/othello_v3 atari/pong_v3 "
+    "atari/quadrapong_v4 atari/space_invaders_v2 atari/space_war_v2 atari/surround_v2 atari/tennis_v3 "
+    "atari/video_checkers_v4 atari/volleyball_pong_v3 atari/warlords_v3 atari/wizard_of_wor_v3 "
+    "butterfly/cooperative_pong_v6 butterfly/knights_archers_zombies_v11 butterfly/pistonball_v6 classic/chess_v6 "
+    "classic/connect_four_v3 classic/go_v5 classic/hanabi_v5 classic/leduc_holdem_v4 classic/rps_v2 "
+    "classic/texas_holdem_no_limit_v6 classic/texas_holdem_v4 classic/tictactoe_v3 sisl/multiwalker_v9 "
+    "sisl/pursuit_v5"
+)
+ALL = _ALL.split()
 ATARI = [id.removeprefix("atari/") for id in ALL if id.startswith("atari/")]
 
 

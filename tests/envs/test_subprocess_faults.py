@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,20 +25,6 @@ from ludus.testing.ledger import Actor, play, same
 SEEDS = keys(1, "subprocesses", count=4)
 Made = Callable[..., SubprocessVectorEnv]
 Slow = pytest.mark.slow  # each subprocess takes half a second to start; the fast tests need few
-
-
-@pytest.fixture
-def made() -> Iterator[Made]:
-    """Makes vectors that are closed after the test."""
-    vectors: list[SubprocessVectorEnv] = []
-
-    def make(*arguments: Any, **options: Any) -> SubprocessVectorEnv:
-        vectors.append(SubprocessVectorEnv(*arguments, **options))
-        return vectors[-1]
-
-    yield make
-    for vector in vectors:
-        vector.close()
 
 
 def pids(env: SubprocessVectorEnv) -> list[int]:

@@ -23,11 +23,11 @@ class BotsHere:
 
     def __init__(self, job: Job) -> None:
         self._play: Callable[..., Any] = job.begin(Asked())  # type: ignore[arg-type]
-        self._ready = open(os.devnull)  # has always something to say
+        self._ready = os.open(os.devnull, os.O_RDONLY)  # has always something to say
         self._answer: Any = None
 
     def fileno(self) -> int:
-        return self._ready.fileno()
+        return self._ready
 
     def call(self, *arguments: Any) -> None:
         self._answer = self._play(*arguments)
@@ -39,4 +39,4 @@ class BotsHere:
         return self._answer
 
     def close(self) -> None:
-        self._ready.close()
+        os.close(self._ready)

@@ -86,12 +86,6 @@ def test_a_sampling_search_does_not_see_the_other_card() -> None:
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize("bot", ["mcts,simulations=0", "ismcts,rollouts=0"])
-def test_a_search_needs_simulations(bot: str) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        parse_bot(bot).make()
-
-
 # ---------------------------------------------------------------------------------------------- registered by OpenSpiel
 
 
@@ -142,6 +136,8 @@ def test_a_bot_by_name() -> None:
         ("mcts,simulations=[1]", ConfigError, "a number, a word"),
         ("mcts,simulation=3", ConfigError, "unknown key 'simulation'; did you mean 'simulations'"),
         ("mcts,simulations=many", ConfigError, "bot 'mcts'"),
+        ("mcts,simulations=0", ConfigError, "at least 1"),
+        ("ismcts,rollouts=0", ConfigError, "at least 1"),
         ("own_bots:Frist", ConfigError, "has no 'Frist'; did you mean 'First'"),
         ("own_bots:First,lst=1", ConfigError, "cannot be made of the options"),
         ("own_bots:Nothing", PolicyError, "has no methods restart"),

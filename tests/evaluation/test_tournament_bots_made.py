@@ -27,7 +27,11 @@ def play(*entrants: str, to: Path, **options: float) -> TournamentReport:
 @pytest.mark.parametrize(
     ("bot", "error", "words"),
     [
-        ("NeverMade", PolicyError, "bot 'own_bots:NeverMade' was not made within 0.4 seconds and was ended; --deadline"),
+        (
+            "NeverMade",
+            PolicyError,
+            "bot 'own_bots:NeverMade' was not made within 0.4 seconds and was ended; --deadline",
+        ),
         ("DiesMade", PartDied, "ended with exit code 3 while 'own_bots:DiesMade' was made"),
         ("LeavesMade", PolicyError, "bot 'own_bots:LeavesMade' could not be made: SystemExit: 4"),
     ],

@@ -224,10 +224,14 @@ def test_a_peer_that_dies_while_it_is_asked(runtime):
     assert runtime.peer(asked).ask("add", 3) == 3
     closed = runtime.peer(asked)
     runtime.close()
-    with pytest.raises(PartDied):  # Ray kills in its own time: until then it answers
-        for _ in range(200):
+
+    def asked_until_it_dies():
+        for _ in range(200):  # Ray kills in its own time: until then it answers
             time.sleep(0.05)
             closed.ask("add", 1)
+
+    with pytest.raises(PartDied):
+        asked_until_it_dies()
 
 
 def test_what_is_refused(runtime):

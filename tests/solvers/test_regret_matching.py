@@ -9,7 +9,7 @@ from open_spiel.python.algorithms import regret_matching as openspiel_rm
 from ludus.solvers.games import deviation_gains
 from ludus.solvers.nash import Nash
 from ludus.solvers.regret_matching import RegretMatching, RegretMatchingPlus
-from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
+from ludus.testing.meta_solver import BIASED_PENNIES, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 SOLVERS = [RegretMatching, RegretMatchingPlus]
@@ -56,12 +56,6 @@ def test_agrees_with_openspiel(monkeypatch, sizes):
     ours = solve(RegretMatching(iterations=300, gamma=gamma), mean)
     for a, b in zip(ours.marginals, theirs, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_rock_paper_scissors_starts_at_its_equilibrium(solver):
-    solution = solver(iterations=50).solve(zero_sum_view(ROCK_PAPER_SCISSORS), rng=RNG)
-    np.testing.assert_allclose(solution.marginals, 1 / 3, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
