@@ -64,7 +64,7 @@ def test_bots_play_in_processes_and_are_made_nowhere_else(tmp_path: Path, reques
     """What they play is what they would play here. Policies that meet each other do not make them either."""
     file = tmp_path / "chance.safetensors"
     save_policy(file, random_spec(Discrete(2)), {})
-    there = play("bot:random", str(file), "own_bots:Drawn", "own_bots:MadeElsewhere", to=tmp_path / "there", workers=2)
+    there = play("bot:random", str(file), "own_bots:Drawn", "own_bots:MadeElsewhere", to=tmp_path / "there")
     assert there.episodes == 6 * 80
     request.getfixturevalue("bots_here")
     (here,) = play("bot:random", "own_bots:Drawn", to=tmp_path / "here").results
