@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -82,7 +83,7 @@ def test_names() -> None:
     assert {"ale/pong", "ale/ms_pacman", "ale/breakout"} <= set(list_envs("ale"))
 
 
-WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+WRONG: dict[str, Refusal] = {
     "typo": ("Pong", {}, UnknownName, "'Pong'; did you mean 'pong'"),
     "option": ("pong", {"stack": 4}, ConfigError, "'stack' for ale/pong; did you mean 'stack_num'"),
     "count": ("pong", {"frameskip": 0}, ConfigError, "frameskip=0 .* at least 1"),
@@ -94,11 +95,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_ids_and_options(case: str) -> None:
-    name, options, error, sentence = WRONG[case]
-    with pytest.raises(error, match=sentence):
-        vector(name, 2, **options)
+def test_wrong_ids_and_options() -> None:
+    check_refusals(lambda name, **options: vector(name, 2, **options), WRONG.values())
 
 
 def test_a_vector_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -208,7 +209,7 @@ def test_render(id: str, vector: str) -> None:
         env.render(1)  # type: ignore[attr-defined]
 
 
-WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+WRONG: dict[str, Refusal] = {
     "module": (
         "no_such_module:Env-v0",
         {},
@@ -238,11 +239,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_ids_and_options(case: str) -> None:
-    name, options, error, sentence = WRONG[case]
-    with pytest.raises(error, match=sentence):
-        make_env(f"gymnasium/{name}", num_envs=2, **options)
+def test_wrong_ids_and_options() -> None:
+    check_refusals(lambda name, **options: make_env(f"gymnasium/{name}", num_envs=2, **options), WRONG.values())
 
 
 def test_names_are_current_and_need_nothing() -> None:
