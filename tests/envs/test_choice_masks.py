@@ -42,9 +42,14 @@ def locks(n: int, kind: str = "flat", restarts: int = 0) -> VectorEnv:
 # ------------------------------------------------------------------------------------------ what a mask says
 
 
+def choices_of(space: Any) -> Choices:
+    found = Choices.of(space)
+    assert found is not None
+    return found
+
+
 def test_the_numbers_of_an_action_lie_side_by_side() -> None:
-    choices = Choices.of(MultiDiscrete([3, 2]))
-    assert choices is not None
+    choices = choices_of(MultiDiscrete([3, 2]))
     assert (choices.counts.tolist(), choices.starts.tolist(), choices.width) == ([3, 2], [0, 3], 5)
     mask = np.array([[1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 1, 1]], bool)
     assert choices.possible(mask).tolist() == [True, False, False]
@@ -57,57 +62,34 @@ def test_the_numbers_of_an_action_lie_side_by_side() -> None:
     assert choices.values(mask[0]) == [[0, 2], [1]]
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
+def test_a_mask_may_come_in_parts_and_parts_of_other_lengths_are_none() -> None:
+    choices = choices_of(MultiDiscrete([3, 2]))
+    for mask in (
         np.array([1, 0, 1, 0, 1]),
         [1, 0, 1, 0, 1],
         (np.array([1, 0, 1]), np.array([0, 1])),
         [[1, 0, 1], [0, 1]],
-    ],
-)
-def test_a_mask_may_come_in_parts(mask: Any) -> None:
-    choices = Choices.of(MultiDiscrete([3, 2]))
-    assert choices is not None
-    assert choices.flat(mask).tolist() == [1, 0, 1, 0, 1]
-    assert not choices.says_nothing(mask)
+    ):
+        assert choices.flat(mask).tolist() == [1, 0, 1, 0, 1]
+        assert not choices.says_nothing(mask)
+    wrong: dict[str, Any] = {
+        r"^a mask \(\[0, 1\], \[1, 0, 1\]\); it has numbers with \[3, 2\] values, side by side$": ([0, 1], [1, 0, 1]),
+        "^a mask .*None.*; it has numbers": ([1, 0, 1], None),
+        r"^a mask of shape \(2, 3\); it has numbers": np.ones((2, 3)),
+        "^a mask 1; it has numbers": 1,
+    }
+    for message, mask in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            choices.flat(mask)
+        assert not choices.says_nothing(mask)  # it says something that is wrong
+    for mask in ([], (), np.zeros(5), [1, 1, 1, 0, 0], ([0, 0, 0], [1, 1])):
+        assert choices.says_nothing(mask)
 
 
-@pytest.mark.parametrize(
-    ("mask", "message"),
-    [
-        (([0, 1], [1, 0, 1]), r"^a mask \(\[0, 1\], \[1, 0, 1\]\); it has numbers with \[3, 2\] values, side by side$"),
-        (([1, 0, 1], None), "^a mask .*None.*; it has numbers"),
-        (np.ones((2, 3)), r"^a mask of shape \(2, 3\); it has numbers"),
-        (1, "^a mask 1; it has numbers"),
-    ],
-)
-def test_parts_of_other_lengths_are_no_mask(mask: Any, message: str) -> None:
-    choices = Choices.of(MultiDiscrete([3, 2]))
-    assert choices is not None
-    with pytest.raises(ValueError, match=message):
-        choices.flat(mask)
-    assert not choices.says_nothing(mask)  # it says something that is wrong
-
-
-@pytest.mark.parametrize("mask", [[], (), np.zeros(5), [1, 1, 1, 0, 0], ([0, 0, 0], [1, 1])])
-def test_what_leaves_nothing_to_do(mask: Any) -> None:
-    choices = Choices.of(MultiDiscrete([3, 2]))
-    assert choices is not None
-    assert choices.says_nothing(mask)
-
-
-@pytest.mark.parametrize(
-    ("space", "counts"),
-    [(Discrete(4), [4]), (MultiBinary(3), [2, 2, 2]), (MultiDiscrete([[2, 3], [4, 5]]), [2, 3, 4, 5])],
-)
-def test_what_has_numbers(space: Discrete | MultiBinary | MultiDiscrete, counts: list[int]) -> None:
-    choices = Choices.of(space)
-    assert choices is not None
-    assert choices.counts.tolist() == counts
-
-
-def test_a_box_has_none() -> None:
+def test_what_has_numbers() -> None:
+    assert choices_of(Discrete(4)).counts.tolist() == [4]
+    assert choices_of(MultiBinary(3)).counts.tolist() == [2, 2, 2]
+    assert choices_of(MultiDiscrete([[2, 3], [4, 5]])).counts.tolist() == [2, 3, 4, 5]
     assert Choices.of(Box(0, 1, (2,))) is None
 
 
@@ -173,9 +155,7 @@ def test_native_vectors_take_legal_actions_for_those_that_rest() -> None:
     for _ in range(9):
         (due,) = timestep.due
         assert due.mask is not None
-        choices = Choices.of(env.spec.agents[0].action)
-        assert choices is not None
-        timestep = env.step((choices.first(due.mask),))
+        timestep = env.step((choices_of(env.spec.agents[0].action).first(due.mask),))
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -15,6 +15,7 @@ from zoo_replay import all_at_once, one_by_one, play, returns_of
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
+from ludus.testing import ledger
 from ludus.testing.env import check_env
 
 FAST: dict[str, dict[str, Any]] = {
@@ -203,12 +204,21 @@ def test_what_there_is() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("id", list_envs("pettingzoo"))
 def test_all_of_them(id: str) -> None:
-    """Each plays through the contract, or says which package it lacks."""
+    """Each plays through the contract, or says which package it lacks. Of Atari's, a reset of which takes a third of a second, two do; the
+    others play the same twice, and their rewards and ends are counted."""
     name = id.rpartition("/")[2]
     if (package := needs(name)) is not None:
         with pytest.raises(ConfigError, match=f"needs {package}"):
             make_env(id, num_envs=1)
         return
     options: dict[str, Any] = {"obs_type": "ram"} if name in ATARI else {}
+    if name in ATARI and name not in ("pong_v3", "warlords_v3"):
+        env, seeds = make_env(id, num_envs=2, **options), keys(1, "atari", count=2)
+        counts = ledger.Ledger(env.spec, 2, team="split", early_rewards=True)
+        once = ledger.play(env, seeds, 20, watch=counts.see)
+        ledger.same(once, ledger.play(env, seeds, 20), "a second reset")
+        return
+    if name == "pistonball_v6":
+        options["n_pistons"] = 5
     steps = 20 if name in ATARI or name in ("pursuit_v5", "pistonball_v6") else 60
     check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=2, steps=steps, team="split", early_rewards=True)
