@@ -196,7 +196,7 @@ OPTIONAL = {
     "name": names,
 }
 SCENARIOS = st.fixed_dictionaries({"env": ENV}, optional=OPTIONAL)
-many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_every_shipped_part_is_generated() -> None:
@@ -246,22 +246,11 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("3e-4", 3e-4),
-        ("1E5", 1e5),
-        ("-.5e+1", -5.0),
-        ("1.e2", 100.0),
-        ("1_000", 1000),
-        ("'3e-4'", "3e-4"),
-        ("e5", "e5"),
-        ("1e", "1e"),
-    ],
-)
-def test_numbers_with_exponents(text: str, value: object) -> None:
-    assert same(from_yaml(text, what="it"), value)
-    assert same(from_yaml(f"{{a: [{text}]}}", what="it"), {"a": [value]})
+def test_numbers_with_exponents() -> None:
+    numbers = {"3e-4": 3e-4, "1E5": 1e5, "-.5e+1": -5.0, "1.e2": 100.0, "1_000": 1000}
+    for text, value in {**numbers, "'3e-4'": "3e-4", "e5": "e5", "1e": "1e"}.items():
+        assert same(from_yaml(text, what="it"), value), text
+        assert same(from_yaml(f"{{a: [{text}]}}", what="it"), {"a": [value]}), text
 
 
 # ---------------------------------------------------------------------------------------------- misspelt keys
@@ -396,13 +385,13 @@ def test_overriding_a_part_is_writing_it(given_: dict[str, Any], other: dict[str
     assert changed.model_dump(mode="json") == {**PSRO(**given_).model_dump(mode="json"), key: wanted[key]}
 
 
-@pytest.mark.parametrize("name", list_presets())
-def test_presets_survive_yaml_and_take_overrides(name: str) -> None:
-    scenario = load_scenario(name)
-    assert parse_scenario(scenario.to_yaml()) == scenario
-    changed = load_scenario(name, ["generations=7", "env.num_envs=3", "seed=1"], seed=2)
-    assert (changed.generations, changed.env.num_envs, changed.seed) == (7, 3, 2)
-    assert changed.env.id == scenario.env.id
+def test_presets_survive_yaml_and_take_overrides() -> None:
+    for name in list_presets():
+        scenario = load_scenario(name)
+        assert parse_scenario(scenario.to_yaml()) == scenario, name
+        changed = load_scenario(name, ["generations=7", "env.num_envs=3", "seed=1"], seed=2)
+        assert (changed.generations, changed.env.num_envs, changed.seed) == (7, 3, 2), name
+        assert changed.env.id == scenario.env.id, name
 
 
 def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:

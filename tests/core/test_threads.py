@@ -80,23 +80,16 @@ class Count(Silent):
         self.threads.add(torch.get_num_threads())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_learns_with_its_threads(threads: int, tmp_path: Path) -> None:
+def test_a_run_learns_with_its_threads_and_goes_on_with_others(tmp_path: Path) -> None:
     import torch
 
-    before, count = torch.get_num_threads(), Count()
-    changes = ["response.decisions=1024", "evaluation.episodes=2", f"runtime.threads={threads}"]
-    run(load_scenario("cartpole", changes), run_dir=tmp_path, observer=count, report=False)
-    assert count.threads == {threads}
+    before, one, two = torch.get_num_threads(), Count(), Count()
+    changes = ["algorithm.epochs=1", "response.decisions=256", "evaluation.episodes=2"]
+    run(load_scenario("cartpole", changes), run_dir=tmp_path, observer=one, report=False)
+    assert one.threads == {1}
+    result = resume(tmp_path, ["runtime.threads=2", "generations=2"], observer=two, report=False)
+    assert (two.threads, len(result.generations)) == ({2}, 3)
     assert torch.get_num_threads() == before
-
-
-def test_a_run_goes_on_with_other_threads(tmp_path: Path) -> None:
-    changes = ["response.decisions=1024", "evaluation.episodes=2"]
-    run(load_scenario("cartpole", changes), run_dir=tmp_path, report=False)
-    count = Count()
-    result = resume(tmp_path, ["runtime.threads=2", "generations=2"], observer=count, report=False)
-    assert (count.threads, len(result.generations)) == ({2}, 3)
 
 
 def test_every_trainer_is_told_its_threads() -> None:

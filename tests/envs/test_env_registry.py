@@ -5,24 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
-from ludus.envs.base import VectorEnv
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.testing.fakes import ENDS_OFF_TURN, ScriptedEnv
-
-
-class Mine(ScriptedEnv):
-    """A user's own environment."""
-
-    def __init__(self, num_envs: int, speed: int = 1) -> None:
-        super().__init__([ENDS_OFF_TURN], num_envs)
-        self.speed = speed
-
-
-class NoEnv:
-    def __init__(self, num_envs: int) -> None:
-        self.spec = None
 
 
 def test_small_games_are_compiled_and_large_ones_are_not():
@@ -57,12 +42,6 @@ def test_both_paths_describe_the_same_game():
     ]
 
 
-def test_an_own_environment():
-    env = make_env(f"{__name__}:Mine", num_envs=3, speed=7)
-    assert isinstance(env, VectorEnv)
-    assert (env.num_envs, env.speed) == (3, 7)
-
-
 @pytest.mark.parametrize(
     ("id", "error", "message"),
     [
@@ -71,9 +50,6 @@ def test_an_own_environment():
         ("openspiel/leduc_poker(playrs=2)", ConfigError, "no parameter 'playrs'; did you mean 'players'"),
         ("openspiel/leduc_poker(players=99)", ConfigError, "cannot load"),
         ("openspiel/leduc_poker(players=2", ConfigError, "not a game string"),
-        ("no_such_module:Env", ConfigError, "could not be imported"),
-        (f"{__name__}:Missing", ConfigError, "has no 'Missing'"),
-        (f"{__name__}:NoEnv", EnvError, "none of the interfaces that Ludus plays"),
         ("openspiel/mfg_garnet", EnvError, "mean-field"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -135,7 +136,7 @@ def test_render() -> None:
         other.render(1)  # type: ignore[attr-defined]
 
 
-WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+WRONG: dict[str, Refusal] = {
     "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
     "option": ("CartPole-v1", {"max_episode_step": 3}, ConfigError, "did you mean 'max_episode_steps'"),
     "value": (
@@ -167,8 +168,5 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_ids_and_options(case: str) -> None:
-    name, options, error, sentence = WRONG[case]
-    with pytest.raises(error, match=sentence):
-        vector(name, 2, **options)
+def test_wrong_ids_and_options() -> None:
+    check_refusals(lambda name, **options: vector(name, 2, **options), WRONG.values())

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
@@ -192,12 +193,6 @@ def test_actions_count_from_the_start_of_their_space_and_ends_count_as_terminate
     assert timestep.ended[0].observation.dtype == np.float32
 
 
-def test_box_actions_are_passed_on_as_they_are() -> None:
-    env = make_env("gymnasium/Pendulum-v1", num_envs=1)
-    env.reset(SEEDS[:1])
-    env.step((np.array([[50.0]], np.float32),))  # Pendulum clips for itself
-
-
 @pytest.mark.parametrize(("id", "vector"), [("gymnasium/CartPole-v1", "native"), ("gymnasium/FrozenLake-v1", "python")])
 def test_render(id: str, vector: str) -> None:
     env = make_env(id, num_envs=2, vector=vector, render=True)
@@ -214,9 +209,7 @@ def test_render(id: str, vector: str) -> None:
         env.render(1)  # type: ignore[attr-defined]
 
 
-WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
-    "typo": ("CartPol-v1", {}, UnknownName, "'CartPol-v1'; did you mean 'CartPole-v1'"),
-    "version": ("Taxi-v3", {}, UnknownName, "did you mean 'Taxi-v4'"),
+WRONG: dict[str, Refusal] = {
     "module": (
         "no_such_module:Env-v0",
         {},
@@ -246,11 +239,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_ids_and_options(case: str) -> None:
-    name, options, error, sentence = WRONG[case]
-    with pytest.raises(error, match=sentence):
-        make_env(f"gymnasium/{name}", num_envs=2, **options)
+def test_wrong_ids_and_options() -> None:
+    check_refusals(lambda name, **options: make_env(f"gymnasium/{name}", num_envs=2, **options), WRONG.values())
 
 
 def test_names_are_current_and_need_nothing() -> None:
@@ -265,7 +255,5 @@ def test_a_module_that_registers_its_environments(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     try:
         assert make_env("gymnasium/registers_own:Own-v0", num_envs=1).spec.id == "gymnasium/registers_own:Own-v0"
-        with pytest.raises(UnknownName, match="did you mean 'Own-v0'"):
-            make_env("gymnasium/registers_own:Own-v1", num_envs=1)
     finally:
         gymnasium.registry.pop("Own-v0", None)

@@ -102,20 +102,11 @@ def test_refusals() -> None:
 
 
 def test_what_there_is() -> None:
-    assert [id.removeprefix("mpe2/") for id in list_envs("mpe2")] == [
-        "collect_treasure_v1",
-        "simple_adversary_v3",
-        "simple_crypto_v3",
-        "simple_formation_v1",
-        "simple_line_v1",
-        "simple_push_v3",
-        "simple_reference_v3",
-        "simple_speaker_listener_v4",
-        "simple_spread_v3",
-        "simple_tag_v3",
-        "simple_v3",
-        "simple_world_comm_v3",
-    ]
+    names = (
+        "collect_treasure_v1 simple_adversary_v3 simple_crypto_v3 simple_formation_v1 simple_line_v1 simple_push_v3 "
+        "simple_reference_v3 simple_speaker_listener_v4 simple_spread_v3 simple_tag_v3 simple_v3 simple_world_comm_v3"
+    )
+    assert list_envs("mpe2") == [f"mpe2/{name}" for name in names.split()]
 
 
 @pytest.mark.slow

@@ -50,10 +50,6 @@ class TestTurns:
         with pytest.raises(EnvError, match=r"illegal action 4 in slot 0 .* \[0, 1, 2, 3, 5, 6, 7, 8\]"):
             env.step((_EMPTY, np.array([4])))
 
-    def test_actions_of_another_length(self):
-        with pytest.raises(EnvError, match=r"shape \(2,\) for 1 due"):
-            one("tic_tac_toe").step((np.array([1, 2]), _EMPTY))
-
     def test_observations_are_openspiels_tensors(self):
         env = one("tic_tac_toe")
         step = env.step((np.array([4]), _EMPTY))
@@ -138,26 +134,28 @@ class TestChance:
         assert len(hands) == 6  # three cards, seen by two players; nobody ever bets
 
 
-class TestRefusals:
-    def test_mean_field(self):
-        with pytest.raises(EnvError, match="mean-field"):
-            OpenSpielVectorEnv("mfg_crowd_modelling", 1)
+REFUSED = [  # a game, the tensor that is asked for, what is said
+    ("mfg_crowd_modelling", {}, "mean-field"),
+    ("coin_game", {}, "read as text"),
+    ("bridge_uncontested_bidding", {"observation": "observation"}, r"no observation tensor .*information_state"),
+]
 
-    def test_no_tensor(self):
-        with pytest.raises(EnvError, match="read as text"):
-            OpenSpielVectorEnv("coin_game", 1)
 
-    def test_another_tensor_than_the_game_has(self):
-        with pytest.raises(EnvError, match=r"no observation tensor 'observation'.*information_state"):
-            OpenSpielVectorEnv("bridge_uncontested_bidding", 1, observation="observation")
+@pytest.mark.parametrize(("game", "options", "message"), REFUSED)
+def test_games_that_are_refused(game, options, message):
+    with pytest.raises(EnvError, match=message):
+        OpenSpielVectorEnv(game, 1, **options)
 
-    def test_no_environments(self):
-        with pytest.raises(EnvError, match="at least 1"):
-            OpenSpielVectorEnv("kuhn_poker", 0)
 
-    def test_step_before_reset(self):
-        with pytest.raises(EnvError, match="before reset"):
-            OpenSpielVectorEnv("kuhn_poker", 1).step((_EMPTY, _EMPTY))
+def test_wrong_sizes_and_steps_are_refused():
+    with pytest.raises(EnvError, match="at least 1"):
+        OpenSpielVectorEnv("kuhn_poker", 0)
+    with pytest.raises(EnvError, match="before reset"):
+        OpenSpielVectorEnv("kuhn_poker", 1).step((_EMPTY, _EMPTY))
+    with pytest.raises(EnvError, match=r"shape \(2,\) for 1 due"):
+        one("tic_tac_toe").step((np.array([1, 2]), _EMPTY))
+    with pytest.raises(EnvError, match="of type float64; one integer each"):
+        one("tic_tac_toe").step((np.array([1.0]), _EMPTY))
 
 
 class TestGamesThatMisbehave:
@@ -177,10 +175,6 @@ class TestGamesThatMisbehave:
         env.reset(SEEDS)
         with pytest.raises(EnvError, match="refused a move in environment 1: no such luck"):
             env.step((np.array([4, 5, 6]), _EMPTY))
-
-    def test_actions_that_are_no_integers(self):
-        with pytest.raises(EnvError, match="of type float64; one integer each"):
-            one("tic_tac_toe").step((np.array([1.0]), _EMPTY))
 
 
 class TestEnds:

@@ -17,37 +17,13 @@ from ludus.envs.openspiel.states import Tensor, observer
 from tests.envs.openspiel_twins import positions, twins
 
 FAST = ["kuhn_poker", "leduc_poker", "liars_dice", "phantom_ttt", "tiny_hanabi", "goofspiel(imp_info=True,num_cards=4)"]
-SLOW = [
-    "bargaining",
-    "battleship",
-    "blackjack",
-    "bridge(use_double_dummy_result=false)",
-    "colored_trails",
-    "coop_box_pushing",
-    "crazy_eights",
-    "dark_chess",
-    "dark_hex",
-    "dark_hex_ir",
-    "dou_dizhu",
-    "first_sealed_auction",
-    "gin_rummy",
-    "hearts",
-    "latent_ttt",
-    "lewis_signaling",
-    "oh_hell",
-    "python_block_dominoes",
-    "python_kuhn_poker",
-    "python_liars_poker",
-    "python_team_dominoes",
-    "repeated_leduc_poker",
-    "sheriff",
-    "skat",
-    "spades",
-    "tiny_bridge_2p",
-    "tiny_bridge_4p",
-    "trade_comm",
-    "universal_poker",
-]
+_SLOW = (
+    "bargaining battleship blackjack bridge(use_double_dummy_result=false) colored_trails coop_box_pushing "
+    "crazy_eights dark_chess dark_hex dark_hex_ir dou_dizhu first_sealed_auction gin_rummy hearts latent_ttt "
+    "lewis_signaling oh_hell python_block_dominoes python_kuhn_poker python_liars_poker python_team_dominoes "
+    "repeated_leduc_poker sheriff skat spades tiny_bridge_2p tiny_bridge_4p trade_comm universal_poker"
+)
+SLOW = _SLOW.split()
 RESAMPLED = "bargaining blackjack bridge colored_trails gin_rummy hearts kuhn_poker leduc_poker oh_hell universal_poker"
 # The tensor tells more than the string of the same information: what everybody may know by the rules, though the string leaves it out …
 PUBLIC = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
@@ -128,41 +129,24 @@ def test_agents_that_agree_about_the_end() -> None:
     assert timestep.finished.returns.tolist() == [[4, 8], [4, 8]]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "error", "message"),
-    [
-        (
-            "Alone",
-            {"fault": "old reset"},
-            EnvError,
-            r"returned array.* from reset; expected the tuple \(observation, info",
-        ),
-        (
-            "Alone",
-            {"fault": "no info"},
-            EnvError,
-            r"the info None from reset; expected a mapping, .* \(observation, info",
-        ),
-        ("Pair", {"fault": "old reset"}, EnvError, r"the info array.* from reset; expected .* \(observation, info\)"),
-        (
-            "Acting",
-            {"kind": "tuple"},
-            EnvError,
-            "one of each agent, .* If it is one agent that acts, give it a MultiDisc",
-        ),
-        ("Alone", {"fault": "space"}, EnvError, r"are in \(2,\), which is no Gymnasium space"),
-        ("Crowd", {"fault": "old reset"}, EnvError, r"from reset; expected the tuple \(observations, infos\)"),
-        ("Crowd", {"fault": "no space"}, EnvError, r"no spaces of its agent 'worker_1' \(KeyError"),
-        ("Crowd", {"fault": "twins"}, EnvError, "expected a list of different names"),
-        ("Large", {}, ConfigError, "missing a required argument: 'size'"),
-        ("nothing", {}, EnvError, "made None, which is no environment"),
-        ("a_class", {}, EnvError, "made <class 'own_faults.Alone'>, which is no environment"),
-        ("Alnoe", {}, ConfigError, "module 'own_faults' has no 'Alnoe'; did you mean 'Alone'"),
-    ],
-)
-def test_what_cannot_be_made(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        make(name, **options)
+NOT_MADE: list[Refusal] = [
+    ("Alone", {"fault": "old reset"}, EnvError, r"returned array.* from reset; expected the tuple \(observation,"),
+    ("Alone", {"fault": "no info"}, EnvError, r"the info None from reset; expected a mapping, .* \(observation,"),
+    ("Pair", {"fault": "old reset"}, EnvError, r"the info array.* from reset; expected .* \(observation, info\)"),
+    ("Acting", {"kind": "tuple"}, EnvError, "of each agent, .* If it is one agent that acts, give it a MultiDisc"),
+    ("Alone", {"fault": "space"}, EnvError, r"are in \(2,\), which is no Gymnasium space"),
+    ("Crowd", {"fault": "old reset"}, EnvError, r"from reset; expected the tuple \(observations, infos\)"),
+    ("Crowd", {"fault": "no space"}, EnvError, r"no spaces of its agent 'worker_1' \(KeyError"),
+    ("Crowd", {"fault": "twins"}, EnvError, "expected a list of different names"),
+    ("Large", {}, ConfigError, "missing a required argument: 'size'"),
+    ("nothing", {}, EnvError, "made None, which is no environment"),
+    ("a_class", {}, EnvError, "made <class 'own_faults.Alone'>, which is no environment"),
+    ("Alnoe", {}, ConfigError, "module 'own_faults' has no 'Alnoe'; did you mean 'Alone'"),
+]
+
+
+def test_what_cannot_be_made() -> None:
+    check_refusals(make, NOT_MADE)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from gymnasium import registry
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import MultiDiscrete
-from zoo_replay import play, returns_of
+from refusals import Refusal, check_refusals
+from zoo_replay import paid_as_in_a_plain_loop
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
-from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
@@ -27,22 +28,11 @@ def test_contract(options: dict[str, Any]) -> None:
 
 def test_a_plain_loop_is_paid_the_same() -> None:
     options = {"max_steps": 300, "layout": ".xx.\n.gg.\n....", "request_queue_size": 1}
-    env = make_env(ID, num_envs=1, **options)
     spec = registry["rware-tiny-2ag-v2"]
-    paid = 0.0
-    for seed, played in play(env, episodes=4):
-        plain = load_env_creator(spec.entry_point)(**{**spec.kwargs, **options})
-        shown, _ = plain.reset(seed=seed)
-        totals = {agent.name: 0.0 for agent in env.spec.agents}
-        for step in played.steps:
-            assert all(np.array_equal(seen, own) for (_, seen, _), own in zip(step, shown, strict=True))
-            shown, rewards, _, _, _ = plain.step([int(action) for _, _, action in step])
-            for name, reward in zip(totals, rewards, strict=True):
-                totals[name] += reward
-        assert returns_of(env, totals) == pytest.approx(played.returns)
-        assert len(played.steps) == 300
-        paid += sum(played.returns)
-    assert paid > 0
+    make = partial(load_env_creator(spec.entry_point), **{**spec.kwargs, **options})
+    found = paid_as_in_a_plain_loop(make_env(ID, num_envs=1, **options), make, episodes=3)
+    assert [len(played.steps) for played in found] == [300] * 3
+    assert sum(sum(played.returns) for played in found) > 0
 
 
 def test_a_warehouse_never_ends_by_itself() -> None:
@@ -64,18 +54,16 @@ def test_messages_and_images() -> None:
     assert seeing.spec.agents[0].observation.shape == (5, 3, 3)
 
 
-@pytest.mark.parametrize(
-    ("id", "options", "error", "message"),
-    [
-        ("rware/rware-tiny-99ag-v2", {}, UnknownName, "did you mean 'rware-tiny-9ag-v2'"),
-        (ID, {"reward_type": "shared"}, ConfigError, "reward_type='shared' was given"),
-        (ID, {"max_stepps": 3}, ConfigError, "no option 'max_stepps'; did you mean 'max_steps'"),
-        ("rware/rware-tiny-19ag-easy-v2", {}, EnvError, "Cannot take a larger sample"),  # 38 requests, 32 shelves
-    ],
-)
-def test_refusals(id: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        make_env(id, num_envs=1, **options)
+REFUSED: list[Refusal] = [
+    ("rware/rware-tiny-99ag-v2", {}, UnknownName, "did you mean 'rware-tiny-9ag-v2'"),
+    (ID, {"reward_type": "shared"}, ConfigError, "reward_type='shared' was given"),
+    (ID, {"max_stepps": 3}, ConfigError, "no option 'max_stepps'; did you mean 'max_steps'"),
+    ("rware/rware-tiny-19ag-easy-v2", {}, EnvError, "Cannot take a larger sample"),  # 38 requests, 32 shelves
+]
+
+
+def test_refusals() -> None:
+    check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 
 def test_what_there_is() -> None:
@@ -90,14 +78,3 @@ def test_each_number_of_agents() -> None:
     ):
         id = f"rware/rware-{size}-{agents}ag{difficulty}-v2"
         check_env(lambda n, id=id: make_env(id, num_envs=n, max_steps=5), num_envs=2, steps=12)  # type: ignore[misc]
-
-
-def test_drawing_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def draw(self: object, mode: str) -> None:
-        raise OSError('Cannot connect to display "None".')
-
-    env = make_env("rware/rware-tiny-2ag-v2", num_envs=1)
-    env.reset(keys(1, "draw", count=1))
-    monkeypatch.setattr(type(env._envs[0]._env), "render", draw)  # type: ignore[attr-defined]
-    with pytest.raises(EnvError, match=r"rware/rware-tiny-2ag-v2 cannot be drawn: OSError: .* under `xvfb-run -a`"):
-        env.render(0)  # type: ignore[attr-defined]

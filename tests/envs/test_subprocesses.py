@@ -21,20 +21,6 @@ Made = Callable[..., SubprocessVectorEnv]
 Slow = pytest.mark.slow  # each subprocess takes half a second to start; the fast tests need few
 
 
-@pytest.fixture
-def made() -> Iterator[Made]:
-    """Makes vectors that are closed after the test."""
-    vectors: list[SubprocessVectorEnv] = []
-
-    def make(*arguments: Any, **options: Any) -> SubprocessVectorEnv:
-        vectors.append(SubprocessVectorEnv(*arguments, **options))
-        return vectors[-1]
-
-    yield make
-    for vector in vectors:
-        vector.close()
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SubprocessVectorEnv]:
     """One vector for the tests that do not break it."""

@@ -10,7 +10,7 @@ from gymnasium.spaces import Discrete
 from python_games import Turns, spec
 from wrapped_games import SEEDS, Wrap, poker, screens, teams, turns
 
-from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.core.errors import ConfigError, EnvError
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
 from ludus.envs.python_loop import PythonVectorEnv
@@ -101,11 +101,6 @@ def test_compiled_games_show_ids_and_are_refused(wrap: Wrap) -> None:
 
 def no_vector(env: VectorEnv) -> int:
     return env.num_envs
-
-
-def test_unknown_names_are_unknown_names() -> None:
-    with pytest.raises(UnknownName):
-        make_env("openspiel/kuhn_poker", num_envs=1, wrappers=[{"kind": "framestack"}])
 
 
 def test_a_vector_that_cannot_be_wrapped_is_closed() -> None:

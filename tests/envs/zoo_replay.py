@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ludus.core.seeding import keys
 from ludus.envs.base import VectorEnv
@@ -99,3 +100,19 @@ def _agree(shown: Any, seen: Any) -> None:
     if np.ndim(own) == 0:  # Discrete: one-hot here
         own = np.eye(len(seen))[int(own)]
     assert np.array_equal(np.asarray(own).astype(seen.dtype), seen)
+
+
+def paid_as_in_a_plain_loop(env: VectorEnv, make: Callable[[], Any], *, episodes: int) -> list[Played]:
+    """For environments of Gymnasium's with several agents: what was played, after the same was seen and paid in a loop over one."""
+    found = play(env, episodes=episodes)
+    for seed, played in found:
+        plain = make()
+        shown, _ = plain.reset(seed=seed)
+        totals = {agent.name: 0.0 for agent in env.spec.agents}
+        for step in played.steps:
+            assert all(np.array_equal(seen, own) for (_, seen, _), own in zip(step, shown, strict=True))
+            shown, rewards, _, _, _ = plain.step([int(action) for _, _, action in step])
+            for name, reward in zip(totals, rewards, strict=True):
+                totals[name] += reward
+        assert returns_of(env, totals) == pytest.approx(played.returns)
+    return [played for _, played in found]

@@ -74,14 +74,6 @@ class NeverMade(First):
         time.sleep(1e6)
 
 
-class NeverMadeToPlay(First):
-    """Is made where it is looked at first, and hangs where it is to play."""
-
-    def __init__(self):
-        if "ludus.evaluation.tournament.pool" in sys.modules:
-            time.sleep(1e6)
-
-
 class DiesMade(First):
     def __init__(self):
         os._exit(3)

@@ -58,7 +58,7 @@ def member(tree: GameTree, seed: int) -> Policy:
 @pytest.mark.parametrize("population", [(0, 0), (0, 1)])
 def test_played_evaluation_against_exact_payoffs(population: tuple[int, int]) -> None:
     game = Kuhn(population)
-    evaluation = AdaptiveEvaluation(solver=Nash(), budget=12_000, batch=1500, growth=1.0, start=3, portion=PORTION)
+    evaluation = AdaptiveEvaluation(solver=Nash(), budget=9000, batch=1500, growth=1.0, start=3, portion=PORTION)
     while profiles := evaluation.next_profiles(game.table.view()):
         game.play(profiles)
     assert evaluation.standing is not None

@@ -81,7 +81,6 @@ def test_a_file_system_without_locks(
     assert main(["train", str(tmp_path / "mine.yaml"), "--run-dir", str(tmp_path / "new")]) == 2
     err = capfd.readouterr().err
     assert err.startswith(f"error: the file system of {str(tmp_path / 'new')!r} has no locks ({os.strerror(number)}).")
-    assert err.count("\n") == 1
     assert not (tmp_path / "new" / "ludus.db").exists()
     assert main(["resume", str(tmp_path / "there"), "generations=4"]) == 2
     assert "has no locks" in capfd.readouterr().err

@@ -1,11 +1,21 @@
 """The in-process runtime, and that the contract check notices runtimes that break it."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ludus.core.errors import DataError, PartDied, RunError, UnknownName
 from ludus.runtime.inprocess import Answer, InProcess, build_runtime
 from ludus.testing.runtime import Tally, check_runtime
+
+
+@pytest.fixture(autouse=True)
+def parts_that_do_not_sleep(monkeypatch):
+    """A call is done when it returns: nobody could do anything in the meantime."""
+    without = SimpleNamespace(sleep=lambda seconds: None, monotonic=time.monotonic)
+    monkeypatch.setattr("ludus.testing.runtime.time", without)
 
 
 def test_contract():
@@ -72,6 +82,8 @@ def test_things_of_another_runtime_are_refused():
     ):
         with pytest.raises(RunError, match="of this runtime; pass what its own spawn, call or put gave"):
             use()
+    with pytest.raises(RunError, match="is not an answer of this runtime"):
+        mine.call(mine.spawn(Tally, 0), "add", ref)
 
 
 def test_a_part_that_is_made_again():
@@ -100,13 +112,6 @@ def test_what_is_sent_to_a_peer_is_done_at_once():
     with pytest.raises(PartDied, match="part 'Tally' was given up or stopped; whoever holds it needs its new peer"):
         peer.ask("add", 1)
     assert runtime.node(runtime.spawn(Tally, 0)) == ""
-
-
-def test_references_of_another_runtime_are_refused_as_arguments():
-    runtime = InProcess()
-    part = runtime.spawn(Tally, 0)
-    with pytest.raises(RunError, match="is not an answer of this runtime"):
-        runtime.call(part, "add", InProcess().put(1))
 
 
 class RaisesAtCall(InProcess):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import SolverError
 from ludus.solvers import alpha_rank as stationary_module
 from ludus.solvers.alpha_rank import (
     AlphaRank,
@@ -20,7 +20,7 @@ from ludus.solvers.alpha_rank import (
     single_population,
     stationary,
 )
-from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 OPENSPIEL = json.loads(Path(__file__).with_name("openspiel_answers.json").read_text())
@@ -260,22 +260,6 @@ def test_models_by_population():
     np.testing.assert_allclose(joint(view, alpha=0.5), joint(view, alpha=0.5).T)
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        AlphaRank(),
-        AlphaRank(epsilon=0.01),
-        AlphaRank(alpha=1e-4),
-        AlphaRank(alpha=0.1, sweep=True),
-        AlphaRank(answer="joint"),
-        AlphaRank(model="multi_population"),
-    ],
-    ids=str,
-)
-def test_contract(solver):
-    check_meta_solver(solver)
-
-
 def test_a_chain_that_falls_apart_is_refused():
     """Both conventions are left with probability e^(-(m - 1) 100), which is 0 in floating point; the sweep stops before."""
     view = exact_view(COORDINATION, zero_sum=False)
@@ -293,23 +277,3 @@ def test_too_many_profiles(monkeypatch):
     monkeypatch.setattr(stationary_module, "MAX_STATES", 3)
     with pytest.raises(SolverError, match="4 states is too large"):
         AlphaRank().solve(zero_sum_view([[1, -1], [-1, 1]]), rng=RNG)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"alpha": 0.0}, "alpha is 0.0"),
-        ({"alpha": float("inf")}, "alpha is inf"),
-        ({"alpha": "strong"}, "alpha is 'strong'"),
-        ({"sweep": True}, "needs the alpha to start from"),
-        ({"epsilon": 0.5}, "epsilon is 0.5"),
-        ({"alpha": 1.0, "epsilon": 0.1}, "epsilon belongs to alpha: infinite"),
-        ({"population_size": 1}, "population_size is 1"),
-        ({"model": "one"}, "model is 'one'"),
-        ({"answer": "all"}, "answer is 'all'"),
-        ({"model": "single_population", "answer": "joint"}, "no joint answer"),
-    ],
-)
-def test_options_out_of_range(options, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        AlphaRank(**options)

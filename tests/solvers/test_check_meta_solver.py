@@ -82,12 +82,12 @@ BROKEN = {
     ),
     "dtype": (
         lambda p, w, r, s: changed(s, marginals=s and tuple(m.astype(np.float32) for m in s.marginals)),
-        "has dtype float32",
+        "of dtype float32; expected float64",
     ),
-    "shape": (lambda p, w, r, s: changed(s, marginals=s and tuple(m[None] for m in s.marginals)), "has shape"),
+    "shape": (lambda p, w, r, s: changed(s, marginals=s and tuple(m[None] for m in s.marginals)), "an array of shape"),
     "list": (
         lambda p, w, r, s: changed(s, marginals=s and tuple(m.tolist() for m in s.marginals)),
-        "is a list; expected an array",
+        "a list; expected an array",
     ),
     "one player": (lambda p, w, r, s: changed(s, marginals=s and s.marginals[:1]), "gives 1 marginals"),
     "nothing": (lambda p, w, r, s: changed(s, marginals=None), "gives 0 of marginals and joint"),

@@ -1,17 +1,14 @@
 """The maximum-entropy Nash equilibrium: games by hand, copies, uniqueness, and the program under it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ludus.core.errors import ConfigError, SolverError
 from ludus.solvers.max_entropy_nash import MaxEntropyNash, copies, most_even
 from ludus.solvers.nash import Nash
-from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, zero_sum_view
 
 RNG = np.random.default_rng(0)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -77,7 +74,7 @@ def test_copies_are_counted():
 # ---------------------------------------------------------------------------------------------- properties
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), SEEDS, st.booleans())
 def test_more_even_than_any_other_equilibrium(rows, columns, seed, ties):
     rng = np.random.default_rng(seed)
@@ -89,7 +86,7 @@ def test_more_even_than_any_other_equilibrium(rows, columns, seed, ties):
         assert entropies[0] >= entropies[1] - 1e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(2, 5), SEEDS, st.data())
 def test_a_copy_only_splits(n, seed, data):
     game = np.random.default_rng(seed).integers(-2, 3, size=(n, n)).astype(float)
@@ -150,36 +147,7 @@ def test_most_even_as_scipy_finds():
     assert found.excess <= 0
 
 
-# ---------------------------------------------------------------------------------------------- contract, refusals
-
-
-@pytest.mark.parametrize("solver", [MaxEntropyNash(), MaxEntropyNash(share_copies=False)], ids=str)
-def test_contract(solver):
-    check_meta_solver(solver)
-
-
-def test_general_sum_games_are_refused():
-    with pytest.raises(SolverError, match="max_entropy_nash needs a zero-sum game"):
-        MaxEntropyNash().solve(exact_view(np.ones((2, 2, 2)), zero_sum=False), rng=RNG)
-
-
 def test_a_program_that_has_no_room_is_told():
     """Limits that no distribution keeps."""
     found = most_even(np.array([[1.0, 1.0]]), np.array([0.5]), np.ones(2), room=1e-8)
     assert found.excess == pytest.approx(0.5)
-
-
-def test_a_hole_is_named():
-    view = zero_sum_view(ROCK_PAPER_SCISSORS)
-    mean = view.mean.copy()
-    mean[0, 2, 1] = np.nan
-    with pytest.raises(SolverError, match=r"profile \(2, 1\) has the payoffs \[nan, -1.0\]"):
-        MaxEntropyNash().solve(
-            dataclasses.replace(view, mean=mean, exact=np.zeros((3, 3), bool), count=view.count + 5), rng=RNG
-        )
-
-
-@pytest.mark.parametrize("tolerance", [0.0, 0.5, float("nan")])
-def test_options_out_of_range(tolerance):
-    with pytest.raises(ConfigError, match="max_entropy_nash: tolerance is"):
-        MaxEntropyNash(tolerance=tolerance)

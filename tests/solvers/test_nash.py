@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
-from ludus.core.errors import ConfigError, SolverError
-from ludus.solvers.nash import Nash, certified_gap, solve_highs, solve_interior_point
-from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.core.errors import SolverError
+from ludus.solvers.nash import Nash, certified_gap, solve_interior_point
+from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 METHODS = ["interior_point", "highs"]
@@ -27,14 +27,6 @@ def value(matrix):
         bounds=[(0, None)] * m + [(None, None)],
     )
     return -answer.fun
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rock_paper_scissors(method):
-    solution = Nash(method=method).solve(zero_sum_view(ROCK_PAPER_SCISSORS), rng=RNG)
-    for marginal in solution.marginals:
-        np.testing.assert_allclose(marginal, [1 / 3, 1 / 3, 1 / 3], atol=1e-6)
-    assert 0 <= solution.gap < 1e-6
 
 
 # second: weighted rock-paper-scissors, worth 0; columns earn 0 where x1 = 2 x2, x0 = x2 and 2 x0 = x1
@@ -105,7 +97,7 @@ def test_against_linprog(shape, kind):
     assert certified_gap(matrix, found.row, found.column) == pytest.approx(found.gap, abs=1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrays(np.float64, st.tuples(st.integers(1, 7), st.integers(1, 7)), elements=st.integers(-3, 3).map(float)))
 def test_small_integer_games(matrix):
     """Ties, duplicates, dominated and irrelevant strategies in every combination."""
@@ -155,7 +147,7 @@ def test_shared_population_pools_the_seat_orders():
     np.testing.assert_allclose(solution.marginals[0], 1 / 3, atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
 def test_shared_population_same_strategy_for_both(seed, size):
     matrix = np.random.default_rng(seed).normal(size=(size, size))
@@ -225,13 +217,6 @@ def test_a_breakdown_in_the_interior_point_still_answers(monkeypatch):
     assert found.gap < np.inf
 
 
-def test_highs_and_interior_point_agree():
-    matrix = np.random.default_rng(13).normal(size=(35, 45))
-    a, b = solve_highs(matrix, gap=1e-6), solve_interior_point(matrix, gap=1e-8)
-    assert a.converged
-    assert a.row @ matrix @ a.column == pytest.approx(b.row @ matrix @ b.column, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("view", "sentence"),
     [
@@ -243,27 +228,6 @@ def test_highs_and_interior_point_agree():
 def test_refuses_other_games(view, sentence):
     with pytest.raises(SolverError, match=sentence):
         Nash().solve(view, rng=RNG)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"tolerance": 0.0}, "tolerance is 0.0"),
-        ({"tolerance": float("nan")}, "tolerance is nan"),
-        ({"slack": 1.0}, "slack is 1.0"),
-        ({"method": "simplex"}, "method is 'simplex'"),
-    ],
-)
-def test_options_out_of_range(options, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        Nash(**options)
-
-
-@pytest.mark.parametrize(
-    "solver", [Nash(), Nash(slack=0.5), Nash(tolerance=1e-9), Nash(method="highs", tolerance=1e-5)], ids=str
-)
-def test_contract(solver):
-    check_meta_solver(solver)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Nash of two-player general-sum games: games solved by hand, nashpy, degenerate games, symmetric equilibria, bounds."""
 
-import dataclasses
 import warnings
 
 import nashpy
@@ -9,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import SolverError
 from ludus.solvers.games import deviation_gains
 from ludus.solvers.nash import Nash
 from ludus.solvers.nash_bimatrix import NashBimatrix, pairs_of_supports, paths
-from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 METHODS = ["support_enumeration", "lemke_howson"]
@@ -73,7 +72,7 @@ def test_the_symmetric_equilibrium_of_chicken(method):
     assert max(apart.marginals[0]) == pytest.approx(1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 2**32 - 1), st.booleans())
 def test_symmetric_games_have_symmetric_answers(size, seed, integers):
     rng = np.random.default_rng(seed)
@@ -85,7 +84,7 @@ def test_symmetric_games_have_symmetric_answers(size, seed, integers):
         assert deviation_gains(view, solution.marginals).sum() <= 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_agrees_with_nashpy(m, n, seed):
     """Of the equilibria that nashpy's vertex enumeration finds, the one with the highest welfare."""
@@ -104,7 +103,7 @@ def test_agrees_with_nashpy(m, n, seed):
     assert max(ours.gap, path.gap) < 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]))
 def test_degenerate_games(m, n, seed, largest):
     """Payoffs of few values: ties, duplicates, continua of equilibria. Both players' answers are equilibria all the same."""
@@ -164,35 +163,3 @@ def test_too_many_supports_are_refused():
 def test_the_work_is_bounded():
     with pytest.raises(SolverError, match="no equilibrium of this 3 by 3 game was found by lemke_howson"):
         solve(SHAPLEY, method="lemke_howson", max_pivots=1)
-
-
-def test_three_players_are_refused():
-    with pytest.raises(SolverError, match="nash_bimatrix needs two players, given 3"):
-        solve(np.zeros((3, 2, 2, 2)))
-
-
-def test_a_hole_is_named():
-    view = exact_view(PRISONERS, zero_sum=False)
-    mean, exact = view.mean.copy(), view.exact.copy()
-    mean[:, 1, 0], exact[1, 0] = np.nan, False
-    with pytest.raises(SolverError, match=r"nash_bimatrix: profile \(1, 0\) has no payoff yet"):
-        NashBimatrix().solve(dataclasses.replace(view, mean=mean, exact=exact), rng=RNG)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"method": "simplex"}, "method is 'simplex'"),
-        ({"max_pivots": 0}, "max_pivots is 0"),
-        ({"max_pairs": 0}, "max_pairs is 0"),
-        ({"tolerance": 0.0}, "tolerance is 0.0"),
-    ],
-)
-def test_options_out_of_range(options, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        NashBimatrix(**options)
-
-
-@pytest.mark.parametrize("solver", [NashBimatrix(), NashBimatrix(method="lemke_howson")], ids=str)
-def test_contract(solver):
-    check_meta_solver(solver)

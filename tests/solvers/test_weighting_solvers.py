@@ -5,12 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import SolverError
 from ludus.solvers.fixed import LastK
-from ludus.solvers.nash import RectifiedNash
 from ludus.solvers.pfsp import PFSPSolver
 from ludus.solvers.rating_softmax import RatingSoftmax
-from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, check_meta_solver, exact_view, zero_sum_view
+from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
 
@@ -148,50 +147,3 @@ def test_pfsp_of_one_player_is_uniform():
     np.testing.assert_array_equal(
         PFSPSolver().solve(exact_view([[1.0, 5.0]], zero_sum=False), rng=RNG).marginals[0], [0.5, 0.5]
     )
-
-
-# ---------------------------------------------------------------------------------------------- all
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [
-        LastK(),
-        LastK(k=2),
-        RatingSoftmax(),
-        PFSPSolver(),
-        PFSPSolver(weighting="variance"),
-        PFSPSolver(weighting="linear_capped"),
-        RectifiedNash(),
-    ],
-    ids=str,
-)
-def test_contract(solver):
-    check_meta_solver(solver)
-
-
-class EloSoftmax(RatingSoftmax):
-    """With "elo" more is needed than the class says."""
-
-    needs = frozenset({"two_player", "zero_sum"})
-
-
-def test_contract_with_elo():
-    check_meta_solver(EloSoftmax(rating="elo", temperature=1.0))
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: LastK(k=0), "last_k: k is 0"),
-        (lambda: RatingSoftmax(rating="fame"), "rating is 'fame'"),
-        (lambda: RatingSoftmax(temperature=0.0), "temperature is 0.0"),
-        (lambda: RatingSoftmax(rounds=0), "rounds is 0"),
-        (lambda: PFSPSolver(weighting="hard"), "weighting is 'hard'"),
-        (lambda: PFSPSolver(span=(1.0, 1.0)), r"span is \(1.0, 1.0\)"),
-        (lambda: PFSPSolver(span=(0.0, float("inf"))), "span is"),
-    ],
-)
-def test_options_out_of_range(make, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        make()

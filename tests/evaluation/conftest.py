@@ -1,0 +1,9 @@
+import pytest
+from bots_here import BotsHere
+
+
+@pytest.fixture
+def bots_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bots play in the process of the tests."""
+    for user in ("entrants", "pool"):
+        monkeypatch.setattr(f"ludus.evaluation.tournament.{user}.BotProcess", BotsHere)
