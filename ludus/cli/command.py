@@ -30,7 +30,13 @@ class Command:
             given = unknown[0].partition("=")[0]
             if not given.startswith("-"):
                 raise ConfigError(f"ludus {self.name} has no use for {given!r}. See `ludus {self.name} --help`.")
-            raise ConfigError(f"ludus {self.name} has no option {given!r}{nearest(given, known)}")
+            near = nearest(given, known)
+            if not near.startswith(";") and any(action.dest == "overrides" for action in parser._actions):
+                key, is_whole, value = unknown[0].lstrip("-").replace("-", "_").partition("=")
+                after = argv[list(argv).index(unknown[0]) + 1 :]
+                value = value if is_whole else after[0] if after and not after[0].startswith("-") else "VALUE"
+                near = f". Keys of a scenario are given without dashes: {key}={value}. See `ludus {self.name} --help`."
+            raise ConfigError(f"ludus {self.name} has no option {given!r}{near}")
         return options
 
     def _parser(self) -> argparse.ArgumentParser:

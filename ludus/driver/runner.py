@@ -18,10 +18,10 @@ from ludus import __version__
 from ludus.core.errors import RunError
 from ludus.core.files import replace_file
 from ludus.core.machine import thread_limits
-from ludus.core.types import PolicySpec
+from ludus.core.types import PolicySpec, State
 from ludus.driver.assembly import build_driver, first_shard
 from ludus.driver.control import Control, StopRequest
-from ludus.driver.driver import Driver
+from ludus.driver.driver import Driver, History
 from ludus.driver.imported_policies import ImportedPolicies, read_given
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
@@ -38,6 +38,7 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.callbacks import CallbackObserver
+from ludus.training.stopping import reason_of
 from ludus.view.report import write_report
 from ludus.view.tensorboard import TensorBoardWriter
 
@@ -100,6 +101,8 @@ def resume(
     info = _info(scenario, env, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow
         scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
+        if stored.finished:
+            _require_open(scenario, stored.state)
     stop, observer = stop or StopRequest(), observer or Silent()
     stored.tidy()
     with (
@@ -153,6 +156,17 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         raise RunError(
             f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
         ) from error
+
+
+def _require_open(scenario: Scenario, state: State) -> None:
+    """Raises RunError if a run that is to be extended would stop at once."""
+    history = History(**state["history"])
+    reason = reason_of(scenario.stop, history.progress(history.seconds)) if scenario.stop else None
+    if reason:
+        raise RunError(
+            f"there is nothing to go on with: {reason}, which the run's `stop` asks for. Give another one beside what extends the run, "
+            "such as 'stop={seconds: 3600}', or stop=null for none."
+        )
 
 
 def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:

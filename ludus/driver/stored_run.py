@@ -178,7 +178,10 @@ def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | 
         else:
             return tuple(ids[:number]), state, {name: str(flaws[name]) for name in reversed(flaws)}
     if flaws:
-        raise flaws[ids[-1]]
+        raise RunError(
+            f"{flaws[ids[-1]]} The run cannot go on, since none of its checkpoints is whole. Give it a copy of its folder 'checkpoint', "
+            f"or start it anew with `ludus train {folder.parent / SCENARIO}`; what it has can still be read (`ludus report`, `ludus evaluate`)."
+        ) from flaws[ids[-1]]
     return (), None, {}
 
 

@@ -58,7 +58,10 @@ class ScheduleContext:
                 f"meta-solver {name!r} solves two-player games; {env.id} has {env.num_players} players. {others}"
             )
         if "zero_sum" in needs and not env.zero_sum:
-            raise ScenarioError(f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {others}")
+            raise ScenarioError(
+                f"meta-solver {name!r} solves zero-sum games; {env.id} is general-sum. {others} If its returns always have the same sum, "
+                "and only nobody has said so, give env.options.zero_sum=true (a vector of your own: zero_sum=True in its spec)."
+            )
         if "symmetric" in needs and len(self.seats) > 1:
             raise ScenarioError(
                 f"meta-solver {name!r} needs one population that all players share; in {env.id} they do not. {others}"

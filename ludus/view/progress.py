@@ -219,7 +219,7 @@ class RichProgress:
                 picture.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
         self._draw_bar(picture)
         left = None if self._over else self._rates.seconds_left()
-        about = "" if left is None else f", about {duration(left)} left"
+        about = "" if left is None else f", {remaining(left)}"
         picture.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
         if self._warning and not self._over:
             picture.append(f"\n{self._warning}", style="bold")
@@ -305,7 +305,7 @@ def describe(record: GenerationRecord, rates: Rates) -> str:
     parts.append(duration(record.seconds))
     left = rates.seconds_left()
     if left is not None:
-        parts.append(f"about {duration(left)} left")
+        parts.append(remaining(left))
     return "  ".join(parts)
 
 
@@ -331,6 +331,12 @@ def compact(value: float) -> str:
         if abs(value) >= size:
             return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
     return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def remaining(seconds: float) -> str:
+    """about 2h03m left, over 1000 days left."""
+    text = duration(seconds)
+    return f"{'' if text.startswith('over') else 'about '}{text} left"
 
 
 def duration(seconds: float) -> str:

@@ -219,6 +219,11 @@ def test_every_algorithm_on_any_terminal(
         (["train"], "the following arguments are required: PRESET|FILE.yaml. See `ludus train --help`."),
         (["train", "ledcu"], "unknown preset 'ledcu'; did you mean 'leduc'?"),
         (["train", "leduc", "--sed", "1"], "ludus train has no option '--sed'; did you mean '--seed'?"),
+        (["train", "leduc", "--generations", "3"], "Keys of a scenario are given without dashes: generations=3."),
+        (
+            ["train", "leduc", "--response.episodes=3"],
+            "Keys of a scenario are given without dashes: response.episodes=3.",
+        ),
         (["train", "leduc", "--seed", "-1"], "argument --seed: '-1' was given, a whole number from 0 on was expected"),
         (["train", "leduc", "--seed", "one"], "argument --seed: 'one' was given"),
         (["train", "leduc", "--name", "../x"], "--name '../x' cannot name a folder of ./runs"),

@@ -66,6 +66,16 @@ def test_an_extended_run_equals_the_longer_one(name: str, tmp_path: Path) -> Non
         assert short.info().generations == 3
 
 
+def test_what_extends_a_run_whose_stop_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = tmp_path / "run"
+    tools.train("exact", run_dir, "stop={nash_conv: 100}")
+    before = tools.files_of(run_dir)
+    assert main(["resume", str(run_dir), "generations=9"]) == 2
+    assert "there is nothing to go on with: NashConv" in capsys.readouterr().err
+    assert tools.files_of(run_dir) == before
+    assert len(resume(run_dir, ["generations=2", "stop=null"], report=False).generations) == 3
+
+
 def test_killed_while_it_is_extended(tmp_path: Path) -> None:
     wholes = {}
     for generations in (1, 2):

@@ -127,6 +127,7 @@ def test_with_no_checkpoint_left_it_says_so(run_dir: Path, capfd: pytest.Capture
     assert main(["resume", str(run_dir)]) == 2
     _, err = capfd.readouterr()
     assert err.startswith(f"error: checkpoint {ids(run_dir)[-1]} cannot be read (No such file or directory).")
+    assert f"start it anew with `ludus train {run_dir / 'scenario.yaml'}`" in err
     assert err.count("\n") == 1
     assert tools.policies_of(run_dir) == {
         name: sha for name, sha in before.items() if name.startswith("policies") and sha

@@ -12,7 +12,17 @@ from rich.console import Console
 
 from ludus.core.types import EvaluationTask, Mixture, TrainingTask
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
-from ludus.view.progress import PlainProgress, Rates, RichProgress, compact, duration, number, progress_for, signed
+from ludus.view.progress import (
+    PlainProgress,
+    Rates,
+    RichProgress,
+    compact,
+    duration,
+    number,
+    progress_for,
+    remaining,
+    signed,
+)
 from ludus.view.tensorboard import TensorBoardWriter
 
 INFO = synthetic.info(Path("runs/demo"), generations=10)
@@ -245,6 +255,7 @@ def test_numbers_as_they_are_written() -> None:
     assert {value: compact(value) for value in counts} == counts
     times = {4.25: "4.2s", 65.9: "1m05s", 7384: "2h03m", 200_000: "2d07h", 1e30: "over 1000 days"}
     assert {value: duration(value) for value in times} == times
+    assert (remaining(7384), remaining(1e30)) == ("about 2h03m left", "over 1000 days left")
     numbers = {None: "-", float("nan"): "-", 0.0: "0.0000", 1.23456: "1.2346", 3.2e-6: "3.2e-06"}
     assert {value: number(value) for value in numbers} == numbers
 
