@@ -180,7 +180,8 @@ def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | 
     if flaws:
         raise RunError(
             f"{flaws[ids[-1]]} The run cannot go on, since none of its checkpoints is whole. Give it a copy of its folder 'checkpoint', "
-            f"or start it anew with `ludus train {folder.parent / SCENARIO}`; what it has can still be read (`ludus report`, `ludus evaluate`)."
+            f"or start it anew with `ludus train {folder.parent / SCENARIO}`; "
+            "what it has can still be read (`ludus report`, `ludus evaluate`)."
         ) from flaws[ids[-1]]
     return (), None, {}
 
