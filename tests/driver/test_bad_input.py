@@ -98,8 +98,8 @@ COORDINATION = "env=openspiel/coop_to_1p"
         ),
         (
             [*EXACT, "env=openspiel/matrix_pd"],
-            "meta-solver 'nash' solves zero-sum games; openspiel/matrix_pd is general-sum. Use cce, alpha_rank, projected_replicator_dynamics "
-            "or fictitious_play. If its returns always have the same sum, "
+            "meta-solver 'nash' solves zero-sum games; openspiel/matrix_pd is general-sum. Use cce, alpha_rank, "
+            "projected_replicator_dynamics or fictitious_play. If its returns always have the same sum, "
             "and only nobody has said so, give env.options.zero_sum=true",
         ),
         (
