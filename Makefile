@@ -39,7 +39,7 @@ test: install
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile -q
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile -q --durations=15
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile -q --durations=15
 
 search: install
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=search -n 2 --dist loadfile -q
