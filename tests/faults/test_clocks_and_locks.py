@@ -114,7 +114,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_ray_starts(
         os, "access", lambda path, mode: path != tmp_path / "run" and access(path, mode)
     )  # root may write
     with pytest.raises(RunError, match=r"cannot be written: nothing can be written into '.*/run'"):
-        resume(tmp_path / "run", ["generations=2"], report=False)
+        resume(tmp_path / "run", ["generations=2", "stop=null"], report=False)
     assert started == ["inprocess"]
 
 
