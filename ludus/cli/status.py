@@ -11,7 +11,6 @@ from pathlib import Path
 from ludus.cli.command import Command
 from ludus.cli.output import facts
 from ludus.storage import live
-from ludus.storage.base import RunSummary
 from ludus.storage.live import Status
 from ludus.storage.run_dirs import find_run, is_running
 
@@ -23,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.storage.reader import Reader
+    from ludus.storage.reader import Reader, run_state
     from ludus.view.progress import duration, number
 
     folder = find_run(options.run)
@@ -32,7 +31,7 @@ def _execute(options: argparse.Namespace) -> int:
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live.read_status(folder) if summary is None else None
     if summary is not None:
-        pairs = [("state", f"{_how(summary)}: {summary.stopped_by}")]
+        pairs = [("state", f"{run_state(folder, summary)}: {summary.stopped_by}")]
     elif status is None:
         pairs = [("state", "running" if is_running(folder) else "interrupted")]
     else:
@@ -44,12 +43,6 @@ def _execute(options: argparse.Namespace) -> int:
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
     facts(folder.name, pairs)
     return 0
-
-
-def _how(summary: RunSummary) -> str:
-    if summary.failed:
-        return "failed"
-    return "finished" if summary.complete else "stopped"
 
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:

@@ -429,7 +429,9 @@ def _number(value: float | None) -> float:
 
 
 def run_state(run_dir: Path, summary: RunSummary | None) -> str:
-    """ "finished" (a stopper or the schedule ended it), "stopped" (the user did), "running" or "interrupted" (it died)."""
+    """ "finished" (a stopper or the schedule ended it), "failed" (so it was, and every response failed), "stopped" (the user did),
+    "running" or "interrupted" (it died)."""
     if summary is None:  # a resumed run has none until it ends again
         return "running" if is_running(run_dir) else "interrupted"
-    return "finished" if summary.complete else "stopped"
+    ended = "failed" if summary.failed else "finished"
+    return ended if summary.complete else "stopped"

@@ -200,7 +200,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
 ) -> None:
     from ludus.runtime.ray_runtime import RayRuntime
 
-    monkeypatch.setattr(inference_server, "_PATIENCE", 5.0)
+    monkeypatch.setattr(inference_server, "_PATIENCE", 9.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
     me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
@@ -209,7 +209,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))
     runtime = RayRuntime()
     try:
-        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=4.0)
+        made = manager(runtime, hosts=2, inference=SharedInference(restarts=2), deadline=8.0)
         assert_same(made.run(asked, given), expected)
         (tmp_path / "marker").touch()
         got = made.run(asked, given)
