@@ -18,12 +18,26 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.core.types import Array, Evaluated, Metrics, Solution, State, Task, TaskResult, Trained, TrainingTask
+from ludus.core.errors import ScenarioError
+from ludus.core.own_code import brief, own_name
+from ludus.core.types import (
+    Array,
+    Evaluated,
+    EvaluationTask,
+    Metrics,
+    Solution,
+    State,
+    Task,
+    TaskResult,
+    Trained,
+    TrainingTask,
+)
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.scenario import Scenario
 from ludus.driver.task_runner import TaskRunner
 from ludus.population.agent_manager import AgentManager
-from ludus.schedulers.base import Scheduler, tasks_of
+from ludus.population.base import View
+from ludus.schedulers.base import Scheduler
 from ludus.solvers.games import values_against
 from ludus.solvers.match_selection import filled
 from ludus.storage import checkpoint
@@ -356,3 +370,23 @@ def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
             yield list(some)
         else:
             yield from ([task] for task in some)
+
+
+def tasks_of(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
+    """Its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are not."""
+    tasks = scheduler.next_tasks(view, free=free)
+    who = f"scheduler {own_name(scheduler)}"
+    if not isinstance(tasks, list | tuple) or not all(
+        isinstance(task, TrainingTask | EvaluationTask) for task in tasks
+    ):
+        raise ScenarioError(
+            f"{who}.next_tasks answered {brief(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
+        )
+    if len(tasks) > free:
+        raise ScenarioError(f"{who}.next_tasks answered {len(tasks)} tasks; expected at most {free}, which were free.")
+    for task in tasks:
+        if isinstance(task, TrainingTask) and not 0 <= task.population < len(view.populations):
+            raise ScenarioError(
+                f"{who} trains population {task.population} in task {task.id!r}; expected 0 to {len(view.populations) - 1}."
+            )
+    return tasks

@@ -20,7 +20,7 @@ from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.population.payoffs import Payoffs
 from ludus.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
 from ludus.population.ratings.bradley_terry import Z95
-from ludus.solvers import base, games
+from ludus.solvers import games, registry
 from ludus.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
@@ -170,7 +170,7 @@ class AlphaRankRating:
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> Solution:
     """What the meta-solver `name` (registered, or `module:Class`) answers."""
     solver = load("meta-solver", name, META_SOLVERS)(**options)
-    return base.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
+    return registry.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
 
 
 def mirrored(payoffs: Payoffs) -> Payoffs:

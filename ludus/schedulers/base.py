@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ludus.core.errors import ScenarioError
-from ludus.core.own_code import brief, own_name
-from ludus.core.types import EvaluationTask, Mixture, State, Task, TaskResult, TrainingTask
+from ludus.core.types import Mixture, State, Task, TaskResult
 from ludus.population.base import View
 
 
@@ -35,26 +33,6 @@ class Scheduler(Protocol):
     def load_state_dict(self, state: State) -> None:
         """Into a new scheduler: tasks that were out and not answered are given out again."""
         ...
-
-
-def tasks_of(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
-    """Its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are not."""
-    tasks = scheduler.next_tasks(view, free=free)
-    who = f"scheduler {own_name(scheduler)}"
-    if not isinstance(tasks, list | tuple) or not all(
-        isinstance(task, TrainingTask | EvaluationTask) for task in tasks
-    ):
-        raise ScenarioError(
-            f"{who}.next_tasks answered {brief(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
-        )
-    if len(tasks) > free:
-        raise ScenarioError(f"{who}.next_tasks answered {len(tasks)} tasks; expected at most {free}, which were free.")
-    for task in tasks:
-        if isinstance(task, TrainingTask) and not 0 <= task.population < len(view.populations):
-            raise ScenarioError(
-                f"{who} trains population {task.population} in task {task.id!r}; expected 0 to {len(view.populations) - 1}."
-            )
-    return tasks
 
 
 @runtime_checkable

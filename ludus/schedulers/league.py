@@ -25,9 +25,9 @@ from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.subgame import Places, lifted, restricted, spread
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
-from ludus.solvers.base import solve
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
+from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # The players of a league, and whom they meet: pure functions (Vinyals et al. 2019, supplement, pseudocode of

@@ -26,7 +26,7 @@ from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.responses import opponents
 from ludus.schedulers.subgame import Places, lifted, restricted
 from ludus.solvers import games
-from ludus.solvers.base import solve
+from ludus.solvers.registry import solve
 
 
 class PipelinePSROOptions(ChunkedOptions):

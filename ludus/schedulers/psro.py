@@ -28,8 +28,8 @@ from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
 from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
 from ludus.schedulers.subgame import everyone
-from ludus.solvers.base import Solution, solve
-from ludus.solvers.registry import META_SOLVERS
+from ludus.solvers.base import Solution
+from ludus.solvers.registry import META_SOLVERS, solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a new policy starts from: Light-MALib's rules, conditional on the generation, as data.

@@ -28,10 +28,11 @@ from ludus.schedulers.match_selection import MatchSelection
 from ludus.schedulers.options import ScheduleContext, Solver
 from ludus.schedulers.queue import alone
 from ludus.schedulers.win_rates import Member, WinRates
-from ludus.solvers.base import Solution, solve
+from ludus.solvers.base import Solution
 from ludus.solvers.fixed import Last, LastK, Uniform
 from ludus.solvers.match_selection import PolicyProfile
 from ludus.solvers.pfsp import Weighting, pfsp
+from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which of its past opponents a learner in self-play meets: pure rules over one number per opponent, which the

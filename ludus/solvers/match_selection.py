@@ -15,9 +15,10 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import Solution, State
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
-from ludus.solvers.base import MetaSolver, solve
+from ludus.solvers.base import MetaSolver
 from ludus.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
 from ludus.solvers.games import against, nash_conv, others, seat_orders
+from ludus.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
 # Guesses for the payoffs that were never played, so that a table with holes can be solved while it is decided what

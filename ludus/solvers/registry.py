@@ -1,8 +1,17 @@
-"""The meta-solvers by name."""
+"""The meta-solvers by name, and asking one, whoever wrote it."""
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from ludus.core.errors import SolverError
+from ludus.core.own_code import brief, own_name, wrong_distribution
+from ludus.core.types import Solution
+from ludus.population.payoffs import Payoffs
+from ludus.solvers.base import MetaSolver
 
 META_SOLVERS: Final[dict[str, str]] = {
     "alpha_rank": "ludus.solvers.alpha_rank:AlphaRank",
@@ -25,3 +34,31 @@ META_SOLVERS: Final[dict[str, str]] = {
     "uniform": "ludus.solvers.fixed:Uniform",
 }
 """name -> `module:Class`; each class has `needs`, and its fields are its options."""
+
+
+def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> Solution:
+    """What the solver answers, which a run can go on with. Raises SolverError, as it does or for an answer that is no distribution over the
+    policies there are."""
+    solution = solver.solve(payoffs, warm=warm, rng=rng)
+    if wrong := _wrong(solution, payoffs):
+        raise SolverError(f"meta-solver {own_name(solver)} answered {wrong}.")
+    return solution
+
+
+def _wrong(solution: Any, payoffs: Payoffs) -> str:
+    if not isinstance(solution, Solution):
+        return f"{brief(solution)}; expected a Solution of ludus.solvers.base"
+    marginals, joint = solution.marginals, solution.joint
+    if (marginals is None) == (joint is None):
+        return f"{'neither' if joint is None else 'both'} of marginals and joint; expected one of them"
+    if not isinstance(solution.gap, int | float | np.number) or not (math.isnan(solution.gap) or solution.gap >= 0.0):
+        return f"the gap {brief(solution.gap)}; expected a number >= 0, or NaN where nothing is promised"
+    if joint is not None:
+        wrong = wrong_distribution(joint, payoffs.sizes)
+        return wrong and f"for joint {wrong}"
+    if not isinstance(marginals, tuple | list) or len(marginals) != payoffs.num_players:
+        return f"the marginals {brief(marginals)}; expected one array for each of {payoffs.num_players} players"
+    for player, (probs, size) in enumerate(zip(marginals, payoffs.sizes, strict=True)):
+        if wrong := wrong_distribution(probs, (size,)):
+            return f"for player {player} {wrong}"
+    return ""

@@ -13,11 +13,11 @@ from ludus.core.config import Config
 from ludus.core.errors import LudusError, ScenarioError, SolverError
 from ludus.core.own_code import own_frames, told
 from ludus.core.types import Adaptive, Array, EvaluationTask, Mixture, PolicyRef, Solution, State
+from ludus.driver.driver import tasks_of
 from ludus.evaluation.ratings import rate
 from ludus.population.ratings.base import RatingTable
 from ludus.rollout.opponents import MovingOpponents
-from ludus.schedulers.base import tasks_of
-from ludus.solvers.base import solve
+from ludus.solvers.registry import solve
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, limit_of, reason_of, share_of
 
