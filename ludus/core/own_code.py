@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,17 @@ def told(error: BaseException) -> str | None:
     return f"{last.name} raised {type(error).__name__}{text} ({last.file}, line {last.line})"
 
 
+def place(error: BaseException) -> str:
+    """Where the code stood that was called by whom the error reached: " (file, line n)", or "" if that is not known."""
+    _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
+    return f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
+
+
+def raised(error: BaseException) -> str:
+    """What it was and where, to end a sentence with."""
+    return f"{type(error).__name__}: {str(error).rstrip('.')}{place(error)}"
+
+
 def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
     """The last of them as Python shows them, with their source."""
     for frame in frames[-_SHOWN:]:
@@ -84,11 +96,11 @@ def _frames(error: BaseException) -> list[Frame]:
     return found or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
 
 
-def _walked(traceback: TracebackType | None) -> Iterator[Frame]:
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        yield Frame(code.co_filename, traceback.tb_lineno, code.co_qualname)
-        traceback = traceback.tb_next
+def _walked(at: TracebackType | None) -> Iterator[Frame]:
+    while at is not None:
+        code = at.tb_frame.f_code
+        yield Frame(code.co_filename, at.tb_lineno, code.co_qualname)
+        at = at.tb_next
 
 
 def _source(frame: Frame) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ludus.core.errors import PolicyError
+from ludus.core.own_code import raised
 from ludus.core.parts import load
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.categorical import LogitPolicy
@@ -48,13 +48,6 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
     if "policy" not in networks:
         raise PolicyError(f"{name}: networks() made {sorted(networks)}; one must be called 'policy'.")
     return nn.ModuleDict(dict(networks.items())).eval()
-
-
-def raised(error: Exception) -> str:
-    """What somebody's code raised, and where, to end a sentence with."""
-    _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
-    place = f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
-    return f"{type(error).__name__}: {str(error).rstrip('.')}{place}"
 
 
 def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ludus.core.errors import CallbackError, ConfigError, nearest
+from ludus.core.own_code import place
 from ludus.core.parts import build_part
 from ludus.core.types import Metrics, TaskResult, TrainingTask
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
@@ -104,11 +104,9 @@ class CallbackObserver(Silent):
             try:
                 getattr(callback, hook)(*args, **keywords)
             except Exception as error:
-                _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
-                place = f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
+                what = f"{type(error).__name__} in {hook}: {str(error).rstrip('.')}{place(error)}"
                 raise CallbackError(
-                    f"callback {_kind(type(callback))!r} raised {type(error).__name__} in {hook}: {str(error).rstrip('.')}{place}. What "
-                    "was committed is kept; `ludus resume` goes on from there."
+                    f"callback {_kind(type(callback))!r} raised {what}. What was committed is kept; `ludus resume` goes on from there."
                 ) from error
 
 

@@ -20,6 +20,7 @@ from ludus.rollout.opponents import MovingOpponents
 from ludus.solvers.registry import solve
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, limit_of, reason_of, share_of
+from ludus.training.trainer import Trainer
 
 HERE = __name__
 VIEW = zero_sum_view([[1.0, 0.0, 2.0]])  # one policy against three
@@ -39,13 +40,26 @@ class Answers:
     def reason(self, progress: Any) -> Any:
         return self.answer
 
-    fraction = limit = reason
+    fraction = limit = update = reason
 
     def rate(self, payoffs: Any, log: Any) -> Any:
         return self.answer
 
     def next_tasks(self, view: Any, free: int) -> Any:
         return self.answer
+
+
+@dataclass(frozen=True)
+class Past:
+    """A rule of self-play whose probabilities are too many."""
+
+    reads: ClassVar[bool] = False
+
+    def probabilities(self, scores: Array, rates: Array) -> Array:
+        return np.ones(len(scores) + 1)
+
+    def updated(self, scores: Array, rates: Array, games: float) -> Array:
+        return scores
 
 
 class Raises(Config):
@@ -164,6 +178,20 @@ def test_what_an_opponents_rule_may_not_answer() -> None:
     moving = MovingOpponents(Adaptive(mixture, f"{HERE}:Rule"))
     with pytest.raises(ScenarioError, match=f"opponents' rule {HERE}:Rule answered .*, which sums to 2.0; expected 1"):
         moving.mixture(lambda ref: ref)
+
+
+def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["train", "kuhn", "scenario=self_play", "algorithm=ppo", "response.episodes=20", "generations=2"]
+    assert main([*line, f"past={HERE}:Past", "latest=0.5", "--run-dir", str(tmp_path / "run")]) == 2
+    assert f"rule {HERE}:Past answered" in capsys.readouterr().err
+
+
+def test_what_a_learner_may_not_answer() -> None:
+    for answer, words in ((None, "None for 'metrics'"), ({"loss": "small"}, "'small' for 'loss'")):
+        trainer: Any = object.__new__(Trainer)
+        trainer._learner = Answers(answer)
+        with pytest.raises(ScenarioError, match=f"learner {HERE}:Answers.update answered {words}"):
+            trainer._update(None)
 
 
 def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

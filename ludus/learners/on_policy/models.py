@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ludus.core import seeding
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
+from ludus.core.own_code import raised
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.images import prepare_learning
@@ -29,7 +30,7 @@ from ludus.policies.actor_critic import (
 )
 from ludus.policies.actor_critic_team import TeamNetwork
 from ludus.policies.checks import fitted
-from ludus.policies.torch_module import make_networks, networks_of, raised, weights_of
+from ludus.policies.torch_module import make_networks, networks_of, weights_of
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
