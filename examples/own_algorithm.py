@@ -35,7 +35,7 @@ class Reinforce(Config):
     def item(self) -> str:
         return "decision"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Before anything is written: can this learn there?"""
         if env.enumeration is None:
             raise ScenarioError(f"Reinforce needs a compiled game, and {env.id} is none; use algorithm ppo.")
@@ -47,7 +47,7 @@ class Reinforce(Config):
         return (TableSpec("rollouts", kind="queue"),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        self.check(env)
+        self.check(env, seats)
         return tabular_spec(env.enumeration, seats)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> ReinforceLearner:

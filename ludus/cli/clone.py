@@ -62,21 +62,13 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
-    from ludus.learners.base import Algorithm
     from ludus.learners.bc.clone import clone
     from ludus.learners.bc.demonstrations import check_environment
-    from ludus.learners.registry import check_fits
 
-    if not isinstance(scenario.algorithm, Algorithm):
-        raise ScenarioError(
-            "the scenario's algorithm computes its policies, and trains no network to clone into; name one that learns, "
-            "such as algorithm=ppo."
-        )
     played = scenario.env.played
     check_environment(recorded.origin, played.model_dump(mode="json"))
     env = played.model_copy(update={"tree": _tree(recorded, scenario)}).make(num_envs=1)
     try:
-        check_fits(scenario.algorithm, env.spec)
         return clone(
             recorded,
             env.spec,
@@ -101,8 +93,14 @@ def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
 
 def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
     """What the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
-    groups = [group for group in scenario.seats(env) if set(group) & set(seats)]
-    specs: list[PolicySpec] = [scenario.algorithm.policy(env, group) for group in groups]
+    assigned = scenario.who_learns(scenario.population(env)).assigned(env)
+    mine = [assignment for assignment in assigned if set(assignment.seats) & set(seats)]
+    if any(assignment.computed for assignment in mine):
+        raise ScenarioError(
+            "the scenario's algorithm computes its policies, and trains no network to clone into; name one that learns, "
+            "such as algorithm=ppo."
+        )
+    groups, specs = [assignment.seats for assignment in mine], [assignment.policy for assignment in mine]
     if any((spec.kind, dict(spec.config)) != (specs[0].kind, dict(specs[0].config)) for spec in specs):
         names = " and ".join(", ".join(map(str, group)) for group in groups)
         raise ConfigError(

@@ -51,12 +51,12 @@ def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
     """What a user of one process, which may run on so many cores, would want to know before it starts."""
     from ludus.policies.specs import IMAGES
 
-    runtime, algorithm = scenario.runtime, scenario.algorithm
+    runtime, algorithms = scenario.runtime, (scenario.algorithm, *scenario.algorithms.values())
     if runtime.kind != "inprocess":
         return
     if runtime.mode == "async":
         yield _ASYNC_HERE
-    images = any(getattr(algorithm, key, None) in IMAGES for key in ("network", "body"))
+    images = any(getattr(algorithm, key, None) in IMAGES for algorithm in algorithms for key in ("network", "body"))
     if images and runtime.threads == 1 < cores:
         yield f"learning from images, on one of {cores} cores: runtime.threads={cores} uses all of them, and rounds differently."
 

@@ -306,7 +306,8 @@ class TrainingTask:
     continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
     length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
     overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members.
-    together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them.
+    together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
+    learner in the schedule, where learners differ.
     """
 
     id: str
@@ -323,6 +324,7 @@ class TrainingTask:
     overrides: Mapping[str, float] = field(default_factory=dict)
     diversity: Diversity | None = None
     together: float = 0.0
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer
-from ludus.learners.base import ComputedOracle
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.population.agent_manager import AgentManager
@@ -61,7 +60,7 @@ def _background(
     scenario: Scenario, runtime: Runtime, env: EnvSpec, store: Store, observer: Observer
 ) -> BackgroundEvaluator | None:
     choice = scenario.evaluation.background
-    if choice is None or isinstance(scenario.algorithm, ComputedOracle):
+    if choice is None or not scenario.learns:
         return None
 
     def record(score: Score) -> None:
@@ -104,7 +103,7 @@ def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[E
     """The tables of learners that live here, and the trainers elsewhere, if any."""
     choice = scenario.runtime
     shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
-    if not choice.trainers or isinstance(scenario.algorithm, ComputedOracle):
+    if not choice.trainers or not scenario.learns:
         return EpisodeServer(scenario.seed, shards), None
     trainers = Trainers(
         runtime,
@@ -123,8 +122,8 @@ def _exact(scenario: Scenario, env: VectorEnv, population: tuple[int, ...]) -> E
     """Where the game has a tree, and somebody asks for what can be computed on it."""
     tree = getattr(env, "tree", None)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
-    computed = isinstance(scenario.algorithm, ComputedOracle)  # reads its opponents' plans from the evaluator
-    return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and (wanted or computed) else None
+    wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
+    return ExactEvaluator(tree, population) if isinstance(tree, GameTree) and wanted else None
 
 
 def build_driver(
@@ -158,6 +157,7 @@ def build_driver(
         scheduler=scheduler,
         work=TaskRunner(
             scenario,
+            scenario.who_learns(population),
             manager,
             TrainingParts(
                 rollouts,

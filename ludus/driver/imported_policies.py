@@ -27,7 +27,6 @@ from ludus.evaluation.policies import (
     policies_of,
     take_apart,
 )
-from ludus.learners.base import ComputedOracle
 from ludus.policies.base import Policy
 from ludus.policies.file import digest_of
 from ludus.population.base import Lineage
@@ -168,9 +167,7 @@ class _Members:
         """That it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
         chosen = (scenario.evaluation.payoffs, scenario.evaluation.exploitability)
-        exact = spec.enumeration is not None and (
-            chosen != ("simulate", "off") or isinstance(scenario.algorithm, ComputedOracle)
-        )
+        exact = spec.enumeration is not None and (chosen != ("simulate", "off") or scenario.computes)
         name = f"{wanted.text} {drawn.name}" if wanted.policy in (META, NEWEST) else wanted.text
         seats = [p for p, which in enumerate(self._population) if which == population]
         for seat in seats:

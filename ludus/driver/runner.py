@@ -28,7 +28,6 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_first_observations
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.base import VectorEnv
-from ludus.learners.base import ComputedOracle
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
@@ -140,7 +139,7 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
     """Limited threads, a writer of events and a runtime, which are closed whatever happens. A disk that is full or taken away ends the run
     in one line; what was committed stays."""
     require_writable(folder)
-    threads = None if isinstance(scenario.algorithm, ComputedOracle) else scenario.runtime.threads
+    threads = scenario.runtime.threads if scenario.learns else None
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
         observer.message(f"starting {scenario.runtime.kind}")
     try:
@@ -188,15 +187,16 @@ def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
 
 def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
     spec = env.spec
+    population = scenario.population(spec)
     return RunInfo(
         name=folder.name,
         run_dir=folder,
         scenario=scenario.name or scenario.kind,
         env=scenario.env.id,
-        algorithm=type(scenario.algorithm).__name__,
+        algorithm=str(scenario.who_learns(population)),
         seed=scenario.seed,
         version=f"ludus {__version__}, Python {platform.python_version()}",
-        population=scenario.population(spec),
+        population=population,
         utility_range=spec.utility_range,
         zero_sum=spec.zero_sum,
         generations=scenario.generations,

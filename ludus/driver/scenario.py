@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config, to_yaml
-from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.parts import build_part, dump_part, kind_of
+from ludus.core.errors import ConfigError, ScenarioError, UnknownName
+from ludus.core.parts import build_part, dump_part
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.envs.options import Environment, Switch
-from ludus.learners.registry import ALGORITHMS
+from ludus.learners.base import ComputedOracle
+from ludus.learners.registry import ALGORITHMS, Algorithms
 from ludus.policies.specs import tabulates
 from ludus.population.base import populations_of, seats_of
 from ludus.schedulers.base import Scheduler
@@ -135,13 +137,14 @@ class Evaluation(Config):
         exact = ", ".join(f"evaluation.{key}={how}" for key, how in chosen.items() if how not in ("simulate", "off"))
         if not exact:
             return
-        for spec in context.policies:
+        for assignment in context.assigned:
+            spec = assignment.policy
             for mode in sorted(schedule.modes):
                 if not tabulates(spec, mode=mode):
                     other = " Or set mode=greedy." if tabulates(spec, mode="greedy") else ""
                     raise ScenarioError(
                         f"{exact}: {context.env.id} has a game tree, on which that is computed exactly, and the algorithm "
-                        f"{kind_of(context.algorithm, ALGORITHMS)!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
+                        f"{assignment.name!r} trains policies of kind {spec.kind!r}, which in mode {mode} depend on "
                         "more than the information state (memory, or noise that lasts). Set evaluation.payoffs=simulate and "
                         f"evaluation.exploitability=off.{other}"
                     )
@@ -176,6 +179,27 @@ AlgorithmChoice = Annotated[
     BeforeValidator(lambda v: build_part("algorithm", v, ALGORITHMS)),
     PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
 ]
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"players or roles with their algorithms were expected, {{1: dqn}} say; given {value!r}.")
+    found = {}
+    for name, part in value.items():
+        try:
+            found[str(name)] = build_part("algorithm", part, ALGORITHMS)
+        except UnknownName:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from None
+    return found
+
+
+AlgorithmsByName = Annotated[
+    dict[str, Any],
+    BeforeValidator(_by_name),
+    PlainSerializer(lambda parts: {name: dump_part(part, ALGORITHMS) for name, part in parts.items()}),
+]
 Stop = Annotated[
     Any,
     BeforeValidator(lambda v: None if v is None else parse_stopper(v)),
@@ -193,8 +217,9 @@ CallbackList = Annotated[
 class Scenario(ScheduleOptions):
     """What every kind of scenario has; a kind adds the options of its schedule, and `scheduler`.
 
-    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. response:
-    when a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
+    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. algorithms:
+    another one for some, by player or by role in a league, {1: dqn, main_exploiter: ppo} say; a role goes before a player. response: when
+    a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
     interchangeable players (auto: where the environment says that they are), or for all players (always). callbacks: code of one's own
     that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see `ScheduleOptions`.
 
@@ -205,6 +230,7 @@ class Scenario(ScheduleOptions):
 
     env: Annotated[Environment, BeforeValidator(_environment)]
     algorithm: AlgorithmChoice = "ppo"
+    algorithms: AlgorithmsByName = Field(default_factory=dict)
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})
     stop: Stop = None
     share: Literal["auto", "never", "always"] = "auto"
@@ -240,6 +266,20 @@ class Scenario(ScheduleOptions):
     def seats(self, env: EnvSpec) -> list[tuple[int, ...]]:
         """The players of each population."""
         return seats_of(self.population(env))
+
+    def who_learns(self, population: tuple[int, ...]) -> Algorithms:
+        """Which algorithm trains whom. population: as `population` gives it. Raises ConfigError for names that nobody has."""
+        return Algorithms(self.algorithm, self.algorithms, population, self.roles)
+
+    @property
+    def computes(self) -> bool:
+        """Whether some policies are computed, and not learned."""
+        return any(isinstance(part, ComputedOracle) for part in (self.algorithm, *self.algorithms.values()))
+
+    @property
+    def learns(self) -> bool:
+        """Whether some policies are learned."""
+        return not all(isinstance(part, ComputedOracle) for part in (self.algorithm, *self.algorithms.values()))
 
     def check(self, env: EnvSpec) -> None:
         """Raises ScenarioError where parts that are fine alone do not fit together."""

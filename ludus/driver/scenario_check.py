@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ludus.core.errors import DataError, ScenarioError, article, either
-from ludus.core.parts import kind_of, require
+from ludus.core.parts import kind_of
 from ludus.core.types import EnvSpec
-from ludus.learners.base import Algorithm, ChecksStart, ComputedOracle, WarmsUp, sizes_of
-from ludus.learners.registry import ALGORITHMS, check_fits
+from ludus.learners.base import Algorithm, ChecksStart, WarmsUp, sizes_of
+from ludus.learners.registry import ALGORITHMS
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
@@ -25,28 +25,26 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
-    algorithm = scenario.algorithm
-    require(algorithm, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
-    check_fits(algorithm, env)
-    if scenario.needs_learner and isinstance(algorithm, ComputedOracle):
+    context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
+    computed = next((assignment for assignment in context.assigned if assignment.computed), None)
+    if scenario.needs_learner and computed is not None:
         raise ScenarioError(
             f"in {article(scenario.kind)} scenario policies meet others that still learn, or go on learning; the algorithm "
-            f"{kind_of(algorithm, ALGORITHMS)!r} computes each at once. Use one that learns, such as ppo."
+            f"{computed.name!r} computes each at once. Use one that learns, such as ppo."
         )
     if scenario.evaluation.adaptive is not None and not scenario.reads_payoffs:
         raise ScenarioError(
             f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
         )
-    context = ScheduleContext(env, scenario.population(env), algorithm)
     scheduler = scenario.scheduler(context.population)
     scenario.check_schedule(context)
     scenario.evaluation.check(context, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"
-    learns = not isinstance(algorithm, ComputedOracle)
-    if learns:
+    learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
+    if learners:
         check_response(scenario.response)
-    check_stop(scenario.stop, learns=learns, exploitability=exploitability)
-    if learns:
+    check_stop(scenario.stop, learns=bool(learners), exploitability=exploitability)
+    for algorithm in learners:
         _check_storage(algorithm)
         _check_warm_up(scenario, env, algorithm, scheduler)
         _check_seats(scenario, context, algorithm)
@@ -54,8 +52,9 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
 
 def check_first_observations(scenario: Scenario, env: VectorEnv) -> None:
     """What no spec of an environment says; it may be reset for that. Raises ScenarioError."""
-    if isinstance(scenario.algorithm, ChecksStart):
-        scenario.algorithm.check_start(env)
+    for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
+        if isinstance(algorithm, ChecksStart):
+            algorithm.check_start(env)
 
 
 def _check_storage(algorithm: Algorithm) -> None:

@@ -46,6 +46,8 @@ def parse_scenario(
     if str(data.get("scenario", "psro")) != before:
         theirs = _kind(before).model_fields.keys() - kind.model_fields.keys()
         data = {key: value for key, value in data.items() if key not in theirs}
+    if isinstance(named := data.get("algorithms"), Mapping):
+        data = {**data, "algorithms": {str(name): part for name, part in named.items()}}
     data = override({**_parts(kind), **data}, changes, names={"env": "id"}, filled=_settings)
     data.pop("scenario", None)
     return kind(**data)
@@ -72,17 +74,24 @@ def _parts(scenario: type[Scenario]) -> dict[str, Any]:
 
 def _settings(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has by default (a schedule,
-    NFSP's best response), or the start of a schedule that was given as a number."""
+    NFSP's best response), or the start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's
+    algorithm has."""
     what, *parts = path
-    if what != "algorithm" or not parts or not isinstance(data[what].get("kind"), str):
-        return {}
     given: Any = data
+    if what == "algorithms" and parts:
+        given, (what, *parts) = {parts[0]: data[what].get(parts[0], data["algorithm"])}, parts
+        if not parts:
+            return {"kind": given[what]} if isinstance(given[what], str) else dict(given[what])
+    elif what != "algorithm":
+        return {}
+    if not parts or not isinstance(given[what].get("kind"), str):
+        return {}
     try:
-        model = load(what, data[what]["kind"], ALGORITHMS)
+        model = load("algorithm", given[what]["kind"], ALGORITHMS)
     except LudusError:
         return {}  # another one may be given later; else it is refused when it is made
     default: Any = None
-    for before, part in pairwise(path):
+    for before, part in pairwise([what, *parts]):
         given, field = given[before], _field(model, part)
         default = getattr(default, part, None) if isinstance(default, Config) else _default(field)
         model = field.annotation

@@ -67,7 +67,7 @@ class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.algorithm))
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
 
 
 class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
@@ -83,7 +83,7 @@ class PFSP(PFSPOptions, Scenario, kind="pfsp"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self.algorithm))
+        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
 
 
 class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
@@ -110,9 +110,11 @@ class PBT(PBTOptions, Scenario, kind="pbt"):
         return PBTScheduler(self, population=population, selection=selection)
 
 
-def _modes(algorithm: object) -> Modes:
-    """In which newest weights are met: those that their learner plays in."""
-    return algorithm.collect().modes if isinstance(algorithm, Algorithm) else ()
+def _modes(scenario: Scenario, population: tuple[int, ...]) -> list[Modes]:
+    """In which the newest weights of each population are met: those that their learner plays in."""
+    chosen = scenario.who_learns(population)
+    learners = [chosen.of(k) for k in sorted(set(population))]
+    return [learner.collect().modes if isinstance(learner, Algorithm) else () for learner in learners]
 
 
 _KINDS: tuple[type[Scenario], ...] = (

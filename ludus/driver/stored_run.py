@@ -221,12 +221,13 @@ def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
             f"the checkpoint was written by another version of Ludus (its format is {found}, this one's is {checkpoint.FORMAT}). Resume "
             "the run with that version; nothing was changed, and `ludus report` and `ludus evaluate` work with this one."
         )
-    if scenario.algorithm != stored.algorithm and state["kept"]:
+    same = (scenario.algorithm, scenario.algorithms) == (stored.algorithm, stored.algorithms)
+    if not same and state["kept"]:
         raise ScenarioError(
             f"another algorithm was given, and in this {stored.kind} run learners go on from task to task, which only the same "
             "algorithm can do. Start a new run with `ludus train`."
         )
-    if scenario.algorithm != stored.algorithm:
+    if not same:
         state = {**state, "trainings": {}}
     solves = getattr(scenario, "meta_solver", None) == getattr(stored, "meta_solver", None)
     if not solves:

@@ -6,7 +6,8 @@ tasks --> Work.results --> TaskResult, in the order of the tasks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,6 +31,7 @@ from ludus.driver.scenario import Scenario
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
 from ludus.learners.base import ComputedOracle
+from ludus.learners.registry import Algorithms
 from ludus.policies.file import load_policy
 from ludus.population.agent_manager import AgentManager
 from ludus.rollout.async_limits import AsyncLimits
@@ -50,6 +52,7 @@ class TaskRunner:
     """
 
     scenario: Scenario
+    algorithms: Algorithms
     manager: AgentManager
     parts: TrainingParts
     exact: ExactEvaluator | None
@@ -58,11 +61,7 @@ class TaskRunner:
     async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
     kept: Mapping[str, State] = field(default_factory=dict)
-    _computed: ComputedOracle | None = None  # the algorithm, if it needs no training
-
-    def __post_init__(self) -> None:
-        algorithm = self.scenario.algorithm  # asked once: checking a protocol costs as much as a small best response
-        self._computed = algorithm if isinstance(algorithm, ComputedOracle) else None
+    _oracles: dict[tuple[int, str], ComputedOracle | None] = field(default_factory=dict)
 
     def results(
         self,
@@ -77,9 +76,25 @@ class TaskRunner:
         for task in tasks:
             if isinstance(task, EvaluationTask):
                 yield self._evaluate(task, proceed)
-        if self._computed is not None:
-            yield from (self._compute(task, self._computed) for task in training)
-        for group in () if self._computed is not None else self._in_progress(training):
+        computed = [self._oracle(task) for task in training]
+        learned = self._learned(
+            [task for task, oracle in zip(training, computed, strict=True) if oracle is None],
+            proceed=proceed,
+            checkpoint=checkpoint,
+        )
+        with closing(learned):
+            for task, oracle in zip(training, computed, strict=True):
+                yield next(learned) if oracle is None else self._compute(task, oracle)
+
+    def _learned(
+        self,
+        tasks: Sequence[TrainingTask],
+        *,
+        proceed: Callable[[float | None, Metrics], None],
+        checkpoint: Callable[[Mapping[str, State]], None],
+    ) -> Generator[Trained]:
+        """The results of tasks that learn, in their order."""
+        for group in self._in_progress(tasks):
             yield from train(
                 group,
                 make=self._training,
@@ -124,7 +139,7 @@ class TaskRunner:
             )
         return Training(
             task,
-            algorithm=with_options(self.scenario.algorithm, task.overrides),
+            algorithm=with_options(self.algorithms.of(task.population, task.role), task.overrides),
             parts=self.parts,
             stop=self.scenario.response,
             start=start,
@@ -146,6 +161,15 @@ class TaskRunner:
         mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
         self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
         return mine
+
+    def _oracle(self, task: TrainingTask) -> ComputedOracle | None:
+        """What computes a task's policy; None: it is learned. Each algorithm is looked at once: checking a protocol costs as much as a
+        small best response."""
+        who = task.population, task.role
+        if who not in self._oracles:
+            algorithm = self.algorithms.of(*who)
+            self._oracles[who] = algorithm if isinstance(algorithm, ComputedOracle) else None
+        return self._oracles[who]
 
     def _compute(self, task: TrainingTask, algorithm: ComputedOracle) -> Trained:
         assert self.exact is not None

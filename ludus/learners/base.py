@@ -150,8 +150,9 @@ class Algorithm(Protocol):
         """What a row of its tables is."""
         ...
 
-    def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …)."""
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …) for the players `seats`, which
+        other algorithms may train beside; (): for all of them."""
         ...
 
     def collect(self) -> Collect:
@@ -263,8 +264,8 @@ Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
 class ComputedOracle(Protocol):
     """An oracle that needs no episodes: exact best response on an enumerated game."""
 
-    def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError if it cannot respond in this environment."""
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+        """Raises ScenarioError if it cannot respond in this environment for the players `seats`; (): for all of them."""
         ...
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:

@@ -1,16 +1,19 @@
-"""Algorithms by name, and which of them serve an environment."""
+"""Algorithms by name, who is trained by which, and which of them serve an environment."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
-from ludus.core.errors import ScenarioError, either
-from ludus.core.parts import load
-from ludus.core.types import EnvSpec
+from ludus.core.errors import ConfigError, ScenarioError, either, nearest
+from ludus.core.parts import kind_of, load, require
+from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import Algorithm, ComputedOracle
-from ludus.learners.spaces import NotServed
+from ludus.learners.spaces import NotServed, players_of
+from ludus.population.base import seats_of
 
 ALGORITHMS = {
     "a2c": "ludus.learners.on_policy.options:A2C",
@@ -39,18 +42,94 @@ ALGORITHMS = {
 }
 
 
-def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec) -> None:
-    """Raises ScenarioError if it cannot serve the environment, and says what would."""
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Whom an algorithm trains: the policies of a population, or there of one role of its schedule. policy: what it trains. seats: the
+    players of the population."""
+
+    algorithm: Algorithm | ComputedOracle
+    population: int
+    role: str
+    seats: tuple[int, ...]
+    policy: PolicySpec
+
+    @property
+    def computed(self) -> bool:
+        """Whether it answers without episodes."""
+        return isinstance(self.algorithm, ComputedOracle)
+
+    @property
+    def name(self) -> str:
+        """Of the algorithm, as a scenario names it."""
+        return kind_of(self.algorithm, ALGORITHMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithms:
+    """Which algorithm trains whom. default: who is not named. named: by player ("1") or by role ("main_exploiter"); what is said of a role
+    goes before what is said of a player. population: [P] index of each player's population. roles: of the schedule, if it has some.
+    Raises ConfigError for a name that nobody has, and for players of one population with different algorithms."""
+
+    default: Any
+    named: Mapping[str, Any]
+    population: tuple[int, ...]
+    roles: tuple[str, ...] = ()
+    _found: dict[tuple[int, str], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        players = [str(player) for player in range(len(self.population))]
+        for name in self.named:
+            if name not in (known := [*players, *self.roles]):
+                what = "players or roles" if self.roles else "players"
+                raise ConfigError(
+                    f"algorithms: {name!r} is none of the {what}, {', '.join(known)}{nearest(name, known)}"
+                )
+        for population, seats in enumerate(seats_of(self.population)):
+            given = [self.named.get(str(seat), self.default) for seat in seats]
+            if any(algorithm != given[0] for algorithm in given):
+                raise ConfigError(
+                    f"algorithms: players {', '.join(map(str, seats))} share one population, whose policies play for each of them, so that "
+                    "they have one algorithm. Give share=never, or the same to each."
+                )
+            for role in self.roles or ("",):
+                self._found[population, role] = self.named.get(role, given[0])
+
+    def of(self, population: int, role: str = "") -> Any:
+        """What trains the policies of a population, in a role of the schedule if it has roles."""
+        return self._found[population, role]
+
+    def assigned(self, env: EnvSpec) -> tuple[Assignment, ...]:
+        """Each of them with what it trains. Raises ConfigError for a part that is no algorithm, ScenarioError for one that cannot serve its
+        players, or not with one policy."""
+        return tuple(self._assigned(env))
+
+    def _assigned(self, env: EnvSpec) -> Iterator[Assignment]:
+        seats = seats_of(self.population)
+        for (population, role), algorithm in self._found.items():
+            require(algorithm, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
+            check_fits(algorithm, env, seats[population])
+            yield Assignment(algorithm, population, role, seats[population], algorithm.policy(env, seats[population]))
+
+    def __str__(self) -> str:
+        """The classes' names: "PPO", "PPO, for 1 DQN"."""
+        others = [f"for {name} {type(algorithm).__name__}" for name, algorithm in self.named.items()]
+        return ", ".join([type(self.default).__name__, *others])
+
+
+def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
+    """Raises ScenarioError if it cannot serve the environment for these players, by default all, and says what would."""
     try:
-        algorithm.check(env)
+        algorithm.check(env, seats)
     except NotServed as error:
-        raise ScenarioError(f"{error} {serving(env)}") from None
+        raise ScenarioError(f"{error} {serving(env, seats)}") from None
 
 
-def serving(env: EnvSpec) -> str:
-    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all its agents."""
-    wanted = {_kind(agent.action) for agent in env.agents}
-    teams = any(len(env.agents_of(player)) > 1 for player in range(env.num_players))
+def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
+    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all agents of the players
+    `seats`, by default of all."""
+    players = players_of(env, seats)
+    wanted = {_kind(agent.action) for player in players for agent in env.agents_of(player)}
+    teams = any(len(env.agents_of(player)) > 1 for player in players)
     found = []
     for name in ALGORITHMS:
         algorithm: Any = load("algorithm", name, ALGORITHMS)

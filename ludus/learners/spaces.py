@@ -31,6 +31,11 @@ class BoxSpace:
     shape: tuple[int, ...]
 
 
+def players_of(env: EnvSpec, seats: tuple[int, ...]) -> Sequence[int]:
+    """Whom a check is about: `seats`, or all players where none are named."""
+    return seats or range(env.num_players)
+
+
 def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[Space[Any], Space[Any]]:
     """(observation space, action space) that all agents in `seats` have. Raises ScenarioError if they differ, or the agents have several
     roles, which want a network each. Discrete actions count as the same where their numbers are, and observations where their shapes and

@@ -250,6 +250,10 @@ class LeagueOptions(OwnPastOptions):
     meta_solver: Solver | None = None
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        return ROLES
+
+    @property
     def needs_learner(self) -> bool:
         return True
 
@@ -419,6 +423,7 @@ class LeagueScheduler(ChunkedScheduler):
             mode=self.options.mode,
             keep=True,
             length=self.options.chunks if player.role == "main" else 0,
+            role=player.role,
             **self.source(player.population, self._standings[player].task, self.options.start),
         )
 

@@ -11,7 +11,7 @@ from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EnvSpec, PolicySpec
-from ludus.learners.base import Algorithm, ComputedOracle
+from ludus.learners.registry import Algorithms
 from ludus.policies.file import load_policy
 from ludus.population.base import seats_of
 from ludus.solvers.base import MetaSolver
@@ -26,21 +26,22 @@ Solver = Annotated[
 
 
 class ScheduleContext:
-    """Where a schedule is to run. population: [P] index of each player's population. algorithm: what answers its training tasks. seats: the
-    players of each population. policies: what the algorithm trains for each population."""
+    """Where a schedule is to run. algorithms: what answers its training tasks. population: [P] index of each player's population. seats:
+    the players of each population. assigned: what is trained by which algorithm."""
 
-    def __init__(self, env: EnvSpec, population: tuple[int, ...], algorithm: Algorithm | ComputedOracle) -> None:
-        """Raises ScenarioError if one policy of the algorithm cannot serve all the players of a population."""
-        self.env, self.population, self.algorithm = env, population, algorithm
-        self.seats = seats_of(population)
-        self.policies: list[PolicySpec] = [algorithm.policy(env, seats) for seats in self.seats]
+    def __init__(self, env: EnvSpec, algorithms: Algorithms) -> None:
+        """Raises ScenarioError if one policy of an algorithm cannot serve all the players of its population."""
+        self.env, self.population = env, algorithms.population
+        self.seats = seats_of(self.population)
+        self.assigned = algorithms.assigned(env)
 
     def check_file(self, key: str, path: str) -> None:
         """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
         it."""
         found = load_policy(path).spec
-        for seats, wanted in zip(self.seats, self.policies, strict=True):
-            if differing := _differences(found, wanted):
+        for assignment in self.assigned:
+            seats = assignment.seats
+            if differing := _differences(found, assignment.policy):
                 raise ScenarioError(
                     f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the algorithm trains for players "
                     f"{', '.join(map(str, seats))}: {differing}. Give the algorithm the same, or a policy that was trained or cloned for "
@@ -77,6 +78,11 @@ class ScheduleOptions(Config):
     seed: int = Field(0, ge=0)
 
     model_config = ConfigDict(validate_default=True, defer_build=True)  # of the kinds, a run uses one
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Of its learners, where they differ: an algorithm can be given for each."""
+        return ()
 
     @property
     def needs_learner(self) -> bool:

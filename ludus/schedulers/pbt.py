@@ -166,12 +166,13 @@ class PBTOptions(OwnPastOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        known = getattr(type(context.algorithm), "model_fields", None)
-        for name, where in self.ranges.items():
-            if known is not None and name not in known:
-                raise ConfigError(f"ranges: the algorithm has no option {name!r}; it has {', '.join(known)}.")
-            for end in (where.low, where.high):
-                with_options(context.algorithm, {name: end})  # refuses what it would refuse in the middle of the run
+        for algorithm in (assignment.algorithm for assignment in context.assigned):
+            known = getattr(type(algorithm), "model_fields", None)
+            for name, where in self.ranges.items():
+                if known is not None and name not in known:
+                    raise ConfigError(f"ranges: the algorithm has no option {name!r}; it has {', '.join(known)}.")
+                for end in (where.low, where.high):
+                    with_options(algorithm, {name: end})  # refuses what it would refuse in the middle of the run
 
 
 class PBTScheduler(ChunkedScheduler):

@@ -62,7 +62,8 @@ class PipelinePSROOptions(ChunkedOptions):
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)
-        check_diversity(self.diversity, context.algorithm, context.policies, moved=True)
+        for assignment in context.assigned:
+            check_diversity(self.diversity, assignment.algorithm, [assignment.policy], moved=True)
 
 
 @dataclass(frozen=True, slots=True)

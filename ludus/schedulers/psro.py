@@ -103,7 +103,8 @@ class ResponseOptions(ScheduleOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        check_diversity(self.diversity, context.algorithm, context.policies, moved=self.moves_opponents)
+        for assignment in context.assigned:
+            check_diversity(self.diversity, assignment.algorithm, [assignment.policy], moved=self.moves_opponents)
         for rule in self.warm_start:
             if rule.path is not None:
                 context.check_file("warm_start", rule.path)

@@ -160,7 +160,8 @@ class SelfPlayOptions(_SolvedOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        cut = isinstance(context.algorithm, Algorithm) and context.algorithm.collect().unit == "decisions"
+        learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
+        cut = any(algorithm.collect().unit == "decisions" for algorithm in learners)
         if self.every_seat and 0 < self.latest < 1 and cut:
             raise ConfigError(
                 f"every_seat with latest={self.latest:g} takes turns with games against the past. They need whole episodes, and the "
@@ -211,10 +212,10 @@ class SelfPlayScheduler(ChunkedScheduler):
         *,
         population: tuple[int, ...],
         selection: MatchSelection | None = None,
-        modes: Modes = (),
+        modes: Sequence[Modes] = (),
     ) -> None:
-        """As `ChunkedScheduler`. modes: in which the newest weights are met, and how often each; by default they explore. Raises
-        ConfigError for `every_seat` where no learner could play them all."""
+        """As `ChunkedScheduler`. modes: of each population, in which its newest weights are met, and how often each; by default they
+        explore. Raises ConfigError for `every_seat` where no learner could play them all."""
         super().__init__(options, population=population, selection=selection)
         if options.every_seat and len(population) < 2:
             raise ConfigError("every_seat lets one learner play all seats at once; here is one player. Leave it out.")
@@ -224,7 +225,7 @@ class SelfPlayScheduler(ChunkedScheduler):
                 "populations. Give share=always, or leave every_seat out."
             )
         self.together = len(self.populations) if options.latest > 0 else 1
-        self.modes = modes or (("explore", 1.0),)
+        self.modes = [own or (("explore", 1.0),) for own in modes or [()] * len(self.populations)]
         self.past: PastRule = options.past
         self._scores: dict[str, Array] = {}  # "learner/opponents' population"
         self._rates: dict[str, Array] = {}
@@ -315,8 +316,8 @@ class SelfPlayScheduler(ChunkedScheduler):
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
             latest = 0.0 if at_once else self.options.latest
             if latest > 0:
-                refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes]
-                probs = [latest * share for _, share in self.modes]
+                refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes[which]]
+                probs = [latest * share for _, share in self.modes[which]]
             if latest < 1:
                 scores = self._scores[key]
                 probs_of_past = self.past.probabilities(scores, self._rates[key])

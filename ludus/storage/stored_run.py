@@ -53,14 +53,14 @@ class StoredRun:
         """The options of its environment. Raises RunError as `part` does."""
         return self.part("env", lambda options: Environment(**options))
 
-    def part(self, name: str, make: Callable[[Any], T]) -> T:
-        """What `make` makes of a part of the scenario, which the database has with all options written out. Raises RunError for a part that
-        is not there, or of which `make` raises ConfigError."""
+    def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
+        """What `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that is not
+        there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError."""
         try:
             data = from_yaml(self.info.text, what="the scenario", source=str(self.folder))
-            if name not in data:
+            if name not in data and default is None:
                 raise ConfigError("it is not there.")
-            return make(data[name])
+            return make(data.get(name, default))
         except ConfigError as error:
             raise RunError(
                 f"the scenario in the database of {str(self.folder)!r} cannot be used: {name}: {error}"

@@ -137,7 +137,7 @@ def check_algorithm(
     assert isinstance(algorithm, Algorithm), (
         f"{type(algorithm).__name__} lacks a part of ludus.learners.base.Algorithm."
     )
-    algorithm.check(env)
+    algorithm.check(env, seats)
     _check_declarations(algorithm)
     context = LearnerContext(env, seats, seed, total=rounds * algorithm.collect().amount)
     make = rollouts if rollouts is not None else _synthetic(env, seats, algorithm)

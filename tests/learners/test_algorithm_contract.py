@@ -116,7 +116,7 @@ class A2C:
     learner_class: type = A2CLearner
     specs: tuple[TableSpec, ...] = field(default=(TableSpec("rows"),))
 
-    def check(self, env):
+    def check(self, env, seats=()):
         return None
 
     def collect(self):

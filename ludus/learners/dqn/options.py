@@ -17,7 +17,7 @@ from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, Learner
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space, reward_scale
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.policies.specs import Body, Distribution, QHeadSpec, body_config, q_module_spec, q_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -68,9 +68,9 @@ class QLearning(Config):
             )
         return self
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete, or their observations do not fit the body."""
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             self._inputs(env, (player,))
 
     def check_start(self, env: VectorEnv) -> None:
@@ -159,10 +159,10 @@ class DQN(QLearning):
         observation, _ = one_space(env, seats, algorithm=type(self).__name__)
         return self.compiled and byte_scale(env, observation) == 1.0
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
-        super().check(env)
-        for player in range(env.num_players):
+        super().check(env, seats)
+        for player in players_of(env, seats):
             self._head(env, (player,))
             self._networks(env, (player,))
 

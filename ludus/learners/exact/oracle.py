@@ -28,7 +28,7 @@ class ExactBestResponse(Config):
     )
     needs_tree: ClassVar[bool] = True
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises NotServed if the game is not enumerated, ScenarioError if some player has several agents."""
         if env.enumeration is None:
             raise NotServed(
@@ -39,7 +39,7 @@ class ExactBestResponse(Config):
             raise ScenarioError(f"the exact oracle needs one agent per player; {env.id} has {len(env.agents)} agents.")
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        self.check(env)
+        self.check(env, seats)
         assert env.enumeration is not None
         return tabular_spec(env.enumeration, seats)
 

@@ -13,7 +13,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.off_policy.options import OffPolicy
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import NotServed, box, discrete, one_space
+from ludus.learners.spaces import NotServed, box, discrete, one_space, players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import actor_spec, mlp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
@@ -48,12 +48,12 @@ class MADDPG(OffPolicy):
     def item(self) -> ItemUnit:
         return "joint"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds, if the game is compiled, and if
         the critic wants a state that there is not."""
         name = type(self).__name__
         check_team(env, algorithm=name)
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             self.policy(env, (player,))
         if self.critic == "state":
             check_state(env, algorithm=name, instead="critic=observations, which needs none")

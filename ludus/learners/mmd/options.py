@@ -12,7 +12,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import discrete
+from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import averaged_spec, mlp_spec, tabular_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -89,9 +89,9 @@ class MMD(Config):
     def item(self) -> ItemUnit:
         return "decision"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete, or it is to have a table and the game is not enumerated."""
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             discrete(env, (player,), algorithm=type(self).__name__)
         if self.network == "table" and env.enumeration is None:
             raise ScenarioError(
@@ -116,7 +116,7 @@ class MMD(Config):
     def plain_policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         """The spec of one policy, be it the newest or the magnet."""
         if self.network == "table":
-            self.check(env)
+            self.check(env, seats)
             assert env.enumeration is not None
             return tabular_spec(env.enumeration, seats)
         inputs, actions = discrete(env, seats, algorithm=type(self).__name__)

@@ -15,7 +15,7 @@ from ludus.envs.base import VectorEnv
 from ludus.learners.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
 from ludus.learners.dqn.options import DQN
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
 from ludus.policies.specs import mlp_spec, nfsp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -69,9 +69,9 @@ class NFSP(Config):
     def item(self) -> ItemUnit:
         return "decision"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete, or it sees bytes, which only the best response would scale."""
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             discrete(env, (player,), algorithm="NFSP")
             observation, _ = one_space(env, (player,), algorithm="NFSP")
             if byte_scale(env, observation) != 1.0:
@@ -79,7 +79,7 @@ class NFSP(Config):
                     f"NFSP imitates from observations as they are; in {env.id} player {player} sees {observation}. Put the wrapper "
                     "scale_observation around it."
                 )
-        self.best_response.check(env)
+        self.best_response.check(env, seats)
 
     def check_start(self, env: VectorEnv) -> None:
         """Raises ScenarioError where the best response cannot begin."""

@@ -12,7 +12,7 @@ from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import REPLAY, Collect, WarmUp
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import box
+from ludus.learners.spaces import box, players_of
 from ludus.policies.specs import ActorKind, actor_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
@@ -76,9 +76,9 @@ class BoxOffPolicy(OffPolicy):
 
     actor: ClassVar[ActorKind]
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not a box with finite bounds."""
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             box(env, (player,), algorithm=type(self).__name__)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:

@@ -16,7 +16,7 @@ from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, Learn
 from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
 from ludus.learners.teams import check_state, state_width
 from ludus.policies.specs import Body, Core, Value, action_config, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
@@ -92,12 +92,12 @@ class OnPolicy(Gradient):
         """The scalar to be made small. `ludus.learners.losses` has the usual terms."""
         raise NotImplementedError("say what is to be made small by deriving loss(self, networks, batch)")
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete, the networks are not as `networks` says, or there is no loss."""
         from ludus.learners.on_policy.models import check_modules
 
         self._require_loss(OnPolicy, "loss", "(self, networks, batch), which answers the scalar to be made small")
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             spec = self.policy(env, (player,))
             try:
                 check_modules(spec)
@@ -191,11 +191,11 @@ class PolicyGradient(Gradient):
     def collect(self) -> Collect:
         return replace(super().collect(), state=self.value_network == "central")
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if it cannot play some player's actions, or see its observations, or if there is no `surrogate`."""
         says = "(self, logp, batch), which answers the policy's loss of each row, such as -logp * batch.advantage"
         self._require_loss(PolicyGradient, "surrogate", says)
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             self.policy(env, (player,))
 
     def check_start(self, env: VectorEnv) -> None:

@@ -11,7 +11,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space
+from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
 from ludus.policies.specs import QCore, QHeadSpec, q_module_spec, q_recurrent_spec, q_spec
 from ludus.replay.base import ItemUnit, TableSpec
@@ -66,12 +66,12 @@ class VDN(QLearning):
     def item(self) -> ItemUnit:
         return "joint"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """As `QLearning.check`; and raises ScenarioError for a compiled game, and, if the mixer needs it, for one without a state."""
         name = type(self).__name__
         check_team(env, algorithm=name)
-        super().check(env)
-        for player in range(env.num_players):
+        super().check(env, seats)
+        for player in players_of(env, seats):
             self._networks(env, (player,))
         if self.needs_state:
             check_state(env, algorithm=name, instead="mixer=sum (vdn), which needs none")

@@ -9,7 +9,7 @@ from pydantic import Field
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy
-from ludus.learners.spaces import discrete
+from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import ActorKind, mlp_spec
 
 
@@ -49,9 +49,9 @@ class SACDiscrete(OffPolicy):
         default=0.5, ge=0, le=1
     )  # share of the uniform policy's entropy, in each state that of its legal actions
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete."""
-        for player in range(env.num_players):
+        for player in players_of(env, seats):
             discrete(env, (player,), algorithm=type(self).__name__)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:

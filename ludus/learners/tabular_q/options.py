@@ -37,7 +37,7 @@ class TabularQ(Config):
     def item(self) -> ItemUnit:
         return "decision"
 
-    def check(self, env: EnvSpec) -> None:
+    def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises NotServed if the game is not enumerated."""
         if env.enumeration is None:
             raise NotServed(f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not.")
@@ -53,7 +53,7 @@ class TabularQ(Config):
         return {TRANSITIONS: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        self.check(env)
+        self.check(env, seats)
         assert env.enumeration is not None
         return tabular_spec(env.enumeration, seats)
 
