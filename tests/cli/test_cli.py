@@ -51,6 +51,7 @@ class Called:
             to_yaml=lambda: f"scenario: psro\nseed: {seed}\n",
             runtime=SimpleNamespace(kind="inprocess", mode="sync", threads=1),
             algorithm=None,
+            algorithms={},
         )
 
     def run(self, scenario: object, *, run_dir: Path | None, name: str | None, observer: object, stop: StopRequest):

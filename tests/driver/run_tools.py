@@ -53,11 +53,19 @@ checkpoints: {iterations: 1}
     "tabular_q": """
 env: {id: openspiel/kuhn_poker, num_envs: 8}
 algorithm: {kind: tabular_q, batch: 30, batch_unit: decisions}
-algorithms: {1: exact}
 response: {decisions: 150}
 meta_solver: fictitious_play
 generations: 2
 checkpoints: {iterations: 3, generations: 2}
+""",
+    "by_player": """
+env: {id: openspiel/kuhn_poker, num_envs: 8}
+algorithm: {kind: tabular_q, batch: 30, batch_unit: decisions}
+algorithms: {0: exact}
+response: {decisions: 150}
+meta_solver: fictitious_play
+generations: 2
+checkpoints: {iterations: 3}
 """,
     "simulate": """
 env: {id: openspiel/kuhn_poker, num_envs: 8, tree: "off"}

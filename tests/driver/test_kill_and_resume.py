@@ -24,7 +24,7 @@ def test_the_same_scenario_twice_is_the_same_run(whole: tools.Whole, tmp_path: P
     tools.assert_same_run(whole["shared"], tmp_path / "again")
 
 
-@pytest.mark.parametrize("name", ["adaptive", "general", "own_past", "self_play", "tabular_q"])
+@pytest.mark.parametrize("name", ["adaptive", "by_player", "general", "own_past", "self_play"])
 def test_killed_at_a_change_and_resumed(name: str, whole: tools.Whole, tmp_path: Path) -> None:
     """The other scenarios: below, and in the slow tests."""
     whole.check_kills(name, tmp_path)
