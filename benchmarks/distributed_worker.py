@@ -79,7 +79,7 @@ def overhead(case: str, kind: str, *, tasks: int, quick: bool, seed: int) -> dic
     size = {"cartpole": "response={decisions: 40960}", "connect_four": "response={episodes: 4096}"}[case]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
-        options = [f"generations={last}", size, f"runtime.kind={kind}", f"runtime.tasks={tasks}"]
+        options = [f"generations={last}", size, f"runtime.kind={kind}", "runtime.shards=1", f"runtime.tasks={tasks}"]
         watch = watched(preset, [*overrides, *options], folder, seed)
         steps = env_steps(folder)
     seconds = watch.generations[last] - watch.generations[1]
@@ -113,7 +113,7 @@ def scaling(mode: str, workers: int, *, straggler: bool, quick: bool, seed: int)
             "meta_solver=last",
             "generations=1",
             "evaluation={episodes: 2, exploitability: 'off'}",
-            "runtime.kind=ray",
+            f"runtime={{kind: ray, shards: {workers}}}",
             f"runtime.workers={workers}",
             f"runtime.mode={mode}",
         ]

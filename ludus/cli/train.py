@@ -81,7 +81,7 @@ COMMAND = Command(
         ("ludus train leduc --profile", "and say where the time went"),
         ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),
-        ("ludus train leduc --runtime ray --workers 64 --address 10.0.0.5:6379", "on a cluster"),
+        ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a cluster"),
         ("ludus train my.yaml algorithm.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
     ),
     add_arguments=_add_arguments,

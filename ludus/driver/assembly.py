@@ -33,7 +33,7 @@ from ludus.training.training import TrainingParts
 
 def first_shard(scenario: Scenario) -> VectorEnv:
     """The environments of the first shard: they say what the game is, and play, if this is the process to play in."""
-    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.runtime.pieces)[0].num_envs)
+    return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
 
 
 def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
@@ -45,8 +45,8 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         scenario.env.make,
         spec=env.spec,
         num_envs=scenario.env.num_envs,
-        shards=scenario.runtime.pieces,
-        hosts=1 if here else min(scenario.runtime.workers, scenario.runtime.pieces),
+        shards=scenario.shards,
+        hosts=1 if here else min(scenario.runtime.workers, scenario.shards),
         resources={} if here else scenario.runtime.worker_resources,
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,

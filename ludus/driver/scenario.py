@@ -13,9 +13,9 @@ from ludus.core.config import Config, to_yaml
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import EnvSpec
-from ludus.driver.scenario_runtime import RuntimeChoice
+from ludus.driver.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.envs.options import Environment, Switch
-from ludus.learners.base import ComputedOracle
+from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS, Algorithms
 from ludus.policies.specs import tabulates
 from ludus.population.base import populations_of, seats_of
@@ -253,9 +253,30 @@ class Scenario(ScheduleOptions):
         """The scenario in full; `load_scenario` of it gives an equal one."""
         return to_yaml({"scenario": self.kind, **self.model_dump(mode="json")})
 
+    @property
+    def shards(self) -> int:
+        """Pieces that the environments are cut into: never a question of workers, or results would be one. By default each has an
+        environment and a decision to collect at least."""
+        if self.runtime.shards or self.runtime.kind == "inprocess":
+            return self.runtime.shards or 1
+        collected = [
+            part.collect() for part in (self.algorithm, *self.algorithms.values()) if isinstance(part, Algorithm)
+        ]
+        decisions = [collect.amount for collect in collected if collect.unit == "decisions"]
+        return min(SHARDS, self.env.num_envs, *decisions)
+
     def with_shards(self) -> Self:
-        """With the number of shards written out, so that a run keeps it when it goes on with other workers."""
-        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.runtime.pieces})})
+        """With the number of shards written out, so that a run keeps it when it goes on with other workers. Raises ScenarioError for
+        workers that would have nothing to play."""
+        workers = self.runtime.workers
+        if self.runtime.kind != "inprocess" and workers > self.shards:
+            envs = f" and env.num_envs={workers} or more" if self.env.num_envs < workers else ""
+            raise ScenarioError(
+                f"runtime.workers={workers} was given, and the environments are cut into {self.shards} shards, so that {self.shards} "
+                f"workers at most have something to play. Give runtime.shards={workers}{envs}: results depend on the number of shards, "
+                "and never on that of workers."
+            )
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.shards})})
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
         """[P] index of each player's population."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ludus.rollout.inference.server import SharedInference
 
 
+SHARDS = 8
+"""Pieces that environments are cut into where there are processes to carry them, unless a scenario says how many."""
+
+
 class Inference(Config):
     """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
     each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
@@ -43,10 +47,10 @@ class RuntimeChoice(Config):
     """Where a run's parts live, and how they wait for each other.
 
     kind: inprocess, ray, or `module:Class`. address: of a running Ray (host:port, or auto); by default one is started on this machine.
-    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend
-    on them and not on the workers; by default one for each worker. cpus, gpus: that each worker asks for; resources: what else, by name:
-    memory in bytes, or a cluster's own. start_timeout: seconds that a part may wait for its process. restarts: how often each worker is
-    replaced when its process dies, or is stuck: when deadline seconds pass without a step.
+    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
+    them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere. cpus, gpus: that each worker asks
+    for; resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may wait for its process.
+    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
@@ -83,11 +87,6 @@ class RuntimeChoice(Config):
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
     max_lag: int | None = Field(8, ge=0)
-
-    @property
-    def pieces(self) -> int:
-        """How many shards there are."""
-        return self.shards or self.workers
 
     @property
     def task_slots(self) -> int:
@@ -156,7 +155,7 @@ class RuntimeChoice(Config):
             given = next(f"{name}={value!r}" for name, value in unused.items() if value)
             raise ConfigError(
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
-                f"runtime.shards={self.pieces} gives the same numbers in one process."
+                f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
         options = {"address": self.address, "start_timeout": self.start_timeout}
         return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -9,7 +9,7 @@ import pytest
 import run_tools as tools
 
 from ludus.cli.main import main
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.policies.file import load_policy
@@ -38,9 +38,29 @@ def test_shards_are_part_of_the_scenario(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "shards"),
+    [
+        (["runtime.workers=2"], 8),
+        (["runtime.workers=8"], 8),
+        (["runtime.workers=2", "env.num_envs=3"], 3),
+        (["runtime.workers=2", "algorithm={kind: dqn, rollout: 5, rollout_unit: decisions}"], 5),
+        (["runtime.workers=9"], "Give runtime.shards=9: results depend"),
+        (["runtime.workers=4", "env.num_envs=3"], "Give runtime.shards=4 and env.num_envs=4 or more: results"),
+    ],
+)
+def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str) -> None:
+    scenario = parse_scenario(PSRO, ["runtime.kind=ray", *changes])
+    if isinstance(shards, int):
+        assert scenario.with_shards().runtime.shards == shards
+    else:
+        with pytest.raises(ScenarioError, match=shards):
+            scenario.with_shards()
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=2 gives the same numbers"),
+        (["runtime.workers=2"], "workers=2 was given, and runtime.kind is inprocess.*shards=8 gives the same numbers"),
         (["runtime.table_shards=2", "runtime.trainers=2"], "one trainer, or no shards"),
         (["runtime.trainers=2"], "trainers=2 was given, and runtime.kind is inprocess"),
         (["runtime.address=auto"], "address='auto' was given, and runtime.kind is inprocess"),
@@ -176,4 +196,4 @@ def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "run" in capsys.readouterr().out
     text = (tmp_path / "runs" / "a" / "scenario.yaml").read_text()
     assert "kind: ray" in text
-    assert "shards: 2" in text
+    assert "shards: 8" in text
