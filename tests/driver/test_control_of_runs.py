@@ -51,7 +51,7 @@ class Started:
 
 
 _HERE = ["runtime.shards=2"]
-_RAY = ["--runtime", "ray", "--workers", "2"]
+_RAY = ["--runtime", "ray", "--workers", "2", *_HERE]
 
 
 @pytest.fixture(params=[_HERE, _RAY], ids=["here", "ray"])
