@@ -25,7 +25,6 @@ from ludus.evaluation.evaluate import evaluate_run
 from ludus.storage.base import GenerationRecord, Observer, RunSummary, Silent
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
-from ludus.storage.stored_run import StoredRun
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "gymnasium", "ale-py", "Box2D", "mujoco", "open-spiel")
 KEPT = ROOT / "runs" / "benchmarks" / "learning"
@@ -110,8 +109,7 @@ def run_seconds(folder: Path) -> float:
 
 def evaluated(task: LearningTask, folder: Path) -> dict[str, float]:
     """Mean return of the newest policy of a run, alone in its environment, and half its 95% interval over the episodes."""
-    newest = StoredRun(folder).names(0)[-1]
-    (match,) = evaluate_run(folder, episodes=task.episodes, policies=[newest]).matches
+    (match,) = evaluate_run(folder, episodes=task.episodes, policies=["@newest"]).matches
     figures = {"score": float(match.mean[0]), "half width": float(match.half_width[0])}
     return {**figures, "evaluation episodes": float(match.episodes)}
 

@@ -130,7 +130,7 @@ def main(generations: int = 4, episodes: int = 4_000) -> None:
         name="nim",
     )
     result = ludus.run(scenario)
-    match = ludus.evaluate_run(result.run_dir, episodes=2_000, policies=[f"0-{generations}", "0-0"]).matches[1]
+    match = ludus.evaluate_run(result.run_dir, episodes=2_000, policies=["@newest", "@0/0-0"]).matches[1]
     print(f"{match.policies[0]} against {match.policies[1]}: {match.mean[0]:+.3f} ± {match.half_width[0]:.3f} per game")
 
 

@@ -13,41 +13,122 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ludus.core.errors import LudusError
+    from ludus.driver.control import StopRequest
     from ludus.driver.result import Result
     from ludus.driver.runner import resume, run
     from ludus.driver.scenario import Checkpoints, Evaluation, Scenario
     from ludus.driver.scenario_files import list_presets, load_scenario
-    from ludus.driver.scenario_kinds import PSRO
+    from ludus.driver.scenario_kinds import (
+        PBT,
+        PFSP,
+        PSRO,
+        AnytimePSRO,
+        EfficientPSRO,
+        FictitiousSelfPlay,
+        FixedOpponents,
+        League,
+        PipelinePSRO,
+        SelfPlay,
+        SelfPlayPSRO,
+    )
     from ludus.envs.options import Environment
     from ludus.evaluation.against import evaluate_against
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.evaluation.exploiters import exploit_population, exploit_run
     from ludus.evaluation.population import evaluate_population
     from ludus.evaluation.ratings import rate_run
-    from ludus.learners.dqn.options import DQN
+    from ludus.evaluation.trained import TrainedPolicy, load_policy
+    from ludus.learners.ddpg.options import DDPG, TD3
+    from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
     from ludus.learners.exact.oracle import ExactBestResponse
-    from ludus.learners.ppo.options import PPO
+    from ludus.learners.maddpg.options import MADDPG
+    from ludus.learners.mmd.options import MMD, RNaD
+    from ludus.learners.nfsp.options import NFSP
+    from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
+    from ludus.learners.ppo.options import MAPPO, PPO
+    from ludus.learners.qmix.options import QMIX, VDN
+    from ludus.learners.r2d2.options import R2D2
+    from ludus.learners.sac.options import SAC, SACDiscrete
     from ludus.learners.tabular_q.options import TabularQ
     from ludus.schedulers.psro import WarmStart
     from ludus.training.callbacks import Callback
+    from ludus.training.stopping import (
+        AllOf,
+        AnyOf,
+        BestResponseGain,
+        Decisions,
+        Episodes,
+        Generations,
+        NashConv,
+        NoImprovement,
+        Samples,
+        Seconds,
+        Steps,
+        Updates,
+        WinRate,
+    )
     from ludus.view.report import write_report
 
 __version__ = "0.1.0"
 
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
+    "A2C",
+    "AllOf",
+    "AnyOf",
+    "AnytimePSRO",
+    "BestResponseGain",
     "Callback",
     "Checkpoints",
+    "DDPG",
     "DQN",
+    "Decisions",
+    "EfficientPSRO",
     "Environment",
+    "Episodes",
     "Evaluation",
     "ExactBestResponse",
+    "FictitiousSelfPlay",
+    "FixedOpponents",
+    "Generations",
+    "IMPALA",
+    "IQN",
+    "League",
     "LudusError",
+    "MADDPG",
+    "MAPPO",
+    "MMD",
+    "MunchausenDQN",
+    "NFSP",
+    "NashConv",
+    "NoImprovement",
+    "PBT",
+    "PFSP",
     "PPO",
     "PSRO",
+    "PipelinePSRO",
+    "QMIX",
+    "QRDQN",
+    "R2D2",
+    "RNaD",
+    "Rainbow",
+    "Reinforce",
     "Result",
+    "SAC",
+    "SACDiscrete",
+    "Samples",
     "Scenario",
+    "Seconds",
+    "SelfPlay",
+    "SelfPlayPSRO",
+    "Steps",
+    "StopRequest",
+    "TD3",
     "TabularQ",
+    "TrainedPolicy",
+    "Updates",
+    "VDN",
     "WarmStart",
+    "WinRate",
     "__version__",
     "evaluate_against",
     "evaluate_population",
@@ -55,6 +136,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "exploit_population",
     "exploit_run",
     "list_presets",
+    "load_policy",
     "load_scenario",
     "rate_run",
     "resume",
@@ -64,25 +146,70 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 
 # Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
 _HOMES = {
-    "DQN": "ludus.learners.dqn.options",
-    "PPO": "ludus.learners.ppo.options",
-    "PSRO": "ludus.driver.scenario_kinds",
+    "A2C": "ludus.learners.on_policy.options",
+    "AllOf": "ludus.training.stopping",
+    "AnyOf": "ludus.training.stopping",
+    "AnytimePSRO": "ludus.driver.scenario_kinds",
+    "BestResponseGain": "ludus.training.stopping",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.driver.scenario",
+    "DDPG": "ludus.learners.ddpg.options",
+    "DQN": "ludus.learners.dqn.options",
+    "Decisions": "ludus.training.stopping",
+    "EfficientPSRO": "ludus.driver.scenario_kinds",
     "Environment": "ludus.envs.options",
+    "Episodes": "ludus.training.stopping",
     "Evaluation": "ludus.driver.scenario",
     "ExactBestResponse": "ludus.learners.exact.oracle",
+    "FictitiousSelfPlay": "ludus.driver.scenario_kinds",
+    "FixedOpponents": "ludus.driver.scenario_kinds",
+    "Generations": "ludus.training.stopping",
+    "IMPALA": "ludus.learners.on_policy.options",
+    "IQN": "ludus.learners.dqn.options",
+    "League": "ludus.driver.scenario_kinds",
     "LudusError": "ludus.core.errors",
+    "MADDPG": "ludus.learners.maddpg.options",
+    "MAPPO": "ludus.learners.ppo.options",
+    "MMD": "ludus.learners.mmd.options",
+    "MunchausenDQN": "ludus.learners.dqn.options",
+    "NFSP": "ludus.learners.nfsp.options",
+    "NashConv": "ludus.training.stopping",
+    "NoImprovement": "ludus.training.stopping",
+    "PBT": "ludus.driver.scenario_kinds",
+    "PFSP": "ludus.driver.scenario_kinds",
+    "PPO": "ludus.learners.ppo.options",
+    "PSRO": "ludus.driver.scenario_kinds",
+    "PipelinePSRO": "ludus.driver.scenario_kinds",
+    "QMIX": "ludus.learners.qmix.options",
+    "QRDQN": "ludus.learners.dqn.options",
+    "R2D2": "ludus.learners.r2d2.options",
+    "RNaD": "ludus.learners.mmd.options",
+    "Rainbow": "ludus.learners.dqn.options",
+    "Reinforce": "ludus.learners.on_policy.options",
     "Result": "ludus.driver.result",
+    "SAC": "ludus.learners.sac.options",
+    "SACDiscrete": "ludus.learners.sac.options",
+    "Samples": "ludus.training.stopping",
     "Scenario": "ludus.driver.scenario",
+    "Seconds": "ludus.training.stopping",
+    "SelfPlay": "ludus.driver.scenario_kinds",
+    "SelfPlayPSRO": "ludus.driver.scenario_kinds",
+    "Steps": "ludus.training.stopping",
+    "StopRequest": "ludus.driver.control",
+    "TD3": "ludus.learners.ddpg.options",
     "TabularQ": "ludus.learners.tabular_q.options",
+    "TrainedPolicy": "ludus.evaluation.trained",
+    "Updates": "ludus.training.stopping",
+    "VDN": "ludus.learners.qmix.options",
     "WarmStart": "ludus.schedulers.psro",
+    "WinRate": "ludus.training.stopping",
     "evaluate_against": "ludus.evaluation.against",
     "evaluate_population": "ludus.evaluation.population",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.evaluation.exploiters",
     "exploit_run": "ludus.evaluation.exploiters",
     "list_presets": "ludus.driver.scenario_files",
+    "load_policy": "ludus.evaluation.trained",
     "load_scenario": "ludus.driver.scenario_files",
     "rate_run": "ludus.evaluation.ratings",
     "resume": "ludus.driver.runner",

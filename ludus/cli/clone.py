@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_scenario, positive_number, whole_number
+from ludus.cli.command import Command, add_scenario, positive_number, scenario_of, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
@@ -35,7 +35,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--players", type=whole_number, metavar="P", nargs="+", default=[], help="whose decisions count (default: all)"
     )
     parser.add_argument(
-        "--policies", metavar="NAME", nargs="+", default=[], help="whose decisions count (default: all)"
+        "--policies",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="whose decisions count, RUN@PLAYER/POLICY or @PLAYER/POLICY (default: all)",
     )
     parser.add_argument("--epochs", type=positive_number, help="passes over the decisions, at most (default: 50)")
     parser.add_argument("--batch", type=positive_number, help="decisions of a step (default: 512)")
@@ -46,14 +50,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_target(options)
-    from ludus.driver.scenario_files import load_scenario
     from ludus.learners.bc.clone import Cloning
     from ludus.policies.file import save_policy
     from ludus.replay.parquet import read_trajectories
 
     given = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
     config = Cloning(**given)
-    scenario = load_scenario(options.scenario, options.overrides, options.seed)
+    scenario = scenario_of(options)
     recorded = read_trajectories(options.file)
     cloned = _clone(recorded, scenario, config, options)
     save_policy(options.out, cloned.spec, cloned.weights)
@@ -158,7 +161,7 @@ COMMAND = Command(
     summary="Train a policy to do what recorded trajectories did, and write it as a file that runs can start from.",
     examples=(
         ("ludus clone games.parquet leduc --out cloned.safetensors", "for the algorithm of the preset leduc"),
-        ("ludus clone games.parquet my.yaml --players 0 --policies 0-12 --out p.safetensors", "of one policy"),
+        ("ludus clone games.parquet my.yaml --players 0 --policies @0/0-12 --out p.safetensors", "of one policy"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

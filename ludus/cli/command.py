@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ludus.core.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from ludus.driver.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ def runtime_overrides(options: argparse.Namespace) -> list[str]:
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """The arguments that name a scenario and change it."""
     parser.add_argument(
-        "scenario", metavar="PRESET|FILE.yaml", help="a preset (`ludus list presets`) or a scenario file"
+        "scenario",
+        metavar="PRESET|FILE.yaml|ENV",
+        help="a preset (`ludus list presets`), a scenario file, or the id of an environment (`ludus list envs`), for which there is one",
     )
     parser.add_argument(
         "overrides",
@@ -155,4 +160,13 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="changes to it, such as algorithm.learning_rate=3e-4",
     )
+    parser.add_argument("--algorithm", metavar="NAME", help="algorithm=NAME (`ludus list algorithms`)")
     parser.add_argument("--seed", type=whole_number, help="seed of all random streams")
+
+
+def scenario_of(options: argparse.Namespace, *changes: str) -> Scenario:
+    """What the arguments of `add_scenario` name. changes: `key=value` that come before the user's own."""
+    from ludus.driver.scenario_files import load_scenario
+
+    chosen = [] if options.algorithm is None else [f"algorithm={options.algorithm}"]
+    return load_scenario(options.scenario, [*changes, *chosen, *options.overrides], options.seed)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ludus.cli.command import Command, add_scenario
+from ludus.cli.command import Command, add_scenario, scenario_of
 from ludus.cli.output import write
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.driver.scenario_files import load_scenario
-
-    write(load_scenario(options.scenario, options.overrides, options.seed).to_yaml())
+    write(scenario_of(options).to_yaml())
     return 0
 
 
@@ -20,6 +18,7 @@ COMMAND = Command(
     summary="Print a scenario resolved in full, as YAML that `ludus train` takes.",
     examples=(
         ("ludus config leduc", "every setting of the preset"),
+        ("ludus config gymnasium/CartPole-v1 --algorithm dqn", "what there is for an environment, to start from"),
         ("ludus config leduc algorithm.entropy=0.01 > my.yaml", "a scenario of your own"),
     ),
     add_arguments=add_scenario,

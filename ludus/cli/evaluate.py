@@ -26,7 +26,11 @@ _ROUNDS, _STEERING = 4, 1000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
+    parser.add_argument(
+        "run",
+        metavar="RUN[@WHAT]",
+        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: whose exploitability is asked for (default: @meta)",
+    )
     parser.add_argument(
         "--episodes",
         type=positive_number,
@@ -37,14 +41,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, every combination of one per player; `meta` is the last meta-strategy (default: meta and the newest)",
+        help="after RUN: who plays, every combination of one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of "
+        "another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
     )
     parser.add_argument(
         "--exploit",
         metavar="EPISODES",
         type=positive_number,
-        help="train a policy of each population against the last meta-strategies, for so many episodes, and show what it gains: a lower "
-        "bound of their exploitability, for games of any size",
+        help="train a policy of each population against @WHAT, for so many episodes, and show what it gains: a lower bound of the "
+        "exploitability, for games of any size",
     )
     parser.add_argument(
         "--population",
@@ -66,7 +71,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _one_question(options)
-    run_dir, episodes = find_run(options.run), options.episodes or _EPISODES
+    run_dir, of = _run(options)
+    episodes = options.episodes or _EPISODES
     if options.rating:
         from ludus.evaluation.ratings import rate_run
 
@@ -79,12 +85,23 @@ def _execute(options: argparse.Namespace) -> int:
         from ludus.evaluation.exploiters import exploit_run
 
         tell = _Progress(lambda _, population: f"exploiting, population {population}")
-        show_exploiters(exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, tell=tell))
+        found = exploit_run(run_dir, budget=options.exploit, episodes=episodes, seed=options.seed, of=of, tell=tell)
+        show_exploiters(found)
     else:
         from ludus.evaluation.evaluate import evaluate_run
 
-        show_matches(evaluate_run(run_dir, episodes=episodes, policies=options.policies))
+        show_matches(evaluate_run(run_dir, episodes=episodes, policies=options.policies, of=of))
     return 0
+
+
+def _run(options: argparse.Namespace) -> tuple[Path, str]:
+    """The run, and whose exploitability is asked for. Raises RunError for a part of a run where a whole one is needed."""
+    if options.rating or options.against is not None or options.population:
+        return find_run(options.run), ""
+    from ludus.evaluation.policies import META, split_name
+
+    folder, of = split_name(options.run, find_run)
+    return folder, of or f"@{META}"
 
 
 def _against(run_dir: Path, options: argparse.Namespace) -> None:
@@ -169,8 +186,9 @@ COMMAND = Command(
     summary="Play a run's policies against each other, with confidence intervals, and NashConv where it can be computed.",
     examples=(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
-        ("ludus evaluate runs/try1 --episodes 100000 --policies meta 0-3 1-7", "these against each other"),
-        ("ludus evaluate runs/try1 --exploit 200000", "how much a policy trained against them gains"),
+        ("ludus evaluate try1@12", "the meta-strategies after generation 12"),
+        ("ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best", "these against each other"),
+        ("ludus evaluate try1@best --exploit 200000", "how much a policy trained against the best ones gains"),
         ("ludus evaluate try1 --population", "how exploitable the best mixture of its policies is, by the tree"),
         ("ludus evaluate try1 --population --exploit 50000", "the same by training, where there is no tree"),
         ("ludus evaluate try1 --against try2", "whose population is better: relative population performance"),

@@ -93,7 +93,7 @@ def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequenc
 
 
 def show_exploiters(found: Exploiters) -> None:
-    """What policies gain that were trained against the last meta-strategies."""
+    """What policies gain that were trained against meta-strategies."""
     from ludus.view.progress import number, signed
 
     title = (
@@ -104,12 +104,17 @@ def show_exploiters(found: Exploiters) -> None:
         [f"player {p}", f"{signed(value, 4)}", f"{signed(gain, 4)} ±{half:.4f}"]
         for p, (value, gain, half) in enumerate(zip(found.value, found.gain, found.half_width, strict=True))
     ]
-    table(["in the seat of", "meta-strategy earns", "exploiter gains, 95%"], rows, title=title, left=[0])
+    table(
+        ["in the seat of", f"{'meta-strategy' if found.of == '@meta' else found.of} earns", "exploiter gains, 95%"],
+        rows,
+        title=title,
+        left=[0],
+    )
     pairs = [("NashConv", f"{number(found.nash_conv)} (at least, 95%)")]
     if len(found.gain) == 2:
         pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
     pairs += [("training stopped early", failure) for failure in found.failures]
-    facts("Meta-strategies", pairs)
+    facts(_whose(found.of), pairs)
 
 
 def show_ratings(found: RunRatings) -> None:
@@ -159,7 +164,11 @@ def show_matches(report: EvaluationReport) -> None:
     if players == 2:
         pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
     pairs += [(f"gain of player {p}", number(gain)) for p, gain in enumerate(found.gain)]
-    facts("Meta-strategies", pairs)
+    facts(_whose(report.of), pairs)
+
+
+def _whose(of: str) -> str:
+    return "Meta-strategies" if of == "@meta" else of
 
 
 def _row(match: HeadToHead, *, exact: bool) -> list[str]:

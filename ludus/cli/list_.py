@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.storage.run_dirs import run_dirs
+from ludus.storage.run_dirs import find_run, run_dirs
 
 if TYPE_CHECKING:
     from ludus.envs.families import Family
@@ -124,6 +124,27 @@ def _runs() -> None:
     )
 
 
+def _policies(text: str | None) -> None:
+    if text is None:
+        raise ConfigError("of which run? `ludus list policies RUN`; `ludus list runs` shows the runs.")
+    from ludus.storage.stored_run import open_run
+
+    run = open_run(find_run(text))
+    best = set(run.best.values())
+    rows = []
+    for ref, record in run.records.items():
+        seats = [p for p, which in enumerate(run.population) if which == ref.population]
+        played = [run.solution.strategies[p] for p in seats]
+        share = sum(float(m[record.index]) if record.index < len(m) else 0.0 for m in played) / len(seats)
+        row = (f"{text}@{run.name(ref)}", " ".join(map(str, seats)), record.spec.kind, ref.mode)
+        rows.append((*row, str(record.lineage.generation), f"{share:.4f}", "best" if ref in best else ""))
+    table(("policy", "plays", "kind", "mode", "generation", "in @meta", ""), rows, left=(0, 1, 2, 3, 6), spare=(3, 2))
+    last = run.generation
+    write(
+        f"Also {text} (what it came to), {text}@meta, {text}@0 to {text}@{last}, {text}@best, {text}@newest: of every player."
+    )
+
+
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
     from ludus.storage.reader import Reader, run_state
     from ludus.view.progress import duration, number
@@ -147,8 +168,9 @@ def _state(run_dir: Path, state: str) -> str:
     return state if status is None else live.state_of(status)
 
 
-KINDS: dict[str, Callable[[], None]] = {
+KINDS: dict[str, Callable[..., None]] = {
     "envs": _envs,
+    "policies": _policies,
     "presets": _presets,
     "algorithms": _algorithms,
     "meta-solvers": _meta_solvers,
@@ -161,9 +183,11 @@ KINDS: dict[str, Callable[[], None]] = {
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all but the environments)"
+        "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all that needs no more)"
     )
-    parser.add_argument("family", metavar="FAMILY", nargs="?", help="after envs: list its environments")
+    parser.add_argument(
+        "family", metavar="FAMILY|RUN", nargs="?", help="after envs: list its environments; after policies: a run"
+    )
     parser.add_argument(
         "word", metavar="WORD", nargs="?", default="", help="after FAMILY: those with it in their names"
     )
@@ -172,28 +196,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     if options.kind is None:
         for kind, show in KINDS.items():
-            if kind != "envs":
+            if kind not in ("envs", "policies"):
                 show()
                 write("")
-        write("`ludus list envs` lists the families of environments.")
+        write("`ludus list envs` lists the families of environments, `ludus list policies RUN` what a run has.")
         return 0
     if options.kind not in KINDS:
         raise UnknownName("list", options.kind, KINDS)
     if options.kind == "envs":
         _envs(options.family, options.word)
         return 0
-    if options.family is not None:
-        raise ConfigError(f"ludus list {options.kind} has no use for {options.family!r}. See `ludus list --help`.")
+    unused = options.word if options.kind == "policies" else options.family
+    if unused:
+        raise ConfigError(f"ludus list {options.kind} has no use for {unused!r}. See `ludus list --help`.")
+    if options.kind == "policies":
+        _policies(options.family)
+        return 0
     KINDS[options.kind]()
     return 0
 
 
 COMMAND = Command(
     name="list",
-    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots or runs.",
+    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots, runs or a run's policies.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
         ("ludus list runs", "the runs in ./runs and how they stand"),
+        ("ludus list policies try1", "what the run has, as every command takes it"),
         ("ludus list envs", "the families of environments"),
         ("ludus list envs gymnasium cart", "those of one, with a word in their names"),
     ),

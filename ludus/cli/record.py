@@ -21,13 +21,18 @@ _STEPS, _FPS = 1000, 15
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
+    parser.add_argument(
+        "run",
+        metavar="RUN[@WHAT]",
+        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays (default: @meta, the last meta-strategy)",
+    )
     parser.add_argument(
         "--policies",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, one per player; `meta` is the last meta-strategy (default: meta for all)",
+        help="after RUN: who plays, one for all or one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of another run of "
+        "the game, a file or random",
     )
     parser.add_argument(
         "--out", type=_file, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"
@@ -62,7 +67,12 @@ def _file(text: str) -> Path:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    run_dir = find_run(options.run)
+    from ludus.evaluation.policies import split_name
+
+    run_dir, named = split_name(options.run, find_run)
+    if named and options.policies:
+        raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
+    options.policies = options.policies or ([named] if named else [])
     film = options.trajectories is None
     for name in ("players", "num_envs") if film else ("out", "steps", "fps"):
         if getattr(options, name) is not None:
@@ -164,7 +174,8 @@ COMMAND = Command(
     summary="Play episodes with a run's policies, and write a GIF, an MP4, a text or the decisions of them.",
     examples=(
         ("ludus record leduc-20261120-120000", "the meta-strategies"),
-        ("ludus record runs/try1 --policies 0-3 1-7 --out match.mp4 --seed 4", "two policies, another deal"),
+        ("ludus record try1@best", "the best policies"),
+        ("ludus record try1 --policies @0/0-3 @1/1-7 --out match.mp4 --seed 4", "two policies, another deal"),
         ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, for `ludus clone`"),
     ),
     add_arguments=_add_arguments,

@@ -34,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "entrants",
         metavar="ENTRANT",
         nargs="+",
-        help="RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors, random, "
+        help="RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
         "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
     )
     parser.add_argument(
@@ -265,7 +265,7 @@ COMMAND = Command(
     summary="Play everybody against everybody: policies of any runs, files, bots; with intervals, ratings and a cross-table.",
     examples=(
         ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
-        ("ludus tournament try1:0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
+        ("ludus tournament try1@best try1@0/0-12 bot:mcts,simulations=1000 --workers 2", "a policy against a search"),
         (
             "ludus tournament try1 try2 bot:random --budget 20000",
             "matches go where it is undecided who is better, until it is decided",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides
+from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides, scenario_of
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
     from ludus.cli.result import execute
-    from ludus.driver.scenario_files import load_scenario
 
-    scenario = load_scenario(options.scenario, [*runtime_overrides(options), *options.overrides], options.seed)
+    scenario = scenario_of(options, *runtime_overrides(options))
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 
@@ -66,7 +65,7 @@ def _check_name(name: str | None, run_dir: Path | None) -> None:
         return
     if run_dir is not None:
         raise ConfigError("--name and --run-dir were both given; --run-dir alone says where the run is written.")
-    if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
+    if not name or name.startswith((".", "-")) or "/" in name or "@" in name or not name.isprintable():
         raise ConfigError(
             f"--name {name!r} cannot name a folder of ./runs. Use letters, digits, - and _, or give --run-dir."
         )
@@ -82,6 +81,7 @@ COMMAND = Command(
         ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),
         ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a cluster"),
+        ("ludus train gymnasium/CartPole-v1 --algorithm dqn", "any environment, without a file"),
         ("ludus train my.yaml algorithm.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
     ),
     add_arguments=_add_arguments,

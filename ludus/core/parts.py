@@ -75,7 +75,7 @@ def look_again(module: str) -> str:
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
     if isinstance(value, type):
-        raise ConfigError(f"{value.__name__} is a class; give an object of it, such as {value.__name__}().")
+        return of_class(what, value)
     if value is None or isinstance(value, bool | int | float | list | tuple):
         raise ConfigError(_expected(what, value))
     if not isinstance(value, str | Mapping):
@@ -88,6 +88,18 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     if not isinstance(cls, type):  # must not be called, whatever it does
         raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
     return _made(what, kind, cls, options)
+
+
+def of_class(what: str, cls: type) -> Any:
+    """A part that was given as its class: with its defaults. Raises ConfigError if it needs options."""
+    try:
+        return _made(what, cls.__qualname__, cls, {})
+    except ConfigError as error:
+        name = cls.__name__
+        raise ConfigError(
+            f"the class {name} was given, and {article(what)} cannot be made of it without options ({str(error).rstrip('.')}). Give an "
+            f"object, {name}(…)."
+        ) from error
 
 
 def _made(what: str, kind: str, cls: type, options: Mapping[str, Any]) -> Any:

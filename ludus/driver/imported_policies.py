@@ -17,14 +17,13 @@ from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.driver.driver import Driver
 from ludus.driver.scenario import Scenario
 from ludus.evaluation.policies import (
-    NEWEST,
+    FORMS,
     Drawn,
     NamedSeats,
     Wanted,
-    game_description,
-    identity,
     misfit,
     policies_of,
+    require_same_game,
     take_apart,
 )
 from ludus.policies.base import Policy
@@ -32,9 +31,7 @@ from ludus.policies.file import digest_of
 from ludus.population.base import Lineage
 from ludus.schedulers.base import MeetsGiven
 from ludus.storage.run_dirs import find_run
-from ludus.storage.stored_run import META, open_run
-
-_FORMS = "RUN, RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors or random"
+from ludus.storage.stored_run import open_run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +76,7 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
     opened = lru_cache(maxsize=None)(open_run)
     entries: list[tuple[Wanted, float, NamedSeats]] = []
     for text, weight in scenario.given:
-        wanted = take_apart(text, find_run, opened, what="opponent", forms=_FORMS)
+        wanted = take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS} or random")
         _require_playable(wanted, scenario)
         entries.append((wanted, weight, policies_of(wanted, spec)))
     _require_seats(entries, scheduler.met, spec)
@@ -93,12 +90,7 @@ def _require_playable(wanted: Wanted, scenario: Scenario) -> None:
             f"{wanted.text!r} is a bot, which is asked one decision at a time, in a process of its own, and cannot play while a policy "
             "trains. Record its games and clone it (ludus record --trajectories, ludus clone), or play `ludus tournament` against it."
         )
-    if wanted.run is not None and identity(wanted.run.env.played) != identity(scenario.env.played):
-        theirs, ours = wanted.run.env, scenario.env
-        raise ScenarioError(
-            f"{wanted.text!r} plays {game_description(theirs, ours)}, and this scenario {game_description(ours, theirs)}. Give a policy "
-            "of the same game."
-        )
+    require_same_game(wanted, scenario.env, "this scenario")
 
 
 def _require_seats(entries: Sequence[tuple[Wanted, float, NamedSeats]], met: Sequence[int], spec: EnvSpec) -> None:
@@ -168,7 +160,7 @@ class _Members:
         spec, scenario = self._spec, self._scenario
         chosen = (scenario.evaluation.payoffs, scenario.evaluation.exploitability)
         exact = spec.enumeration is not None and (chosen != ("simulate", "off") or scenario.computes)
-        name = f"{wanted.text} {drawn.name}" if wanted.policy in (META, NEWEST) else wanted.text
+        name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
         seats = [p for p, which in enumerate(self._population) if which == population]
         for seat in seats:
             if wrong := misfit(drawn.policy, spec, seat, drawn.mode):

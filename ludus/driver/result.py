@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.driver.scenario import Scenario
-from ludus.policies.base import Policy
+from ludus.evaluation.policies import Drawn
+from ludus.evaluation.trained import TrainedPolicy
 from ludus.policies.registry import build_policy
 from ludus.population.base import PolicyRecord
 from ludus.population.payoffs import Payoffs
@@ -40,10 +41,13 @@ class Result:
         last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
         return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
 
-    def policy(self, population: int, index: int = -1) -> Policy:
+    def policy(self, population: int, index: int = -1) -> TrainedPolicy:
         """A trained policy, loaded from the run directory."""
         record = self.populations[population][index]
-        return build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
+        policy = build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
+        drawn = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
+        seats = [[drawn] if which == record.ref.population else [] for which in self.payoffs.population]
+        return TrainedPolicy(seats, player=self.payoffs.population.index(record.ref.population), env=self.scenario.env)
 
 
 def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopped_by: str = "") -> Result:

@@ -7,15 +7,19 @@ resume(run_dir) = read and check -> restore -> rewind to the last barrier -> dri
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
 from itertools import count
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, ScenarioError, one_line
 from ludus.core.files import replace_file
 from ludus.core.machine import thread_limits
 from ludus.core.types import PolicySpec, State
@@ -26,8 +30,10 @@ from ludus.driver.imported_policies import ImportedPolicies, read_given
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_first_observations
+from ludus.driver.scenario_files import to_scenario
 from ludus.driver.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.envs.base import VectorEnv
+from ludus.envs.families import GivenObject
 from ludus.learners.spaces import discrete, one_space
 from ludus.policies.specs import random_spec
 from ludus.runtime.base import Runtime
@@ -45,17 +51,29 @@ RUNS = Path("runs")
 
 
 def run(
-    scenario: Scenario,
+    scenario: Scenario | str | PathLike[str],
+    overrides: Sequence[str] = (),
     *,
     run_dir: Path | str | None = None,
     name: str | None = None,
     observer: Observer | None = None,
-    stop: StopRequest | None = None,
+    stop: StopRequest | Any = None,
     report: bool = True,
+    **changes: Any,
 ) -> Result:
-    """Run a scenario from its start; `report`: write one at the end. Raises LudusError, before anything is written, if its parts do
-    not fit together."""
-    scenario, env = scenario.with_shards(), first_shard(scenario)
+    """Run a scenario from its start.
+
+    scenario: one, or what `load_scenario` takes: a preset, a YAML file, the id of an environment. overrides: `key=value` texts for these,
+    as the command line takes them. changes: values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
+    run_dir, name: where the run is written. stop: when it ends, as the scenario's key, or a `StopRequest` with which to end it. report:
+    write one at the end. Raises LudusError, before anything is written, for what is wrong or does not fit together.
+    """
+    request = stop if isinstance(stop, StopRequest) else None
+    if stop is not None and request is None:
+        changes["stop"] = stop
+    scenario = to_scenario(scenario, overrides, **changes).with_shards()
+    require_sendable(scenario)
+    env = first_shard(scenario)
     scenario.check(env.spec)
     check_first_observations(scenario, env)
     given = read_given(scenario, env.spec)
@@ -64,7 +82,9 @@ def run(
     require_empty(folder)
     info = _info(scenario, env, folder)
     files = PolicyFiles(folder)
-    stop, observer = stop or StopRequest(), observer or Silent()
+    stop, observer = request or StopRequest(), observer or Silent()
+    if scenario.env.unnamed:
+        warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
     with (
         _session(scenario, folder, observer) as (tensorboard, runtime),
         Store.create(folder, info, locate=files.locate) as store,
@@ -75,6 +95,8 @@ def run(
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
         driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
         driver.observer.run_started(info)
+        if scenario.env.unnamed:
+            store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
         _first_policies(driver, given)
         return _finish(driver, driver.run(), report=report)
 
@@ -83,21 +105,26 @@ def resume(
     run_dir: Path | str,
     overrides: Sequence[str] = (),
     *,
+    env: Any = None,
     observer: Observer | None = None,
     stop: StopRequest | None = None,
     report: bool = True,
 ) -> Result:
     """Go on from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
-    Raises LudusError, before anything is changed, if it cannot be resumed."""
+    env: the environment again, where a Python object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
     stored = read_run(Path(run_dir), overrides)
+    if env is not None:
+        again = stored.scenario.env.given_again(env)
+        stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))
     if stored.finished and not stored.changed:
         return _finished(stored, report=report)
     scenario, files = stored.scenario, stored.files
-    env = first_shard(scenario)
-    scenario.check(env.spec)
-    check_first_observations(scenario, env)
-    given = None if stored.state is not None else read_given(scenario, env.spec)
-    info = _info(scenario, env, stored.folder)
+    require_sendable(scenario)
+    made = first_shard(scenario)
+    scenario.check(made.spec)
+    check_first_observations(scenario, made)
+    given = None if stored.state is not None else read_given(scenario, made.spec)
+    info = _info(scenario, made, stored.folder)
     if stored.changed and stored.state is not None:  # which refuses what it cannot follow
         scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
         if stored.finished:
@@ -112,7 +139,7 @@ def resume(
         stored.still_last()
         callbacks = CallbackObserver(scenario.callbacks)
         observers = Observers(observer, tensorboard, control, *spilling(runtime, observer, store.event), callbacks)
-        driver = build_driver(scenario, runtime, env, store, files, observers, stop, control, callbacks)
+        driver = build_driver(scenario, runtime, made, store, files, observers, stop, control, callbacks)
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
@@ -132,6 +159,27 @@ def resume(
 
 
 # ---------------------------------------------------------------------------------------------- parts
+
+_UNNAMED = (
+    "the environment {id} was given as a Python object, which no file holds: the run goes on only where it is given again, "
+    "ludus.resume({run!r}, env=…), and other commands cannot play it. A function in a module, named module:function, has no such limits."
+)
+
+
+def require_sendable(scenario: Scenario) -> None:
+    """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
+    source, kind = scenario.env.source, scenario.runtime.kind
+    if source is None or kind == "inprocess":
+        return
+    try:
+        if isinstance(source, GivenObject):
+            raise TypeError("it is one object, and each of them needs its own")
+        import_module("ray.cloudpickle" if kind == "ray" else "pickle").dumps(source)
+    except Exception as error:
+        raise ScenarioError(
+            f"runtime.kind={kind}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
+            "that makes it, best one in a module of its own, named module:function."
+        ) from error
 
 
 @contextmanager

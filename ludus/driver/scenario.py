@@ -166,10 +166,6 @@ def _name(value: str) -> str:
     return value
 
 
-def _environment(value: Any) -> Any:
-    return {"id": value} if isinstance(value, str) else value
-
-
 def _runtime(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
@@ -217,18 +213,19 @@ CallbackList = Annotated[
 class Scenario(ScheduleOptions):
     """What every kind of scenario has; a kind adds the options of its schedule, and `scheduler`.
 
-    env: an id or `Environment`. algorithm: what trains or computes a policy, a registered name or `module:Class` with options. algorithms:
-    another one for some, by player or by role in a league, {1: dqn, main_exploiter: ppo} say; a role goes before a player. response: when
-    a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run earlier. share: one population for
-    interchangeable players (auto: where the environment says that they are), or for all players (always). callbacks: code of one's own
-    that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see `ScheduleOptions`.
+    env: an id, an `Environment`, or what its `source` takes. algorithm: what trains or computes a policy, a registered name or
+    `module:Class` with options. algorithms: another one for some, by player or by role in a league, {1: dqn, main_exploiter: ppo} say; a
+    role goes before a player. response: when a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run
+    earlier. share: one population for interchangeable players (auto: where the environment says that they are), or for all players
+    (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see
+    `ScheduleOptions`.
 
     kind: how a file names it, `module:Class` unless the class was given a name (`class PSRO(PSROOptions, Scenario, kind="psro")`).
     """
 
     kind: ClassVar[str]
 
-    env: Annotated[Environment, BeforeValidator(_environment)]
+    env: Annotated[Environment, BeforeValidator(Environment.of)]
     algorithm: AlgorithmChoice = "ppo"
     algorithms: AlgorithmsByName = Field(default_factory=dict)
     response: Stop = Field(default_factory=lambda: {"episodes": 20_000})

@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib import resources
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 from pydantic.fields import FieldInfo
 
 from ludus.core.config import Config, from_yaml, override
-from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.core.parts import load
+from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
+from ludus.core.parts import build_part, load
+from ludus.core.types import EnvSpec
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_kinds import SCENARIOS
+from ludus.envs.families import FAMILIES
+from ludus.envs.options import Environment
+from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS
 from ludus.learners.schedule import Schedule
+from ludus.policies.specs import tabulates
 
 
-def load_scenario(name_or_path: str, overrides: list[str] | None = None, seed: int | None = None) -> Scenario:
-    """A preset or YAML file with `key=value` overrides. Raises ConfigError with the nearest right name."""
-    source, text = _read(name_or_path)
-    return parse_scenario(text, overrides, seed, source=source)
+def load_scenario(
+    name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
+) -> Scenario:
+    """A preset, a YAML file, or the scenario that `first_scenario` makes for the id of an environment; with `key=value` overrides, and
+    with values of keys as objects or data. Raises ConfigError with the nearest right name."""
+    name, texts = str(name_or_path), list(overrides or [])
+    if _is_environment(name):
+        return _scenario(*first_scenario(name, texts, changes), seed=seed)
+    source, text = _read(name)
+    return parse_scenario(text, texts, seed, source=source, **changes)
+
+
+def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
+    """The scenario that was given, changed, or what `load_scenario` makes of a name. Raises ConfigError for anything else."""
+    if isinstance(given, str | PathLike):
+        return load_scenario(given, list(overrides), **changes)
+    if not isinstance(given, Scenario):
+        hint = (
+            f"; {given.__name__} is a class: give its options, {given.__name__}(env=…)"
+            if isinstance(given, type)
+            else ""
+        )
+        raise ConfigError(
+            f"{given!r} was given{hint}. Expected a scenario such as ludus.PSRO(env=…), a preset (`ludus list presets`), a path ending in "
+            ".yaml, or the id of an environment."
+        )
+    if overrides:
+        raise ConfigError(
+            f"overrides {list(overrides)} were given with a {type(given).__name__} object; they are for presets, files and ids. Give "
+            "keywords: generations=5, algorithm=…"
+        )
+    if not changes:
+        return given
+    return type(given)(**{**{name: getattr(given, name) for name in type(given).model_fields}, **changes})
 
 
 def parse_scenario(
-    text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = ""
+    text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = "", **changes: Any
 ) -> Scenario:
-    """The scenario that YAML text describes. source: the file it was read from. Where `overrides` ask for another kind, keys of the text
-    that only its own kind has are left out."""
+    """The scenario that YAML text describes. source: the file it was read from. changes: as of `load_scenario`. Where `overrides` ask for
+    another kind, keys of the text that only its own kind has are left out."""
     data = from_yaml(text, what="the scenario", source=source)
     if not isinstance(data, dict):
         given = "nothing" if data is None else type(data).__name__
@@ -39,16 +78,22 @@ def parse_scenario(
         )
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"unknown key {wrong[0]!r}: the keys of a scenario are words such as env and algorithm.")
-    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    return _scenario(data, list(overrides or []), changes, seed=seed)
+
+
+def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, Any], *, seed: int | None) -> Scenario:
+    texts = [*overrides, *([] if seed is None else [f"seed={seed}"])]
     before = str(data.get("scenario", "psro"))
-    data = override(data, [change for change in changes if change.partition("=")[0].strip() == "scenario"])
+    data = override(data, [text for text in texts if text.partition("=")[0].strip() == "scenario"])
+    data = {**data, **{key: value for key, value in changes.items() if key == "scenario"}}
     kind = _kind(str(data.get("scenario", "psro")))
     if str(data.get("scenario", "psro")) != before:
         theirs = _kind(before).model_fields.keys() - kind.model_fields.keys()
         data = {key: value for key, value in data.items() if key not in theirs}
     if isinstance(named := data.get("algorithms"), Mapping):
         data = {**data, "algorithms": {str(name): part for name, part in named.items()}}
-    data = override({**_parts(kind), **data}, changes, names={"env": "id"}, filled=_settings)
+    data = override({**_parts(kind), **data}, texts, names={"env": "id"}, filled=_settings)
+    data = {**data, **changes}
     data.pop("scenario", None)
     return kind(**data)
 
@@ -131,10 +176,151 @@ def _read(name_or_path: str) -> tuple[str, str]:
             return name_or_path, Path(name_or_path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             detail = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            family, _, name = name_or_path.partition("/")
+            near = [] if Path(family).exists() else get_close_matches(family, FAMILIES, n=1)
+            other = f" Or is {f'{near[0]}/{name}'!r} meant, an environment?" if near else ""
             raise ConfigError(
-                f"scenario file {name_or_path!r} cannot be read: {detail}. `ludus list presets` shows what is there by name."
+                f"scenario file {name_or_path!r} cannot be read: {detail}. `ludus list presets` shows what is there by name.{other}"
             ) from error
     presets = list_presets()
     if name_or_path not in presets:
-        raise UnknownName("preset", name_or_path, presets, hint="A scenario of your own is a path ending in .yaml")
+        every = [*presets, *_ids()]
+        known = every if nearest(name_or_path, every).startswith(";") else presets
+        hint = "A scenario of your own is a path ending in .yaml, an environment family/name or module:Class"
+        raise UnknownName("preset", name_or_path, known, hint=hint)
     return f"{name_or_path}.yaml", str((_presets() / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
+
+
+def _ids() -> list[str]:
+    """Of the environments that come with Ludus: to list the others' may take long."""
+    from ludus.envs.registry import list_envs  # a scenario can be read without loading what it runs on
+
+    return [id for family, entry in FAMILIES.items() if entry.installed and not entry.extra for id in list_envs(family)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A first scenario for an environment of which only the id is known: what usually works, as a place to start from.
+
+_Q: Mapping[str, Any] = {
+    "rollout_unit": "decisions",
+    "rollout": 128,
+    "hidden": [256, 256],
+    "gamma": 0.99,
+    "updates_per_decision": 0.5,
+    "batch": 128,
+    "learning_rate": {"start": 1e-3, "end": 0.0},
+    "epsilon": {"start": 1.0, "end": 0.05, "over": 0.2},
+    "target_period": 250,
+}
+_ALONE: Mapping[str, Mapping[str, Any]] = {
+    "ppo": {
+        "batch_unit": "decisions",
+        "batch": 2048,
+        "epochs": 10,
+        "minibatches": 32,
+        "activation": "tanh",
+        "value_network": "separate",
+        "learning_rate": {"start": 3e-4, "end": 0.0},
+        "entropy": 0.0,
+        "clip": 0.2,
+        "gamma": 0.99,
+        "max_gradient_norm": 0.5,
+    },
+    "dqn": _Q,
+    "iqn": _Q,
+    "munchausen_dqn": _Q,
+    "qr_dqn": _Q,
+}
+"""Options of algorithms for one player. Their own defaults suit the information states of a small card game."""
+_TOGETHER: Mapping[str, Mapping[str, Any]] = {
+    "ppo": {
+        "batch": 256,
+        "epochs": 4,
+        "minibatches": 8,
+        "hidden": [128, 128],
+        "learning_rate": {"start": 1e-3, "end": 0.0},
+        "entropy": 0.01,
+        "clip": 0.2,
+        "max_gradient_norm": 0.5,
+    }
+}
+"""The same for games that are no tree in memory."""
+
+
+def _is_environment(name: str) -> bool:
+    """Whether it is the id of an environment, and no file."""
+    if name.endswith((".yaml", ".yml")):
+        return False
+    family, slash, _ = name.partition("/")
+    return family in FAMILIES and not Path(name).exists() if slash else ":" in name
+
+
+def first_scenario(
+    id: str, overrides: Sequence[str], changes: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    """A scenario for an environment, as data, and the overrides and changes that are still to be made. The environment is made once, to see
+    what it is.
+
+    One player learns by `fixed_opponents`, of whom there are none; the players of a game by `psro`; `scenario=` chooses another kind.
+    Raises what making the environment raises.
+    """
+    texts, own = list(overrides), dict(changes)
+    wanted = {**override({"env": {"id": id}, "algorithm": "ppo"}, texts, names={"env": "id"}), **own}
+    name = wanted["algorithm"]
+    if isinstance(name, str):  # it is said here, with the options that go with it
+        texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]
+        own.pop("algorithm", None)
+    elif isinstance(name, Mapping):
+        name = name.get("kind", "ppo")
+    algorithm = build_part("algorithm", name, ALGORITHMS)
+    env = Environment(**{**wanted["env"], "num_envs": 1, "workers": 0, "deadline": None, "restarts": 0}).make()
+    try:
+        spec = env.spec
+    finally:
+        env.close()
+    kind = str(wanted.get("scenario", "fixed_opponents" if spec.num_players == 1 else "psro"))
+    data = {
+        "scenario": kind,
+        "env": {"id": id},
+        "algorithm": name,
+        **_of_game(spec, computed=isinstance(algorithm, ComputedOracle)),
+    }
+    if isinstance(algorithm, Algorithm):
+        learned = _of_learner(id, spec, algorithm, name if isinstance(name, str) else "")
+        data = {**data, **learned, "env": {**data["env"], **learned["env"]}}
+    known = _kind(kind).model_fields
+    return {key: value for key, value in data.items() if key in known or key == "scenario"}, texts, own
+
+
+def _of_game(spec: EnvSpec, *, computed: bool) -> dict[str, Any]:
+    """Meta-solver and length. computed: the policies are, so that the solver's tolerance is all that is left of NashConv."""
+    if spec.num_players == 1:
+        return {"generations": 1, "mode": "greedy"}
+    if spec.num_players == 2 and spec.zero_sum:
+        solver = {"kind": "nash", **({"tolerance": 1e-9} if computed else {})}
+        return {"meta_solver": solver, "generations": 40, "stop": {"nash_conv": 1e-6} if computed else None}
+    return {"meta_solver": "projected_replicator_dynamics", "generations": 20}
+
+
+def _of_learner(id: str, spec: EnvSpec, algorithm: Algorithm, name: str) -> dict[str, Any]:
+    """What an algorithm needs that learns. name: it has; "" for an object."""
+    alone, tree = spec.num_players == 1, spec.enumeration is not None
+    if tree:
+        with suppress(LudusError):  # which is told when the parts are checked
+            tree = tabulates(algorithm.policy(spec, (0,)), mode="greedy")
+    options = {} if tree else dict((_ALONE if alone else _TOGETHER).get(name, {}))
+    space = spec.agents[0].observation
+    if len(space.shape or ()) == 3 and space.dtype == np.uint8:
+        options |= {key: "nature" for key in ("network", "body") if key in getattr(type(algorithm), "model_fields", {})}
+    out: dict[str, Any] = {"algorithm": {"kind": name, **options}} if options and name else {}
+    if alone:
+        on_policy = getattr(getattr(algorithm, "about", None), "data", "on-policy") == "on-policy"
+        out |= {"response": {"decisions": 200_000 if on_policy else 50_000}, "checkpoints": {"iterations": 1000}}
+        return {**out, "env": {"num_envs": 8 if on_policy else 1}}
+    board = id.startswith("openspiel/")
+    out |= {"generations": 20 if tree else 10, "warm_start": "last", "stop": None}
+    out |= {"response": {"episodes": 10_000 if board else 2_000}, "evaluation": {"episodes": 400 if board else 100}}
+    return {
+        **out,
+        "env": {"num_envs": 512} if tree else {"num_envs": 256, "tree": "off"} if board else {"num_envs": 16},
+    }

@@ -1,9 +1,12 @@
-"""The families of environments that an id `family/name` may name, and the seam that each family's adapter module has."""
+"""The families of environments that an id `family/name` may name, and the seam that each family's adapter module has; and the ids of
+environments that are given as Python objects."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -138,3 +141,65 @@ def adapter(family: str) -> Adapter:
         return cast(Adapter, importlib.import_module(entry.module))
     except ImportError as error:
         raise missing_package(f"{family}/…", error) from error
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Environments that are given as Python objects.
+
+UNNAMED = "object/"
+"""What the ids of environments begin with that only the program knows which gave them."""
+EXPECTED = "an id such as openspiel/leduc_poker, a ludus.Environment, a Gymnasium or PettingZoo environment, or a function that makes one"
+_FEW = 16  # environments that a function of the user's makes, where nobody says how many: each is a Python object
+
+
+@dataclass(eq=False)
+class GivenObject:
+    """One environment, or one vector, that exists already. turn: how often it was taken into use."""
+
+    made: Any
+    turn: int = 0
+
+    @property
+    def num_envs(self) -> int:
+        return int(getattr(self.made, "num_envs", 1))
+
+    @property
+    def size(self) -> str:
+        """In words."""
+        return "one environment" if self.num_envs == 1 else f"a vector of {self.num_envs} environments"
+
+
+def described(source: Any, num_envs: int | None) -> dict[str, Any]:
+    """The fields of `Environment` for what was given in place of an id. num_envs: that was given. Raises ConfigError for what is no
+    environment, class or function."""
+    if hasattr(source, "reset") and hasattr(source, "step") and not isinstance(source, type):
+        given = GivenObject(source)
+        if num_envs not in (None, given.num_envs):
+            raise ConfigError(
+                f"num_envs={num_envs} was given with one object of {type(source).__name__}, which is {given.size}. Give a "
+                "function that makes them: env=lambda: …"
+            )
+        spec = getattr(source, "spec", None)
+        name = str(getattr(spec, "id", None) or type(source).__name__)
+        return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
+    if not callable(source):
+        raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")
+    if (found := _importable(source)) is not None:
+        return {"id": found, "source": None}
+    name = getattr(source, "__qualname__", type(source).__name__).rpartition(".")[2]
+    return {"id": UNNAMED + _plain(name), "source": source, "num_envs": num_envs or _FEW}
+
+
+def _importable(source: Any) -> str | None:
+    """`module:name`, where every process finds the class or function; None: only this one has it."""
+    module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
+    if not module or module == "__main__" or getattr(sys.modules.get(module), name, None) is not source:
+        return None
+    try:
+        return f"{module}:{name}" if importlib.util.find_spec(module) is not None else None
+    except (ImportError, ValueError):
+        return None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "environment"

@@ -1,13 +1,17 @@
-"""The options of an environment, as a scenario has them: plain data, which can be read without loading what it names."""
+"""The options of an environment, as a scenario has them: plain data, which can be read without loading what it names. From Python also an
+object, or a function that makes one."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ludus.core.config import Config
+from ludus.core.errors import ConfigError
 from ludus.envs.base import VectorEnv
+from ludus.envs.families import EXPECTED, UNNAMED, GivenObject, described
 
 
 def _switch(value: Any) -> Any:
@@ -36,7 +40,11 @@ class Environment(Config):
     """id: `family/name` or `module:Class`. num_envs: environments stepped together; `runtime.shards` cuts them into shards, so
     results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
     that share slow environments out. deadline: seconds that a step may take there. restarts: how many faults of environments are repaired
-    before the run ends. wrappers: {kind: name, …}, the innermost first. options: the family's own."""
+    before the run ends. wrappers: {kind: name, …}, the innermost first. options: the family's own.
+
+    source: from Python, in place of `id`: a class, a function that makes an environment, or an environment. What can be imported gets the
+    id `module:name`. What cannot (a lambda, an object, what the script itself defines) is in no file: such a run goes on only where it is
+    given again, `ludus.resume(run, env=…)`, and other commands cannot play it."""
 
     id: str
     num_envs: int = Field(1024, ge=1)
@@ -47,6 +55,46 @@ class Environment(Config):
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
     options: dict[str, Any] = Field(default_factory=dict)
+    source: Any = Field(None, exclude=True, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("source") is None or isinstance(values["source"], GivenObject):
+            return values
+        if "id" in values:
+            raise ConfigError(f"id={values['id']!r} and source were given, which are one too many. Leave one out.")
+        return {**values, **described(values["source"], values.get("num_envs"))}
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """What a scenario's `env` may be: options, an id, or what `source` takes; options are passed on as they are."""
+        if value is None:
+            raise ConfigError(f"nothing was given; expected {EXPECTED}.")
+        if isinstance(value, str):
+            return {"id": value}
+        return value if isinstance(value, Mapping | Environment) else {"source": value}
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether only the program that gave it knows what it is."""
+        return self.id.startswith(UNNAMED)
+
+    def given_again(self, value: Any) -> Self:
+        """With the object or function that it was made of, in another process. Raises ConfigError where a name says what it is, and for
+        an object that is not as many environments."""
+        if not self.unnamed:
+            raise ConfigError(
+                f"env was given, and the run's environment is {self.id!r}, which is found by that name. Leave it out."
+            )
+        found = described(getattr(value, "source", None) or value, None)
+        source = found["source"] or value  # a function is kept, whatever its name
+        if isinstance(source, GivenObject) and source.num_envs != self.num_envs:
+            raise ConfigError(
+                f"one object was given, which is {source.size}, and the run has num_envs={self.num_envs}. Give a "
+                "function that makes them: env=lambda: …"
+            )
+        return self.model_copy(update={"source": source})
 
     @property
     def played(self) -> Environment:
@@ -67,5 +115,6 @@ class Environment(Config):
             deadline=self.deadline,
             restarts=self.restarts,
             wrappers=self.wrappers,
+            source=self.source,
             **{**self.options, **options},
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ludus.core.errors import ConfigError, UnknownName
+from ludus.core.errors import ConfigError, UnknownName, one_line
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import FAMILIES, Family, adapter
+from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
 from ludus.envs.packages import missing_package
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
@@ -27,6 +28,7 @@ def make_env(
     deadline: float | None = None,
     restarts: int = 0,
     wrappers: Sequence[Mapping[str, Any]] = (),
+    source: Any = None,
     **options: Any,
 ) -> VectorEnv:
     """A vector of `num_envs` environments.
@@ -35,7 +37,8 @@ def make_env(
     tree, node_limit: whether games of OpenSpiel are compiled; see `ludus.envs.adapters.openspiel`.
     workers: subprocesses that share the environments out; 0: all in this process. deadline: seconds that a step may take in a
     subprocess before it is taken for hung. restarts: how many faults of environments are repaired, their episodes truncated, before the
-    vector gives up. wrappers: {"kind": name, …} of `ludus.envs.wrappers`, the innermost first. options: the family's own.
+    vector gives up. wrappers: {"kind": name, …} of `ludus.envs.wrappers`, the innermost first. source: what an id `object/NAME`
+    stands for, as `Environment` has it. options: the family's own.
     Raises UnknownName, with the nearest names; ConfigError for wrong parameters or options; EnvError for one that cannot be made.
     """
     if tree not in _TREE:
@@ -46,10 +49,12 @@ def make_env(
         raise ConfigError(
             f"workers={workers}, restarts={restarts}, deadline={deadline} were given; counts start at 0 and a deadline is positive."
         )
-    family, name = _parse(id)
+    family, name = ("", id) if id.startswith(UNNAMED) else _parse(id)
+    if name == id and id.startswith(UNNAMED):
+        _check_source(id, source, workers=workers)
     options = _with_tree(id, family, options, tree=tree, node_limit=node_limit)
     entry = FAMILIES.get(family)
-    make = partial(_make, family, name, restarts=restarts if workers == 0 else 0, options=options)
+    make = partial(_make, family, name, source, restarts=restarts if workers == 0 else 0, options=options)
     env = _in_workers(make, id, entry, num_envs, workers=workers, deadline=deadline, restarts=restarts)
     if wrappers:
         from ludus.envs.wrappers.registry import wrap
@@ -91,12 +96,34 @@ def _with_tree(id: str, family: str, options: dict[str, Any], *, tree: TreeChoic
     return options
 
 
-def _make(family: str, name: str, *, num_envs: int, restarts: int, options: Mapping[str, Any]) -> VectorEnv:
+def _check_source(id: str, source: Any, *, workers: int) -> None:
+    """Raises ConfigError without it, or if subprocesses are to have it and it cannot be sent to them."""
+    if source is None:
+        raise ConfigError(
+            f"the environment {id} was given as a Python object, which no file holds. Go on with ludus.resume(run, env=…), given the same "
+            "object or function. A function in a module, named module:function, is found by every command."
+        )
+    if workers == 0:
+        return
+    try:
+        if isinstance(source, GivenObject):
+            raise TypeError("it is one object, and they need one each")
+        pickle.dumps(source)
+    except Exception as error:
+        raise ConfigError(
+            f"workers={workers} was given, and the environment {id} cannot be sent to subprocesses: {one_line(error)}. Put a function that "
+            "makes it into a module, and name it module:function."
+        ) from error
+
+
+def _make(
+    family: str, name: str, source: Any, *, num_envs: int, restarts: int, options: Mapping[str, Any]
+) -> VectorEnv:
     """One vector in this process. A function of plain data, so that a subprocess can be told to call it."""
     if not family:
         from ludus.envs.adapters import own
 
-        return own.make(name, num_envs=num_envs, restarts=restarts, **options)
+        return own.make(name, source, num_envs=num_envs, restarts=restarts, **options)
     if FAMILIES[family].python:
         options = {**options, "restarts": restarts}
     elif restarts:

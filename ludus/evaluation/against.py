@@ -144,7 +144,8 @@ def evaluate_against(
 
 def _entrants(folder: Path) -> dict[str, str]:
     """Each policy's name, by the text that names it as an entrant."""
-    return {f"{folder}:{ref.population}/{ref.policy}": ref.policy for ref in open_run(folder).records}
+    run = open_run(folder)
+    return {f"{folder}@{run.name(ref)}": ref.policy for ref in run.records}
 
 
 def _results(

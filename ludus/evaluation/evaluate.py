@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ from ludus.core.types import Exploitability
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts_of
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import outcomes
+from ludus.evaluation.policies import META
 from ludus.policies.specs import tabulates
-from ludus.storage.stored_run import META, StoredRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,28 +33,33 @@ class HeadToHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationReport(RunResult):
-    """exploitability: of the last generation's meta-strategies; None where the game cannot be enumerated."""
+    """exploitability: of what `of` names; None where the game cannot be enumerated."""
 
     matches: tuple[HeadToHead, ...]
     exploitability: Exploitability | None
+    of: str = f"@{META}"
 
 
-def evaluate_run(run_dir: Path | str, *, episodes: int = 10_000, policies: Sequence[str] = ()) -> EvaluationReport:
-    """Play `policies` of a run against each other, every combination of one per player, and compute exploitability if possible.
+def evaluate_run(
+    run_dir: Path | str, *, episodes: int = 10_000, policies: Sequence[str] = (), of: str = f"@{META}"
+) -> EvaluationReport:
+    """Play `policies` of a run against each other, every combination of one per player, and compute the exploitability of `of` if
+    possible.
 
-    policies: names such as "0-12", or "meta" for the last meta-strategies; default: meta and the newest of each population.
-    Nothing is written. Raises ConfigError for an unknown name, with the nearest; RunError for an unreadable run.
+    policies, of: names as `ludus.evaluation.policies` takes them, those of this run as "@meta", "@12", "@0/0-12"; policies may be of other
+    runs of the game, and files. Default: `of`, or of @meta the last meta-strategies and the newest policy of each population. Nothing is
+    written. Raises ConfigError for an unknown name, with the nearest; RunError for an unreadable run.
     """
     with EvaluatedRun(run_dir) as run:
-        stored = run.stored
-        stored.check_names(policies)
-        seats = [_choices(stored, player, policies) for player in range(len(stored.population))]
+        named = run.named
+        asked = [*policies] or ([of] if of != f"@{META}" else [])
+        profiles, solution = named.profiles(asked), named.solution(of)
         if episodes < 2:
             raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
         exact = _exact(run)
-        matches = tuple(_match(run, exact, profile, episodes) for profile in product(*seats))
-        exploitability = None if exact is None else exact.exploitability(stored.solution)
-    return EvaluationReport(*facts_of(stored), matches, exploitability)
+        matches = tuple(_match(run, exact, profile, episodes) for profile in profiles)
+        exploitability = None if exact is None else exact.exploitability(solution)
+    return EvaluationReport(*facts_of(run.stored), matches, exploitability, of)
 
 
 def _exact(run: EvaluatedRun) -> ExactEvaluator | None:
@@ -69,15 +73,8 @@ def _exact(run: EvaluatedRun) -> ExactEvaluator | None:
     return exact
 
 
-def _choices(stored: StoredRun, player: int, names: Sequence[str]) -> list[str]:
-    """The names that can play `player`, by default meta and the newest."""
-    own = stored.names(player)
-    chosen = [name for name in names if name == META or name in own]
-    return chosen or [META, own[-1]]
-
-
 def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, ...], episodes: int) -> HeadToHead:
-    players = run.stored.mixture(profile)
+    players = run.named.mixture(profile)
     returns = run.player.returns(players, episodes, block=FRESH)
     spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
     return HeadToHead(
@@ -86,5 +83,5 @@ def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, 
         mean=returns.mean(axis=0),
         half_width=spread * float(student.ppf(0.975, episodes - 1)),
         wins=outcomes(returns),
-        exact=None if exact is None else exact.values(players),
+        exact=None if exact is None or not run.named.is_own(players) else exact.values(players),
     )

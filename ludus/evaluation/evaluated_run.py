@@ -12,6 +12,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.policies import NamedPlayers
 from ludus.policies.base import Policy
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import build_runtime
@@ -50,7 +51,7 @@ def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> Non
 class EvaluatedRun:
     """A stored run in its environment, the game from its start. Raises RunError for an unreadable run.
 
-    stored: the run. spec, tree: of the game; None unless it is compiled. player: plays policies in it.
+    stored: the run. spec, tree: of the game; None unless it is compiled. named: policies by name. player: plays policies in it.
     """
 
     def __init__(self, folder: Path | str, *, seed: int | None = None) -> None:
@@ -60,12 +61,13 @@ class EvaluatedRun:
         tree = getattr(env, "tree", None)
         self.spec = env.spec
         self.tree = tree if isinstance(tree, GameTree) else None
+        self.named = NamedPlayers(self.stored, self.spec)
         self.rollouts = manage(build_runtime("inprocess"), env)
         self.player = MatchPlayer(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
 
     def policy(self, ref: PolicyRef) -> Policy:
-        """A policy of the run."""
-        return self.stored.policy(ref)
+        """A policy of the run, or one that was named."""
+        return self.named.policy(ref)
 
     def close(self) -> None:
         """Close the environments."""

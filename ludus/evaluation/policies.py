@@ -1,8 +1,10 @@
-"""Policies by what a user writes: one way to name them, for tournaments and for opponents.
+"""Policies by what a user writes: one way to name them, for whoever evaluates, records, clones, or trains against them.
 
-RUN                       the run's last meta-strategies, a policy drawn per episode
-RUN:newest                the newest policy of each population
-RUN:POLICY                a policy by name, or RUN:POPULATION/POLICY
+RUN                       what the run came to: its last meta-strategies, a policy drawn per episode
+RUN@meta, RUN@12          the meta-strategies, the last ones or those after generation 12
+RUN@best, RUN@newest      of each population the policy that earns most against the last meta-strategies, or the newest
+RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it
+@…                        the same of the run that is at hand, where there is one
 FILE.safetensors          a policy's file
 random, bot:random        uniform over the legal actions
 bot:NAME, module:Class    a bot, which is none of these: what is asked for is passed on
@@ -13,14 +15,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from ludus.core.errors import ConfigError, LudusError, PolicyError, ScenarioError, article, nearest
-from ludus.core.types import EnvSpec, PolicyRef
+from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, nearest
+from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy
@@ -29,7 +33,8 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.population.base import PolicyRecord
 from ludus.storage.database import FILE
-from ludus.storage.stored_run import META, StoredRun
+from ludus.storage.run_dirs import find_run
+from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # What makes two games the same.
@@ -57,7 +62,8 @@ def identity(settings: Environment) -> str:
     return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
 
 
-NEWEST = "newest"
+META, BEST, NEWEST = "meta", "best", "newest"
+FORMS = "RUN, RUN@meta, RUN@best, RUN@newest, RUN@GENERATION, RUN@PLAYER/POLICY, FILE.safetensors"
 _BOT = "bot:"
 _RANDOM = "random"
 _FILE = ".safetensors"
@@ -69,14 +75,35 @@ FindRun = Callable[[str], Path]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A text that was taken apart. run: of a run's policy (policy: its name, or "" for what the run has), or that a file lies in."""
+    """A text that was taken apart. run: that it is of, or that a file lies in. what: after the @; "" for what the run came to."""
 
     text: str
     run: StoredRun | None = None
-    policy: str = ""
+    what: str = ""
     file: Path | None = None
     bot: str = ""
     random: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether it names more than one policy of its run."""
+        return self.run is not None and self.file is None and "/" not in self.what
+
+    @property
+    def solution(self) -> Solution | None:
+        """The meta-strategies that it names; None if it names single policies. Raises ConfigError for a generation that there is not."""
+        if self.run is None or self.file is not None:
+            return None
+        if self.what in ("", META):
+            return self.run.solution
+        if not self.what.isdecimal():
+            return None
+        found = self.run.solution_after(int(self.what))
+        if found is None:
+            raise ConfigError(
+                f"{self.text!r}: {self.run.folder.name} has the generations 0 to {self.run.generation}; there is no {self.what} yet."
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +119,21 @@ class Drawn:
 
 NamedSeats: TypeAlias = tuple[tuple[Drawn, ...], ...]
 """[P]: who may play each player; nobody where what was named cannot."""
+Shares: TypeAlias = Sequence[tuple[PolicyRef, float]]
+"""Who of a run may play a player, and how often."""
+
+
+def split_name(text: str, find_run: FindRun) -> tuple[Path, str]:
+    """RUN or RUN@WHAT -> the run's directory, and "" or "@WHAT". Raises RunError if there is no such run."""
+    head, at, what = text.rpartition("@")
+    if not at:
+        return find_run(text), ""
+    try:
+        return find_run(head), at + what
+    except RunError:
+        with suppress(RunError):  # a path may have an @ of its own
+            return find_run(text), ""
+        raise
 
 
 def take_apart(
@@ -99,11 +141,12 @@ def take_apart(
     find_run: FindRun,
     open_run: Callable[[Path], StoredRun],
     *,
+    run: StoredRun | None = None,
     what: str = "entrant",
-    forms: str = "RUN, RUN:POLICY, FILE.safetensors, bot:NAME or module:Class",
+    forms: str = f"{FORMS}, bot:NAME or module:Class",
 ) -> Wanted:
-    """What a text names. what, forms: in the error. Raises ConfigError for a text that names nothing, RunError for a run that cannot be
-    read."""
+    """What a text names. run: whose policies are named @…. what, forms: in the error. Raises ConfigError for a text that names nothing,
+    RunError for a run that cannot be read."""
     if text in (_RANDOM, _BOT + _RANDOM):
         return Wanted(text, random=True)
     if text.startswith(_BOT):
@@ -113,14 +156,46 @@ def take_apart(
         owner = file.resolve().parent.parent.parent
         known = (owner / FILE).is_file() and file.resolve().parent.parent.name == "policies"
         return Wanted(text, run=open_run(owner) if known else None, file=file)
-    name, _, policy = text.partition(":")
+    if text.startswith("@") and run is not None:
+        return Wanted(text, run=run, what=text[1:])
     try:
-        folder = find_run(name)
+        folder, named = split_name(text, find_run)
     except LudusError as error:
+        if (written := _with_at(text, find_run, open_run, run)) is not None:
+            raise ConfigError(f"{text!r} is no {what}: what a run has is named with @. Write {written!r}.") from error
         if _CLASS.fullmatch(text):
             return Wanted(text, bot=text)
         raise ConfigError(f"{text!r} is no {what}: {error} {article(what).capitalize()} is {forms}.") from error
-    return Wanted(text, run=open_run(folder), policy=policy or META)
+    if named == "@":
+        raise ConfigError(f"{text!r} is no {what}: nothing follows the @. {article(what).capitalize()} is {forms}.")
+    return Wanted(text, run=open_run(folder), what=named[1:])
+
+
+def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun], run: StoredRun | None) -> str | None:
+    """How RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY and a name alone, of `run`, are written; None for other texts."""
+    name, colon, rest = text.partition(":")
+    try:
+        run = open_run(find_run(name)) if colon else run
+    except LudusError:
+        run = None
+    if run is None:
+        return None
+    name, rest = (name, rest) if colon else ("", text)
+    population, _, policy = rest.rpartition("/")
+    same = [run.name(ref) for ref in run.records if ref.policy == policy and population in ("", str(ref.population))]
+    if not same and not colon and rest not in (META, BEST, NEWEST):
+        return None
+    return f"{name}@{same[0] if same else rest}"
+
+
+def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None:
+    """Raises ScenarioError for a policy of another game than that of these options. whose: they are, in the error."""
+    if wanted.run is not None and identity(wanted.run.env.played) != identity(settings.played):
+        theirs = wanted.run.env
+        raise ScenarioError(
+            f"{wanted.text!r} plays {game_description(theirs, settings)}, and {whose} {game_description(settings, theirs)}. Give a "
+            "policy of the same game."
+        )
 
 
 def policies_of(wanted: Wanted, spec: EnvSpec) -> NamedSeats:
@@ -154,41 +229,177 @@ def _of_file(wanted: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
 def _of_run(wanted: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
     if len(run.population) != spec.num_players:
         raise ScenarioError(f"{wanted.text!r} has {len(run.population)} players; {spec.id} has {spec.num_players}.")
-    return tuple(
-        tuple(Drawn(ref.policy, run.policy(ref), ref.mode, prob, ref) for ref, prob in drawn)
-        for drawn in _choose(wanted, run)
-    )
+    return drawn_of(run, choose(wanted, run))
 
 
-_Shares: TypeAlias = Sequence[tuple[PolicyRef, float]]
+def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
+    """Policies of a run, read."""
+    return tuple(tuple(Drawn(r.policy, run.policy(r), r.mode, prob, r) for r, prob in shares) for shares in chosen)
 
 
-def _choose(wanted: Wanted, run: StoredRun) -> list[_Shares]:
-    """Per player, who may play and how often."""
-    if wanted.policy == META:
-        return [_meta(wanted, run, p) for p in range(len(run.population))]
-    if wanted.policy == NEWEST:
-        return [[(run.members[population][-1].ref, 1.0)] for population in run.population]
-    population, slash, name = wanted.policy.rpartition("/")
-    found = [ref for ref in run.records if ref.policy == name and (not slash or str(ref.population) == population)]
-    if not found:
-        known = [META, NEWEST, *(ref.policy for ref in run.records)]
-        raise ConfigError(f"{wanted.text!r}: the run has no policy {wanted.policy!r}{nearest(wanted.policy, known)}")
-    if len(found) > 1:
-        raise ConfigError(
-            f"{wanted.text!r}: {len(found)} populations have a policy {name!r}; say which, such as {found[0].population}/{name}."
-        )
-    return [[(found[0], 1.0)] if found[0].population == mine else [] for mine in run.population]
+def choose(wanted: Wanted, run: StoredRun) -> list[Shares]:
+    """[P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
+    if wanted.file is not None:  # inside the run's folder
+        record = _recorded(run, wanted.file)
+        if record is None:
+            raise ConfigError(
+                f"{wanted.text!r} is no policy of run {run.folder.name!r}; `ludus list policies` shows them."
+            )
+        return [[(record.ref, 1.0)] if which == record.ref.population else [] for which in run.population]
+    newest = {which: members[-1].ref for which, members in run.members.items()}
+    if wanted.what in (BEST, NEWEST):
+        chosen = run.best if wanted.what == BEST else newest
+        return [[(chosen[which], 1.0)] for which in run.population]
+    solution = wanted.solution
+    if solution is None:
+        ref = _one(wanted, run)
+        return [[(ref, 1.0)] if which == ref.population else [] for which in run.population]
+    shares: list[Shares] = []
+    for player, which in enumerate(run.population):
+        probs = solution.strategies[player] if player < len(solution.strategies) else np.zeros(0)
+        if not (probs > 0).any() and wanted.what:
+            raise ConfigError(
+                f"{wanted.text!r}: that generation has no meta-strategy of player {player}; name {NEWEST} or a policy after the @."
+            )
+        played = [(run.members[which][int(i)].ref, float(probs[i])) for i in np.flatnonzero(probs > 0)]
+        shares.append(played or [(newest[which], 1.0)])  # a run comes to its newest where it solves nothing
+    return shares
 
 
-def _meta(wanted: Wanted, run: StoredRun, player: int) -> _Shares:
-    strategies = run.solution.strategies
-    if player >= len(strategies) or not (strategies[player] > 0).any():
-        raise ConfigError(
-            f"{wanted.text!r}: the run's last generation has no meta-strategy of player {player}; name a policy, or RUN:{NEWEST}."
-        )
-    members = run.members[run.population[player]]
-    return [(members[int(i)].ref, float(strategies[player][i])) for i in np.flatnonzero(strategies[player] > 0)]
+def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
+    """The policy PLAYER/POLICY."""
+    player, _, policy = wanted.what.partition("/")
+    which = run.population[int(player)] if player.isdecimal() and int(player) < len(run.population) else None
+    for ref in run.records:
+        if (ref.population, ref.policy) == (which, policy):
+            return ref
+    known = [META, BEST, NEWEST, *map(run.name, run.records)]
+    same = [name for name in known if name.partition("/")[2] == wanted.what]
+    meant = nearest(wanted.what, same or known)
+    if not meant.startswith(";"):
+        meant = f"; there are {META}, {BEST}, {NEWEST}, the generations 0 to {run.generation}, and policies from {known[3]} to {known[-1]}."
+    raise ConfigError(f"{wanted.text!r}: {run.folder.name} has no {wanted.what!r} to be named after the @{meant}")
+
+
+class NamedPlayers:
+    """Who plays a run's game, by name: policies of the run, of other runs of the game, and files.
+
+    Each name stands for a player's policies; `mixture` puts one name per player together, and `policy` finds what it is made of.
+    """
+
+    def __init__(self, run: StoredRun, spec: EnvSpec) -> None:
+        """spec: of the run's game."""
+        self._run, self._spec = run, spec
+        self._known: dict[str, tuple[Wanted, NamedSeats]] = {}
+        self._others: dict[PolicyRef, Policy] = {}  # that are not of the run
+
+    def seats(self, name: str) -> NamedSeats:
+        """Who may play each player. Raises ConfigError for a name of nobody, ScenarioError for a bot or another game; else as
+        `policies_of`."""
+        return self._read(name)[1]
+
+    def profiles(self, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """Every combination of one name per player, of those that can play it; of none, the last meta-strategies and the newest policy."""
+        choices = []
+        for player, which in enumerate(self._run.population):
+            newest = f"@{self._run.name(self._run.members[which][-1].ref)}"
+            choices.append([name for name in names if self.seats(name)[player]] or [f"@{META}", newest])
+        return list(product(*choices))
+
+    def mixture(self, profile: Sequence[str]) -> Mixture:
+        """What one name per player stands for; players who are named after one joint distribution are drawn together. Raises ConfigError
+        for another number of names, or one that cannot play its player."""
+        players = len(self._run.population)
+        if len(profile) != players:
+            raise ConfigError(
+                f"{len(profile)} {'policy was' if len(profile) == 1 else 'policies were'} given; one for each of {players} players is "
+                "needed."
+            )
+        factors, together = list[Factor](), dict[tuple[Path, int], list[int]]()
+        for player, name in enumerate(profile):
+            wanted, seats = self._read(name)
+            if not seats[player]:
+                own = self._run.members[self._run.population[player]]
+                can = f"@{self._run.name(own[0].ref)}" + (f" to @{self._run.name(own[-1].ref)}" if len(own) > 1 else "")
+                raise ConfigError(f"policy {name!r} cannot play as player {player}; {can} can.")
+            if wanted.run is not None and (solution := wanted.solution) is not None and solution.joint is not None:
+                generation = int(wanted.what) if wanted.what.isdecimal() else wanted.run.generation
+                together.setdefault((wanted.run.folder, generation), []).append(player)
+                continue
+            refs = [self._ref(wanted, drawn, player) for drawn in seats[player]]
+            factors.append(Factor((player,), tuple((ref,) for ref in refs), tuple(d.prob for d in seats[player])))
+        for mine in together.values():
+            wanted, _ = self._read(profile[mine[0]])
+            assert wanted.run is not None
+            assert wanted.solution is not None
+            members = [self._members(wanted, wanted.run, player) for player in range(players)]
+            factors += wanted.solution.factors(members, mine)
+        return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
+
+    def solution(self, name: str) -> Solution:
+        """What a name of the run stands for, over its members. Raises ConfigError where it has nobody for a player."""
+        wanted, seats = self._read(name)
+        if wanted.run is not self._run:
+            raise ConfigError(
+                f"{name!r} is not of run {self._run.folder.name!r}; name what it has, such as @{META} or @{BEST}."
+            )
+        if (solution := wanted.solution) is not None and (solution.joint is not None or wanted.what):
+            return solution
+        marginals = []
+        for player, drawn in enumerate(seats):
+            probs = np.zeros(len(self._run.members[self._run.population[player]]))
+            for one in drawn:
+                assert one.ref is not None
+                probs[self._run.records[one.ref].index] = one.prob
+            if not drawn:
+                raise ConfigError(
+                    f"{name!r} has nobody for player {player}, and what is asked for needs one policy of each; name a whole run, @{BEST}, "
+                    f"@{NEWEST} or a generation."
+                )
+            marginals.append(probs)
+        return Solution(tuple(marginals), np.nan)
+
+    def is_own(self, mixture: Mixture) -> bool:
+        """Whether all are policies of the run."""
+        return not any(ref in self._others for factor in mixture.factors for entry in factor.entries for ref in entry)
+
+    def policy(self, ref: PolicyRef) -> Policy:
+        """One that a mixture names."""
+        return self._others[ref] if ref in self._others else self._run.policy(ref)
+
+    def _read(self, name: str) -> tuple[Wanted, NamedSeats]:
+        if name not in self._known:
+            wanted = take_apart(
+                name,
+                find_run,
+                self._open,
+                run=self._run,
+                what="policy",
+                forms=f"{FORMS} or random; of this run, @meta, …",
+            )
+            if wanted.bot:
+                raise ScenarioError(f"{name!r} is a bot; bots play in `ludus tournament`. Name policies here.")
+            require_same_game(wanted, self._run.env, f"run {self._run.folder.name!r}")
+            self._known[name] = (wanted, policies_of(wanted, self._spec))
+        return self._known[name]
+
+    def _open(self, folder: Path) -> StoredRun:
+        return self._run if folder.resolve() == self._run.folder.resolve() else open_run(folder)
+
+    def _members(self, wanted: Wanted, run: StoredRun, player: int) -> list[PolicyRef]:
+        members = [record.ref for record in run.members[run.population[player]]]
+        if run is self._run:
+            return members
+        return [self._ref(wanted, Drawn(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
+
+    def _ref(self, wanted: Wanted, drawn: Drawn, player: int) -> PolicyRef:
+        """Its own if it is of the run; else a new one."""
+        if wanted.run is self._run and drawn.ref is not None:
+            return drawn.ref
+        name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
+        ref = PolicyRef(self._run.population[player], name, mode=drawn.mode)
+        self._others[ref] = drawn.policy
+        return ref
 
 
 def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:

@@ -27,12 +27,13 @@ from ludus.envs.families import FAMILIES, adapter
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
+from ludus.evaluation.policies import META, NamedPlayers
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.rollout.worker import RolloutWorker
-from ludus.storage.stored_run import META, StoredRun, open_run
+from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
 # Images kept small: an hour of film as plain arrays would fill a machine's memory.
@@ -355,18 +356,19 @@ def record_run(
 ) -> Recording:
     """Play `episodes` episodes with a run's policies and keep what the environment shows.
 
-    policies: one name per player, such as "0-12", or "meta" for its last meta-strategy; default: meta for all. Nothing is written.
-    Raises ConfigError for unknown names, with the nearest, or another number of them; RunError for an unreadable run; EnvError for an
-    environment that cannot be rendered.
+    policies: one name per player, or one for all, such as "@0/0-12" or "RUN@best", as `ludus.evaluation.policies` takes them; default:
+    "@meta", the last meta-strategy. Nothing is written. Raises ConfigError for unknown names, with the nearest, or another number of them;
+    RunError for an unreadable run; EnvError for an environment that cannot be rendered.
     """
     stored = open_run(run_dir)
-    strategies = strategies_of(stored, policies)
     settings = stored.env.played
     alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
+    env = alone.make(num_envs=1, **_rendering(settings))
+    named, strategies = strategies_of(stored, policies, env)
     return record(
-        alone.make(num_envs=1, **_rendering(settings)),
+        env,
         strategies,
-        stored.policy,
+        named.policy,
         episodes=episodes,
         seed=seed,
         steps=steps,
@@ -376,20 +378,16 @@ def record_run(
     )
 
 
-def strategies_of(stored: StoredRun, policies: Sequence[str]) -> Mixture:
-    """Who plays: one name per player, default "meta" for all. Raises ConfigError for unknown names, with the nearest, or another number
-    of them."""
-    players = len(stored.population)
-    names = list(policies) or [META] * players
-    stored.check_names(names)
-    if len(names) != players:
-        raise ConfigError(
-            f"{len(names)} {'policy was' if len(names) == 1 else 'policies were'} given; one for each of {players} players is needed."
-        )
-    for player, name in enumerate(names):
-        if name != META and name not in stored.names(player):
-            raise ConfigError(f"policy {name!r} cannot play as player {player}; {_choice(stored.names(player))}.")
-    return stored.mixture(names)
+def strategies_of(stored: StoredRun, policies: Sequence[str], env: VectorEnv) -> tuple[NamedPlayers, Mixture]:
+    """Who plays: one name per player, or one for all, default "@meta"; and what they stand for in `env`, closed where that is an error.
+    Raises ConfigError for unknown names, with the nearest, or another number of them."""
+    try:
+        named = NamedPlayers(stored, env.spec)
+        names = list(policies) or [f"@{META}"]
+        return named, named.mixture(names * len(stored.population) if len(names) == 1 else names)
+    except LudusError:
+        env.close()
+        raise
 
 
 def _rendering(settings: Environment) -> dict[str, object]:
@@ -413,7 +411,3 @@ def _mode(target: object) -> str:
     metadata = getattr(target, "metadata", {})
     modes = metadata.get("render_modes", ()) if isinstance(metadata, dict) else ()
     return "ansi" if "ansi" in modes and "rgb_array" not in modes else "rgb_array"
-
-
-def _choice(names: Sequence[str]) -> str:
-    return f"{names[0]} to {names[-1]} can" if len(names) > 1 else f"only {names[0]} can"

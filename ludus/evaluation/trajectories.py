@@ -55,23 +55,25 @@ def record_run_trajectories(
 ) -> WrittenTrajectories:
     """`record_trajectories` with a run's policies, in its environment.
 
-    policies: one name per player, such as "0-12", or "meta" for its last meta-strategy; default: meta for all. Raises ConfigError for
-    unknown names, with the nearest, or another number of them; RunError for an unreadable run.
+    policies: one name per player, or one for all, such as "@0/0-12" or "RUN@best", as `ludus.evaluation.policies` takes them; default:
+    "@meta", the last meta-strategy. In the file the run's are named RUN@PLAYER/POLICY. Raises ConfigError for unknown names, with the
+    nearest, or another number of them; RunError for an unreadable run.
     """
     check_file(path)
     stored = open_run(run_dir)
-    mixture = strategies_of(stored, policies)
     settings = stored.env.played
     alone = settings.model_copy(update={"workers": 0, "deadline": None})
     env = alone.make(num_envs=num_envs or min(episodes, settings.num_envs, MOST_ENVS))
     if num_envs is None and env.num_envs > _IMAGE_ENVS and _large(env.spec):
         env.close()
         env = alone.make(num_envs=_IMAGE_ENVS)
+    named, mixture = strategies_of(stored, policies, env)
     return record_trajectories(
         path,
         env,
         mixture,
-        stored.policy,
+        named.policy,
+        name=lambda ref: f"{stored.folder.name}@{stored.name(ref)}" if ref in stored.records else ref.policy,
         players=players,
         episodes=episodes,
         seed=seed,
@@ -90,12 +92,14 @@ def record_trajectories(
     episodes: int = 1,
     seed: int = 0,
     notes: Mapping[str, Any] | None = None,
+    name: Callable[[PolicyRef], str] = lambda ref: ref.policy,
     tell: Tell | None = None,
 ) -> WrittenTrajectories:
     """Play `episodes` episodes of each of `players` (default: all) and write the player's decisions, in the place of a file of that name.
     Closes `env` in the end.
 
-    strategies: of all players; `policy` finds their policies. Players who play one policy each, and of whom nobody mixes, have the same
+    strategies: of all players; `policy` finds their policies, and `name` says how the file names them. Players who play one policy each,
+    and of whom nobody mixes, have the same
     episodes, under the same numbers. Equal arguments, and as many environments, give equal trajectories. Memory at the start of an
     episode, which is zeros, is not written. Raises ConfigError for a file that cannot be written, without pyarrow, or for players who
     are not there or whose spaces differ (one file holds one kind); and whatever playing raises.
@@ -111,7 +115,7 @@ def record_trajectories(
             seats=chosen,
             observation=agent.observation,
             action=agent.action,
-            policies=tuple(dict.fromkeys(part.ref.policy for part in plan)),
+            policies=tuple(dict.fromkeys(name(part.ref) for part in plan)),
             notes={"seed": seed, "episodes": episodes, "num_envs": env.num_envs, **(notes or {})},
         )
         rollouts = manage(build_runtime("inprocess"), env)
@@ -122,8 +126,8 @@ def record_trajectories(
                 refs = dict.fromkeys((order.learner, *mixture_refs(order.opponents)))
                 piece = rollouts.run(order, [(ref, policy(ref)) for ref in refs]).trajectories
                 if piece is not None:
-                    file.write(replace(piece, memory0=None))
-                who = order.seats[0], order.learner.policy
+                    file.write(replace(piece, policy=name(order.learner), memory0=None))
+                who = order.seats[0], name(order.learner)
                 played[who] = played.get(who, 0) + order.amount
                 if tell is not None:
                     tell(sum(played.values()), episodes * len(chosen))

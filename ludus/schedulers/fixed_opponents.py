@@ -21,7 +21,7 @@ from ludus.solvers.match_selection import PolicyProfile
 
 
 class FixedOpponent(Config):
-    """policy: RUN (its last meta-strategies), RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY, FILE.safetensors or random, as
+    """policy: RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors or random, as
     `ludus tournament` names them. weight: how often it is met, beside the others."""
 
     policy: str = Field(min_length=1)

@@ -26,6 +26,12 @@ def find_run(text: str) -> Path:
             return candidate
     if Path(text).is_dir():
         raise RunError(f"{text!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+    for head, mark, _ in (text.rpartition("@"), text.partition(":")):
+        if mark and any((folder / FILE).is_file() for folder in (Path(head), RUNS / head)):
+            wanted = f"a whole run is wanted here. Give {head!r}" if mark == "@" else "that is named with @"
+            raise RunError(
+                f"{text!r} names what run {head!r} has, and {wanted}; `ludus list policies {head}` shows it."
+            )
     known = [path.name for path in run_dirs()]
     hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}"
     raise RunError(f"there is no run {text!r}{hint}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.core.config import from_yaml
-from ludus.core.errors import ConfigError, RunError, nearest
-from ludus.core.types import Factor, Mixture, PolicyRef, Solution
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import PolicyRef, Solution
 from ludus.envs.options import Environment
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -22,8 +23,8 @@ from ludus.storage.reader import Reader
 
 T = TypeVar("T")
 
-META = "meta"
-"""The name of the last meta-strategy, beside the policies' own names."""
+_EQUAL = 1e-3
+"""Values are taken for equal that differ by less, as a share of the payoffs' range: in equilibrium all that is played earns the same."""
 
 
 class StoredRun:
@@ -76,17 +77,60 @@ class StoredRun:
     @cached_property
     def solution(self) -> Solution:
         """The meta-strategies of the last finished generation. Raises RunError if none has, or if policies of theirs are missing."""
-        last = self._finished()
-        marginals = tuple(np.array(m) for m in last.marginals)
-        solution = Solution(marginals if self._joint is None else None, last.solver_gap, joint=self._joint)
+        return self._solved(self._finished(), self._joint)
+
+    def solution_after(self, generation: int) -> Solution | None:
+        """The meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
+        if self._last is not None and generation == self._last.number:
+            return self.solution
+        with Reader(self.folder, check=False) as reader:
+            found = [record for record in reader.generations() if record.number == generation]
+            return self._solved(found[0], reader.joint(generation)) if found else None
+
+    def _solved(self, record: GenerationRecord, joint: NDArray[np.float64] | None) -> Solution:
+        marginals = tuple(np.array(m) for m in record.marginals)
+        solution = Solution(marginals if joint is None else None, record.solver_gap, joint=joint)
         for player, marginal in enumerate(solution.strategies):
             known = len(self.members.get(self.population[player], []))
             if len(marginal) > known:
                 raise RunError(
-                    f"the database of {str(self.folder)!r} has {known} policies of player {player}, whose last meta-strategy is over "
-                    f"{len(marginal)}. Rows were removed by hand; restore the database from a copy."
+                    f"the database of {str(self.folder)!r} has {known} policies of player {player}, whose meta-strategy after generation "
+                    f"{record.number} is over {len(marginal)}. Rows were removed by hand; restore the database from a copy."
                 )
         return solution
+
+    @cached_property
+    def best(self) -> dict[int, PolicyRef]:
+        """Of each population the policy that earns most against the last meta-strategies, by the recorded payoffs, over the seats that it
+        plays; of those that earn the same, the one that they play most, then the newest. Where no payoffs are recorded, the newest."""
+        with Reader(self.folder, check=False) as reader:
+            mean = reader.payoffs().mean[(slice(None), *(slice(len(self.members[k])) for k in self.population))]
+        worth = [self._values(mean[player], player) for player in range(len(self.population))]
+        equal = _EQUAL * float(np.ptp(mean[np.isfinite(mean)])) if np.isfinite(mean).any() else 0.0
+        out = {}
+        for which, members in self.members.items():
+            seats = [p for p, population in enumerate(self.population) if population == which]
+            value = np.mean([worth[p] for p in seats], axis=0)
+            share = np.mean([_padded(self.solution.strategies[p], len(members)) for p in seats], axis=0)
+            known = np.flatnonzero(np.isfinite(value))
+            good = [i for i in known.tolist() if value[i] >= value[known].max() - equal]
+            out[which] = members[max(good, key=lambda i: (share[i], i), default=-1)].ref
+        return out
+
+    def _values(self, mean: NDArray[np.float64], player: int) -> NDArray[np.float64]:
+        """float64[n_player]: what each policy earns against the others' last meta-strategies; NaN where a match is missing."""
+        solution, own = self.solution, np.moveaxis(mean, player, 0)
+        others = own.shape[1:]
+        if solution.joint is not None:
+            met = solution.joint.sum(axis=player)
+            weight = np.pad(met, [(0, n - k) for n, k in zip(others, met.shape, strict=True)]).ravel()
+        else:
+            weight = np.ones(1)
+            for other, size in zip((q for q in range(mean.ndim) if q != player), others, strict=True):
+                weight = np.multiply.outer(weight, _padded(solution.strategies[other], size)).ravel()
+        met_at = np.flatnonzero(weight)
+        values: NDArray[np.float64] = own.reshape(own.shape[0], -1)[:, met_at] @ weight[met_at]
+        return values
 
     def _finished(self) -> GenerationRecord:
         if self._last is None:
@@ -109,27 +153,13 @@ class StoredRun:
             self._loaded[ref] = build_policy(self.records[ref].spec, self._files.get(ref))
         return self._loaded[ref]
 
-    def check_names(self, names: Sequence[str]) -> None:
-        """Raises ConfigError, with the nearest, for a name that is no policy of this run and not `META`."""
-        known = {META, *(ref.policy for ref in self.records)}
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"run {str(self.folder)!r} has no policy {name!r}{nearest(name, known)}")
+    def name(self, ref: PolicyRef) -> str:
+        """PLAYER/POLICY, how a user names it after RUN@: of the first player who shares its population."""
+        return f"{self.population.index(ref.population)}/{ref.policy}"
 
     def names(self, player: int) -> list[str]:
         """The policies that can play `player`, the newest last."""
         return [record.ref.policy for record in self.members[self.population[player]]]
-
-    def mixture(self, profile: Sequence[str]) -> Mixture:
-        """The policies that these names, one per player, stand for; `META` is the last meta-strategy. Where that is a joint distribution,
-        the players who are named so are drawn together."""
-        members = [[record.ref for record in self.members[which]] for which in self.population]
-        factors = list(self.solution.factors(members, [p for p, name in enumerate(profile) if name == META]))
-        for player, name in enumerate(profile):
-            if name != META:
-                ref = next(ref for ref in members[player] if ref.policy == name)
-                factors.append(Factor((player,), ((ref,),), (1.0,)))
-        return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
 
 def open_run(folder: Path | str) -> StoredRun:
@@ -137,3 +167,8 @@ def open_run(folder: Path | str) -> StoredRun:
     run = StoredRun(Path(folder))
     _ = run.env, run.solution  # what is wrong with them shows now
     return run
+
+
+def _padded(marginal: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """With zeros for policies that came later."""
+    return np.pad(marginal, (0, size - len(marginal)))

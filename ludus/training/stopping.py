@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.own_code import brief, own_name
-from ludus.core.parts import load
+from ludus.core.parts import load, of_class
 
 # --------------------------------------------------------------------------------------------------------------------
 # The progress record that stoppers, schedules and displays read. Counters are separate and named (invariant 9).
@@ -112,12 +112,15 @@ def limit_of(stopper: Stopper, unit: str) -> int | None:
 
 
 def parse_stopper(value: Any) -> Stopper:
-    """The stopper that `value` describes (or is). Raises UnknownName with the nearest name, or ConfigError."""
+    """The stopper that `value` describes (or is, or is the class of). Raises UnknownName with the nearest name, or ConfigError."""
+    if isinstance(value, type):
+        value = of_class("stopper", value)
     if isinstance(value, Stopper):
         return value
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(
-            f"a stopper is a mapping such as {{generations: 20}}; given {value!r}. Names: {', '.join(sorted(STOPPERS))}."
+            f"a stopper is a mapping such as {{generations: 20}}; given {value!r}. In Python also an object, ludus.Generations(20). Names: "
+            f"{', '.join(sorted(STOPPERS))}."
         )
     if len(value) > 1:
         return AnyOf(of=[{name: setting} for name, setting in value.items()])
@@ -161,7 +164,18 @@ StopperField = Annotated[Stopper, PlainValidator(parse_stopper), PlainSerializer
 # ---------------------------------------------------------------------------------------------- counters
 
 
-class _Counter(Config):
+class _Setting(Config):
+    """Takes its main field without its name too: Episodes(500)."""
+
+    setting: ClassVar[str]
+
+    def __init__(self, *setting: Any, **values: Any) -> None:
+        if len(setting) > 1 or (setting and self.setting in values):
+            raise ConfigError(f"{type(self).__name__} takes {self.setting}, and others by name; given {setting}.")
+        super().__init__(**dict(zip([self.setting], setting, strict=False)), **values)
+
+
+class _Counter(_Setting):
     """Stops when the counter named `counter` has reached `value`."""
 
     setting: ClassVar[str] = "value"
@@ -218,7 +232,7 @@ class Generations(_Counter):
     counter = "generations"
 
 
-class _Unbounded(Config):
+class _Unbounded(_Setting):
     """Bounds no counter; how much is done cannot be said in advance. reads: the field of `Progress` that it waits for."""
 
     reads: ClassVar[str]
@@ -336,7 +350,7 @@ class NoImprovement(_Unbounded):
 # ---------------------------------------------------------------------------------------------- combinations
 
 
-class AnyOf(Config):
+class AnyOf(_Setting):
     """Stops with the first of its stoppers."""
 
     setting: ClassVar[str] = "of"
@@ -356,7 +370,7 @@ class AnyOf(Config):
         return None if None in missing else missing[0]
 
 
-class AllOf(Config):
+class AllOf(_Setting):
     """Stops when all of its stoppers say so at once."""
 
     setting: ClassVar[str] = "of"

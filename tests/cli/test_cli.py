@@ -217,7 +217,7 @@ def test_every_algorithm_on_any_terminal(
     ("line", "words"),
     [
         (["trian", "leduc"], "unknown command 'trian'; did you mean 'train'?"),
-        (["train"], "the following arguments are required: PRESET|FILE.yaml. See `ludus train --help`."),
+        (["train"], "the following arguments are required: PRESET|FILE.yaml|ENV. See `ludus train --help`."),
         (["train", "ledcu"], "unknown preset 'ledcu'; did you mean 'leduc'?"),
         (["train", "leduc", "--sed", "1"], "ludus train has no option '--sed'; did you mean '--seed'?"),
         (["train", "leduc", "--generations", "3"], "Keys of a scenario are given without dashes: generations=3."),

@@ -76,7 +76,7 @@ def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.
     from ludus.replay.parquet import read_trajectories
 
     recorded = read_trajectories(runs / "games.parquet")
-    name = next(piece.policy for piece in recorded.trajectories if piece.policy.startswith("1-"))
+    name = next(piece.policy for piece in recorded.trajectories if piece.policy.startswith("k@1/"))
     decisions = sum(piece.num_rows for piece in recorded.trajectories if piece.policy == name)
     line = ["clone", "games.parquet", "my.yaml", "algorithm.hidden=[8]", "--seed", "3", "--out", "d.safetensors"]
     assert main([*line, "--players", "1", "--policies", name, "--epochs", "1", "--held-out", "0"]) == 0

@@ -53,8 +53,8 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     synthetic.write(tmp_path / "runs" / "mine", generations=1)
     given: dict[str, object] = {}
 
-    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str]) -> EvaluationReport:
-        given.update(run_dir=run_dir, episodes=episodes, policies=policies)
+    def evaluate_run(run_dir: Path, *, episodes: int, policies: list[str], of: str) -> EvaluationReport:
+        given.update(run_dir=run_dir, episodes=episodes, policies=policies, of=of)
         mean, half = np.array([0.5, -0.5]), np.array([0.03125, 0.03125])
         wins = ((60, 10, 30), (30, 10, 60))
         matches = (
@@ -66,8 +66,8 @@ def test_table_of_matches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         )
 
     monkeypatch.setattr(evaluate, "evaluate_run", evaluate_run)
-    assert main(["evaluate", "mine", "--episodes", "100", "--policies", "meta", "0-3", "1-3"]) == 0
-    assert given == {"run_dir": Path("runs/mine"), "episodes": 100, "policies": ["meta", "0-3", "1-3"]}
+    assert main(["evaluate", "mine", "--episodes", "100", "--policies", "@meta", "try2@best"]) == 0
+    assert given == {"run_dir": Path("runs/mine"), "episodes": 100, "policies": ["@meta", "try2@best"], "of": "@meta"}
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "openspiel/kuhn_poker after generation 3, 100 episodes per match"
     assert "meta 1-3 +0.5000 ±0.0312 -0.5000 ±0.0312 +0.5100 -0.5100 60/10/30" in lines
@@ -169,7 +169,7 @@ def test_progress_of_rounds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     ("line", "words"),
     [
         (["--rating", "elo", "--population"], "--rating (of stored results) and --population (of mixtures)"),
-        (["--exploit", "5", "--policies", "meta"], "--exploit (of meta-strategies) and --policies (of policies)"),
+        (["--exploit", "5", "--policies", "@meta"], "--exploit (of meta-strategies) and --policies (of policies)"),
         (["--rounds", "5", "--population"], "--rounds was given, which belongs to --population with --exploit"),
     ],
 )

@@ -47,7 +47,9 @@ def test_a_run_s_meta_strategies_are_recorded_beside_it(runs: Path, capsys: pyte
 
 
 def test_policies_episodes_and_file_can_be_chosen(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["record", "k", "--policies", "0-1", "meta", "--episodes", "3", "--seed", "7", "--out", "x.txt"]) == 0
+    assert (
+        main(["record", "k", "--policies", "@0/0-1", "@meta", "--episodes", "3", "--seed", "7", "--out", "x.txt"]) == 0
+    )
     assert (runs / "x.txt").read_text().count("returns: ") == 3
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:]] == [
         ["episode", "1"],
@@ -56,12 +58,34 @@ def test_policies_episodes_and_file_can_be_chosen(runs: Path, capsys: pytest.Cap
     ]
 
 
+def test_what_a_run_has_is_named_and_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "k@best", "--seed", "3", "--out", "one.txt"]) == 0
+    assert main(["record", "k", "--policies", "@best", "--seed", "3", "--out", "two.txt"]) == 0
+    assert (runs / "one.txt").read_bytes() == (runs / "two.txt").read_bytes()
+    assert main(["evaluate", "k@best", "--episodes", "2"]) == 0
+    assert "\n@best\n  NashConv" in capsys.readouterr().out
+    assert main(["list", "policies", "k"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    listed = [row for row in rows if row and row[0].startswith("k@")]
+    assert [row[:2] for row in listed] == [[f"k@{p}/{p}-{g}", str(p)] for p in (0, 1) for g in range(3)]
+    assert sum(row[-1] == "best" for row in listed) == 2
+    for line, words in (
+        (["record", "k@best", "--policies", "@meta"], "'k@best' and --policies were given, and both say who plays"),
+        (["report", "k@best"], "'k@best' names what run 'k' has, and a whole run is wanted here. Give 'k'"),
+        (["evaluate", "k:newest"], "'k:newest' names what run 'k' has, and that is named with @"),
+        (["list", "policies"], "of which run? `ludus list policies RUN`"),
+        (["train", "kuhn", "--name", "a@b"], "--name 'a@b' cannot name a folder"),
+    ):
+        assert main(line) == 2
+        assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (["--policies", "0-9", "meta"], "has no policy '0-9'; did you mean"),
-        (["--policies", "meta"], "1 policy was given; one for each of 2 players is needed"),
-        (["--policies", "1-0", "meta"], "policy '1-0' cannot play as player 0; 0-0 to 0-2 can"),
+        (["--policies", "@0/0-9", "@meta"], "has no '0/0-9' to be named after the @; did you mean '0/0-"),
+        (["--policies", *["@meta"] * 3], "3 policies were given; one for each of 2 players is needed"),
+        (["--policies", "@1/1-0", "@meta"], "policy '@1/1-0' cannot play as player 0; @0/0-0 to @0/0-2 can"),
         (["--out", "x.avi"], "a name that ends in .gif, .mp4 or .txt is needed"),
         (["--out", "nowhere/x.gif"], "there is no folder 'nowhere'"),
         (["--out", "x.gif"], "given for text, which this environment shows itself as; name a .txt file"),
@@ -119,10 +143,10 @@ def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureF
     assert "--trajectories 'games.parquet' is there already; --overwrite replaces it" in capsys.readouterr().err
     assert main([*line, "--overwrite"]) == 0
     assert (runs / "games.parquet").read_bytes() == before
-    chosen = ["--policies", "0-1", "meta", "--players", "0", "--num-envs", "2", "--overwrite"]
+    chosen = ["--policies", "@0/0-1", "@meta", "--players", "0", "--num-envs", "2", "--overwrite"]
     assert main([*line, *chosen]) == 0
-    assert "  player 0   0-1, 30 episodes\n" in capsys.readouterr().out
-    assert [t.policy for t in read_trajectories(runs / "games.parquet").trajectories] == ["0-1"]
+    assert "  player 0   k@0/0-1, 30 episodes\n" in capsys.readouterr().out
+    assert [t.policy for t in read_trajectories(runs / "games.parquet").trajectories] == ["k@0/0-1"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +158,10 @@ def test_decisions_are_written_to_learn_from(runs: Path, capsys: pytest.CaptureF
         (["--players", "0"], "--players is of no use without --trajectories"),
         (["--num-envs", "3"], "--num-envs is of no use without --trajectories"),
         (["--trajectories", "x.parquet", "--players", "2"], "players [2] were given"),
-        (["--trajectories", "x.parquet", "--policies", "0-9", "meta"], "has no policy '0-9'; did you mean"),
+        (
+            ["--trajectories", "x.parquet", "--policies", "@0/0-9", "@meta"],
+            "has no '0/0-9' to be named after the @; did you mean '0/0-",
+        ),
     ],
 )
 def test_mistakes_with_trajectories(

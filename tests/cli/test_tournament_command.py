@@ -47,7 +47,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["tournament", "mine", "mine:newest", "bot:random", "--episodes", "50"]
+    line = ["tournament", "mine", "mine@newest", "bot:random", "--episodes", "50"]
     assert main(line) == 0
     found = lines(capsys)
     assert found[0] == "openspiel/kuhn_poker, 3 entrants, 300 episodes; ordered by mean return"
@@ -62,7 +62,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
         "episodes",
     ]
     places = {row.split()[1]: row.split() for row in found[3:6]}
-    assert set(places) == {"mine", "mine:newest", "bot:random"}
+    assert set(places) == {"mine", "mine@newest", "bot:random"}
     assert places["bot:random"][-1] == "200"
     assert sum(map(int, places["bot:random"][-2].split("/"))) == 200
     assert "mean return of the row's entrant against the column's, over all seats" in found
@@ -91,7 +91,7 @@ def test_ratings_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert found[3].startswith("1 own_bots:First,last=true 1.0000 [1.0000, 1.0000] 1.0000 ")
     assert found[4].startswith("2 own_bots:First -1.0000 [-1.0000, -1.0000] 0.0000 ")
     assert "note: mean_payoff: 2 of 4 profiles were never played, and are left out" in found
-    computed = ["tournament", "mine", "mine:newest", "bot:random", "--exact", "--rating"]
+    computed = ["tournament", "mine", "mine@newest", "bot:random", "--exact", "--rating"]
     assert main([*computed, "nash_average", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["rating"], told["order"]) == ("nash_average", "nash_average")
@@ -143,7 +143,7 @@ def test_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["tournament", "mine", "mine:newest", "random", "--episodes", "2"]
+    line = ["tournament", "mine", "mine@newest", "random", "--episodes", "2"]
     tournament_cross = "mean return of the row's entrant against the column's, over all seats"
     assert main(line) == 0
     assert tournament_cross in lines(capsys)

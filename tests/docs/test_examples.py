@@ -39,7 +39,7 @@ def test_quickstart_is_the_readme_and_runs(elsewhere: Path, capsys: pytest.Captu
 def test_own_environment_learns(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module("own_environment").main(generations=1, episodes=3000)
     line = capsys.readouterr().out.split()
-    assert line[:3] == ["0-1", "against", "0-0:"]
+    assert line[:3] == ["@newest", "against", "@0/0-0:"]
     assert float(line[3]) > 0.3, "a response to the random policy wins against it"
 
 

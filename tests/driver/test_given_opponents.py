@@ -109,14 +109,14 @@ def test_against_a_runs_nash_mixture_and_a_file(old: Path, tmp_path: Path) -> No
 
 def test_one_policy_that_is_named_twice_joins_once(old: Path, tmp_path: Path) -> None:
     result = train(
-        tmp_path / "run", f"{old}/one:1-1", {"policy": f"{old}/one/policies/1/1-1.safetensors", "weight": 2}, "random"
+        tmp_path / "run", f"{old}/one@1/1-1", {"policy": f"{old}/one/policies/1/1-1.safetensors", "weight": 2}, "random"
     )
     assert names(result) == [["0-0", "0-1"], ["1-0", "one.1-1"]]
     np.testing.assert_allclose(result.generations[-1].marginals[1], [0.25, 0.75])
 
 
 def test_members_keep_their_modes_and_say_where_they_were(old: Path, tmp_path: Path) -> None:
-    result = train(tmp_path / "run", f"{old}/one:1-2", f"{old}/bet.safetensors", mode="explore")
+    result = train(tmp_path / "run", f"{old}/one@1/1-2", f"{old}/bet.safetensors", mode="explore")
     first, second = (record for record in result.populations[1][1:])
     assert (first.ref.policy, first.ref.mode) == ("one.1-2", StoredRun(old / "one").members[1][2].ref.mode)
     assert first.ref.mode == "greedy"
@@ -152,12 +152,12 @@ def test_players_who_share_a_population_meet_what_the_seat_was_given(tmp_path: P
     small = {"kind": "ppo", "batch": 32, "epochs": 1, "hidden": [4]}
     apart = ludus.PSRO(env=BLOTTO, algorithm=small, response={"episodes": 64}, generations=2, share="never")
     ludus.run(apart, run_dir=tmp_path / "apart", report=False)
-    result = train(tmp_path / "run", f"{tmp_path}/apart:newest", env=BLOTTO)
+    result = train(tmp_path / "run", f"{tmp_path}/apart@newest", env=BLOTTO)
     assert names(result) == [["0-0", "apart.0-2", "apart.1-2", "0-1"]]
-    with pytest.raises(ScenarioError, match=r"nobody was given for seat 1 of .*apart:0-2' plays seat 0\)"):
-        train(tmp_path / "half", f"{tmp_path}/apart:0-2", env=BLOTTO)
+    with pytest.raises(ScenarioError, match=r"nobody was given for seat 1 of .*apart@0/0-2' plays seat 0\)"):
+        train(tmp_path / "half", f"{tmp_path}/apart@0/0-2", env=BLOTTO)
     env = make_env(BLOTTO, num_envs=1)
-    scenario = FixedOpponents(env=BLOTTO, algorithm="exact", opponents=f"{tmp_path}/apart:newest")
+    scenario = FixedOpponents(env=BLOTTO, algorithm="exact", opponents=f"{tmp_path}/apart@newest")
     found = read_given(scenario, env.spec)
     assert found is not None
     assert [[ref.policy for (ref,) in f.entries] for f in found.mixture.factors] == [["apart.0-2"], ["apart.1-2"]]
@@ -175,11 +175,13 @@ def test_a_member_of_a_shared_population_plays_all_its_seats(old: Path, tmp_path
 def test_three_players(tmp_path: Path) -> None:
     three = "openspiel/kuhn_poker(players=3)"
     ludus.run(ludus.PSRO(env=three, algorithm="exact", meta_solver="uniform", generations=1), run_dir=tmp_path / "old")
-    with pytest.raises(ScenarioError, match=r"nobody was given for seat 2 of .* \(.*old:1-1' plays seat 1\)"):
-        train(tmp_path / "lacks", f"{tmp_path}/old:1-1", env=three)
-    with pytest.raises(ScenarioError, match=r"old:0-1' plays seat 0, where the learners meet nobody; .* in seats 1, 2"):
-        train(tmp_path / "useless", f"{tmp_path}/old:0-1", "random", env=three)
-    result = train(tmp_path / "run", f"{tmp_path}/old:1-1", "random", env=three)
+    with pytest.raises(ScenarioError, match=r"nobody was given for seat 2 of .* \(.*old@1/1-1' plays seat 1\)"):
+        train(tmp_path / "lacks", f"{tmp_path}/old@1/1-1", env=three)
+    with pytest.raises(
+        ScenarioError, match=r"old@0/0-1' plays seat 0, where the learners meet nobody; .* in seats 1, 2"
+    ):
+        train(tmp_path / "useless", f"{tmp_path}/old@0/0-1", "random", env=three)
+    result = train(tmp_path / "run", f"{tmp_path}/old@1/1-1", "random", env=three)
     assert names(result) == [["0-0", "0-1"], ["1-0", "old.1-1"], ["2-0"]]
     np.testing.assert_allclose(result.generations[-1].marginals[1], [0.5, 0.5])
     np.testing.assert_allclose(result.generations[-1].marginals[2], [1.0])
@@ -215,7 +217,7 @@ def test_a_run_goes_on_when_the_originals_are_gone(old: Path, tmp_path: Path) ->
 
 
 def test_learners_who_would_meet_nobody(old: Path, tmp_path: Path) -> None:
-    train(tmp_path / "run", f"{old}/one:1-1")
+    train(tmp_path / "run", f"{old}/one@1/1-1")
     before = tools.files_of(tmp_path / "run")
     with pytest.raises(RunError, match=r"learners \[0, 1\] meet somebody in seat 0, and the run began with opponents"):
         resume(tmp_path / "run", ["learners=[0, 1]", "generations=2"], report=False)
@@ -253,7 +255,7 @@ def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.Monk
     """A name means a run below ./runs; keys that only the preset's kind has are left out."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(old / "one", tmp_path / "runs" / "one")
-    opponents = f"opponents=[one, {{policy: one:1-2, weight: 2}}, {old}/bet.safetensors]"
+    opponents = f"opponents=[one, {{policy: one@1/1-2, weight: 2}}, {old}/bet.safetensors]"
     assert main(["train", "kuhn", "scenario=fixed_opponents", opponents, "generations=1", "--name", "new"]) == 0
     assert "one.1-2" in [record.ref.policy for record in StoredRun(tmp_path / "runs/new").members[1]]
 
@@ -267,9 +269,9 @@ def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.Monk
         ("bot:mcts,simulations=10", r"'bot:mcts,simulations=10' is a bot, .*ludus record --trajectories.*tournament"),
         ("own_bots:First", "'own_bots:First' is a bot"),
         ("{old}/on", r"on' is no opponent: there is no run .* An opponent is RUN, .*FILE.safetensors or random\."),
-        ("{old}/one:1-9", r"one:1-9': the run has no policy '1-9'; did you mean '1-"),
+        ("{old}/one@1/1-9", r"one@1/1-9': one has no '1/1-9' to be named after the @; did you mean '1/1-"),
         ("{old}/nothing.safetensors", r"nothing.safetensors' cannot be read"),
-        ("{old}/one:0-1", r"nobody was given for seat 1 of openspiel/kuhn_poker \(.*one:0-1' plays seat 0\)"),
+        ("{old}/one@0/0-1", r"nobody was given for seat 1 of openspiel/kuhn_poker \(.*one@0/0-1' plays seat 0\)"),
         ("{old}/one/policies/0/0-1.safetensors", "nobody was given for seat 1"),
     ],
 )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+import run_tools as tools
 
 import ludus
+from ludus.driver.scenario_kinds import SCENARIOS
+from ludus.learners.registry import ALGORITHMS
 from ludus.policies.base import Policy
+from ludus.storage.reader import Reader
+from ludus.training.stopping import STOPPERS
 
 
 def test_names_are_sorted_and_resolve() -> None:
@@ -70,10 +81,163 @@ def test_errors_are_one_family(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("key", ["algorithm", "meta_solver"])
-def test_a_class_in_place_of_an_object(key: str) -> None:
-    with pytest.raises(ludus.LudusError, match=f"{key}: PPO is a class; give an object of it, such as PPO()."):
-        ludus.PSRO(env="openspiel/kuhn_poker", **{key: ludus.PPO})
+def test_every_scenario_algorithm_and_stopper_is_there() -> None:
+    homes = [target.split(":") for table in (SCENARIOS, ALGORITHMS, STOPPERS) for target in table.values()]
+    assert {(module, name) for module, name in homes if ludus._HOMES.get(name) != module} == set()
+    assert set(ludus._HOMES) == set(ludus.__all__) - {"__version__"}
+    shown = re.findall(r"^    from (\S+) import (?:\(([^)]*)\)|(.*))$", Path(ludus.__file__).read_text(), re.MULTILINE)
+    seen = {name: module for module, *names in shown for name in re.findall(r"\w+", "".join(names))}
+    assert seen == ludus._HOMES, "what an editor completes"
+
+
+def test_a_class_in_place_of_an_object_means_its_defaults() -> None:
+    scenario = ludus.PSRO(env="openspiel/kuhn_poker", algorithm=ludus.PPO, callbacks=ludus.Callback)
+    assert (scenario.algorithm, scenario.callbacks) == (ludus.PPO(), (ludus.Callback(),))
+    assert ludus.Episodes(500) == ludus.Episodes(value=500)
+
+
+KUHN: dict[str, Any] = {"env": "openspiel/kuhn_poker", "algorithm": "exact"}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ludus.run(42), r"42 was given. Expected a scenario such as ludus.PSRO\(env=…\), a preset"),
+        (lambda: ludus.run(ludus.PSRO), r"PSRO is a class: give its options, PSRO\(env=…\)"),
+        (lambda: ludus.run("khun"), "unknown preset 'khun'; did you mean 'kuhn'"),
+        (lambda: ludus.run("kuhn", generation=3), "unknown key 'generation'; did you mean 'generations'"),
+        (lambda: ludus.run("kuhn", ["generations"]), "'generations' is not an override; expected key=value"),
+        (lambda: ludus.run(ludus.PSRO(**KUHN), ["generations=3"]), "they are for presets, files and ids. Give keywords"),
+        (lambda: ludus.run(ludus.PSRO(**{**KUHN, "algorithm": int})), "'builtins:int' is not an algorithm: it lacks"),
+        (lambda: ludus.PSRO(env=3), "env: 3 was given; expected an id such as openspiel/leduc_poker, a ludus.Environment"),
+        (lambda: ludus.PSRO(env=None), "env: nothing was given; expected an id"),
+        (lambda: ludus.PSRO(**KUHN, response=ludus.Episodes), r"the class Episodes was given, .*Give an object, Episodes\(…\)"),
+        (lambda: ludus.PSRO(**KUHN, stop=3), r"given 3. In Python also an object, ludus.Generations\(20\)"),
+        (lambda: ludus.PSRO(**KUHN, callbacks=3), "callbacks: a callback was expected, by name or as a mapping"),
+        (lambda: ludus.PSRO(**KUHN, runtime=3), "runtime: Input should be a valid dictionary or instance of RuntimeChoice"),
+        (lambda: ludus.Episodes(3, 4), r"Episodes takes value, and others by name; given \(3, 4\)"),
+        (lambda: ludus.load_policy("nobody"), "'nobody' is no policy: there is no run 'nobody'"),
+    ],
+)  # fmt: skip
+def test_wrong_types(make: Callable[[], object], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ludus.LudusError, match=words):
+        make()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preset_by_name_with_changes(tmp_path: Path) -> None:
+    result = ludus.run("kuhn", ["generations=9"], run_dir=tmp_path, stop=ludus.Generations(2), seed=4, report=False)
+    assert result.stopped_by == "2 of 2 generations are done"
+    assert (result.scenario.generations, result.scenario.seed, result.scenario.algorithm) == (
+        9,
+        4,
+        ludus.ExactBestResponse(),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- environments as objects
+
+
+class Coin(gymnasium.Env[Any, Any]):
+    """Shows a coin, and pays 1 for naming it, five times."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    closed = False
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left = 5
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        paid = float(action == self.coin)
+        return self._look(), paid, self.left == 0, False, {}
+
+    def _look(self) -> Any:
+        self.coin = int(self.np_random.integers(2))
+        return np.array([self.coin], np.float32)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def learner(env: Any, **changes: Any) -> ludus.FixedOpponents:
+    algorithm = ludus.PPO(batch=20, epochs=2, hidden=(8,))
+    return ludus.FixedOpponents(
+        env=env, algorithm=algorithm, response={"episodes": 40}, **{"generations": 2, **changes}
+    )
+
+
+WARNED = pytest.mark.filterwarnings("ignore:the environment object/")
+
+
+def test_what_can_be_imported_has_a_name() -> None:
+    assert ludus.Environment(source=Coin).id == f"{__name__}:Coin"
+    assert learner(Coin).to_yaml() == learner(f"{__name__}:Coin").to_yaml()
+
+
+@WARNED
+def test_a_lambda_is_told_of_and_given_again(tmp_path: Path) -> None:
+    """And the run goes on as if it had never been stopped."""
+    make: Callable[[], Coin] = lambda: Coin()  # noqa: E731
+    whole, run_dir, impatient = tmp_path / "whole", tmp_path / "run", tools.Impatient(3)
+    with pytest.warns(
+        UserWarning, match=r"object/lambda was given as a Python object.*ludus\.resume\('.*run', env=…\)"
+    ):
+        ludus.run(learner(make), run_dir=run_dir, observer=impatient, stop=impatient.stop, report=False)
+    with Reader(run_dir) as reader:
+        assert [event.level for event in reader.events() if event.kind == "environment"] == ["warning"]
+        assert not reader.summary().complete  # type: ignore[union-attr]
+    with pytest.raises(
+        ludus.LudusError, match=r"Go on with ludus\.resume\(run, env=…\), given the same object or function"
+    ):
+        ludus.resume(run_dir, report=False)
+    with pytest.raises(
+        ludus.LudusError, match="one object was given, which is one environment, and the run has num_envs=16"
+    ):
+        ludus.resume(run_dir, env=Coin(), report=False)
+    ludus.resume(run_dir, env=make, report=False)
+    ludus.run(learner(make), run_dir=whole, report=False)
+    assert tools.policies_of(run_dir) == tools.policies_of(whole)
+    assert tools.state_of(run_dir) == tools.state_of(whole)
+    with pytest.raises(ludus.LudusError, match="env was given, and the run's environment is 'openspiel/kuhn_poker'"):
+        ludus.resume(ludus.run("kuhn", run_dir=tmp_path / "kuhn", generations=1, report=False).run_dir, env=make)
+
+
+@WARNED
+def test_one_object_is_one_environment_and_stays_open(tmp_path: Path) -> None:
+    coin = Coin()
+    result = ludus.run(learner(coin, generations=1), run_dir=tmp_path, report=False)
+    assert result.scenario.env.num_envs == 1
+    assert not coin.closed
+    with pytest.raises(
+        ludus.LudusError, match="num_envs=3 was given with one object of Coin, which is one environment"
+    ):
+        ludus.Environment(source=coin, num_envs=3)
+    first = result.scenario.env.make()
+    first.reset(np.zeros(1, np.uint64))
+    result.scenario.env.make()
+    with pytest.raises(ludus.LudusError, match="is one object, and a second use of it has begun"):
+        first.reset(np.zeros(1, np.uint64))
+
+
+@pytest.mark.parametrize(
+    ("env", "changes", "words"),
+    [
+        (Coin(), {"runtime": "ray"}, "cannot be sent to its workers: it is one object, and each of them needs its own"),
+        (partial(Coin, threading.Lock()), {"runtime": "ray"}, "cannot be sent to its workers: cannot pickle"),
+        ({"source": lambda: Coin(), "workers": 2}, {}, "cannot be sent to subprocesses: .* name it module:function"),
+        (lambda: 3, {}, "has none of the interfaces that Ludus plays"),
+        (lambda: 1 / 0, {}, "cannot be made: it raised ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_objects_that_cannot_be_used(env: Any, changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ludus.LudusError, match=words):
+        ludus.run(learner(env, **changes), run_dir=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_learning_keeps_to_masks(memory: str, tmp_path: Path) -> None:
         "seed": 0,
     }
     ludus.run(ludus.PSRO(env=env, algorithm=learner, **limits), run_dir=tmp_path, report=False)
-    names = [f"0-{k}" for k in range(2)]
+    names = [f"@0/0-{k}" for k in range(2)]
     first, last = (ludus.evaluate_run(tmp_path, episodes=100, policies=[name]).matches[0].mean[0] for name in names)
     assert first == pytest.approx(1.5, abs=0.3)
     assert last >= 3.8

@@ -11,9 +11,9 @@ from ludus.core.types import Factor, Mixture, PolicyRef, Solution
 from ludus.driver.runner import run
 from ludus.driver.scenario_files import parse_scenario
 from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
+from ludus.evaluation.evaluated_run import EvaluatedRun
 from ludus.evaluation.exploiters import exploit_run
 from ludus.storage.reader import Reader
-from ludus.storage.stored_run import META, StoredRun
 
 MEMBERS = tuple(tuple(PolicyRef(p, f"{p}-{i}") for i in range(2)) for p in range(3))
 TRAFFIC = Solution(None, 0.0, joint=np.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.25, 0.25]]]))
@@ -92,13 +92,14 @@ def test_meta_plays_it(correlated: Path, report: EvaluationReport) -> None:
     with Reader(correlated) as reader:
         record = reader.last_generation()
     assert record is not None
-    meta = next(match for match in report.matches if match.policies == (META, META))
+    meta = next(match for match in report.matches if match.policies == ("@meta", "@meta"))
     assert meta.exact == pytest.approx(record.values, abs=1e-9)
     assert (np.abs(meta.mean - record.values) <= 2.5 * meta.half_width).all()
     assert report.exploitability is not None
     assert report.exploitability.nash_conv == pytest.approx(record.nash_conv, abs=1e-9)
-    (factor,) = StoredRun(correlated).mixture([META, META]).factors
-    assert factor.seats == (0, 1)
+    with EvaluatedRun(correlated) as run:
+        assert [factor.seats for factor in run.named.mixture(["@meta", "@3"]).factors] == [(0,), (1,)]
+        assert [factor.seats for factor in run.named.mixture(["@meta", "@4"]).factors] == [(0, 1)]
 
 
 def test_exploiters_meet_it(correlated: Path, report: EvaluationReport) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import ludus
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.types import Factor, Match, Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
@@ -110,10 +110,10 @@ def by_names(run_dir: Path, *names: str, episodes: int = 300) -> dict[tuple[str,
 def test_meta_and_the_newest_by_default(finished: Path) -> None:
     report = evaluate_run(finished, episodes=200)
     assert [match.policies for match in report.matches] == [
-        ("meta", "meta"),
-        ("meta", "1-4"),
-        ("0-4", "meta"),
-        ("0-4", "1-4"),
+        ("@meta", "@meta"),
+        ("@meta", "@1/1-4"),
+        ("@0/0-4", "@meta"),
+        ("@0/0-4", "@1/1-4"),
     ]
     assert (report.run_dir, report.env, report.generation) == (finished, "openspiel/kuhn_poker", 4)
     with Reader(finished) as reader:
@@ -124,19 +124,67 @@ def test_meta_and_the_newest_by_default(finished: Path) -> None:
 
 
 def test_any_policies_by_name(finished: Path) -> None:
-    found = by_names(finished, "0-1", "0-2", "1-3")
-    assert list(found) == [("0-1", "1-3"), ("0-2", "1-3")]
-    only = by_names(finished, "meta")
-    assert list(only) == [("meta", "meta")]
-    with pytest.raises(ConfigError, match=r"no policy '0-7'; did you mean '0-"):
-        evaluate_run(finished, policies=["0-7"])
+    found = by_names(finished, "@0/0-1", "@0/0-2", "@1/1-3")
+    assert list(found) == [("@0/0-1", "@1/1-3"), ("@0/0-2", "@1/1-3")]
+    only = by_names(finished, "@meta")
+    assert list(only) == [("@meta", "@meta")]
+    with pytest.raises(ConfigError, match=r"no '0/0-7' to be named after the @; did you mean '0/0-"):
+        evaluate_run(finished, policies=["@0/0-7"])
     with pytest.raises(ConfigError, match="an interval needs at least 2"):
         evaluate_run(finished, episodes=1)
 
 
+def test_names_of_every_kind(finished: Path, tmp_path: Path) -> None:
+    """The same policy, named in other ways, plays the same episodes."""
+    other = tmp_path / "other@home"
+    shutil.copytree(finished, other)
+    names = ["@0/0-3", f"{finished}@0/0-3", f"{other}@0/0-3", str(other / "policies/0/0-3.safetensors")]
+    found = by_names(finished, *names, "@newest", "@1/1-4", f"{other}@4")
+    returns = {pair: tuple(match.mean) for pair, match in found.items()}
+    assert len(returns) == 6 * 3
+    assert len({returns[name, "@1/1-4"] for name in names}) == 1
+    assert all(returns[name, "@newest"] == returns[name, "@1/1-4"] for name in names)
+    with Reader(finished) as reader:
+        first = reader.generations()[1]
+    report = evaluate_run(finished, episodes=2, of="@1")
+    assert [match.policies for match in report.matches] == [("@1", "@1")]
+    assert report.exploitability is not None
+    assert report.exploitability.nash_conv == pytest.approx(first.nash_conv, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("{run}:newest", "what a run has is named with @. Write '{run}@newest'."),
+        ("{run}:1-3", "what a run has is named with @. Write '{run}@1/1-3'."),
+        ("{run}:0/0-3", "what a run has is named with @. Write '{run}@0/0-3'."),
+        ("0-3", "what a run has is named with @. Write '@0/0-3'."),
+        ("meta", "what a run has is named with @. Write '@meta'."),
+        ("@0-3", "no '0-3' to be named after the @; did you mean '0/0-3'?"),
+        ("@2/0-3", "no '2/0-3' to be named after the @; did you mean '0/0-3'"),
+        ("@newst", "no 'newst' to be named after the @; did you mean 'newest'"),
+        ("@7", "has the generations 0 to 4; there is no 7 yet."),
+        ("{run}@", "nothing follows the @."),
+        ("bot:mcts", "is a bot; bots play in `ludus tournament`."),
+        ("nobody@best", "is no policy: there is no run 'nobody'"),
+    ],
+)
+def test_names_of_nobody(finished: Path, name: str, words: str) -> None:
+    with pytest.raises(LudusError) as error:
+        evaluate_run(finished, policies=[name.format(run=finished)])
+    assert words.format(run=finished) in str(error.value)
+
+
+def test_what_has_nobody_for_a_player_is_not_exploited(finished: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"'@0/0-3' has nobody for player 1, and what is asked for needs one policy of each"
+    ):
+        evaluate_run(finished, of="@0/0-3")
+
+
 def test_intervals_hold_as_often_as_they_say(finished: Path) -> None:
     """95% intervals around means of 20 disjoint profiles; binomially, fewer than 14 holding has a probability of 3e-4."""
-    names = [f"{p}-{k}" for p in (0, 1) for k in range(5)]
+    names = [f"@{p}/{p}-{k}" for p in (0, 1) for k in range(5)]
     found = list(by_names(finished, *names, episodes=400).values())
     spread = [m for m in found if m.half_width[0] > 0]
     held = sum(abs(m.mean[0] - m.exact[0]) <= m.half_width[0] for m in spread if m.exact is not None)
@@ -150,7 +198,8 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
     """The same policies, as many episodes, the same seed: and yet other games."""
     with Reader(finished) as reader:
         steered = {tuple(seat.policy for seat in stored.match.seats): stored.match for stored in reader.matches()}
-    found = by_names(finished, *(f"{p}-{k}" for p in (0, 1) for k in range(5)))
+    named = by_names(finished, *(f"@{p}/{p}-{k}" for p in (0, 1) for k in range(5)))
+    found = {tuple(name.partition("/")[2] for name in names): match for names, match in named.items()}
     assert found.keys() == steered.keys()
     varied = [name for name, match in steered.items() if match.m2[0] > 0]
     assert len(varied) > 5
@@ -162,7 +211,10 @@ def test_final_figures_are_not_those_that_steered_the_run(finished: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("DELETE FROM policies WHERE id = '0-1'", "has 4 policies of player 0, whose last meta-strategy is over 5"),
+        (
+            "DELETE FROM policies WHERE id = '0-1'",
+            "has 4 policies of player 0, whose meta-strategy after generation 4 is over 5",
+        ),
         (
             "UPDATE run SET value = replace(value, 'num_envs', 'num_env')",
             "the scenario in the database of .* unknown key",

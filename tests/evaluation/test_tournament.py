@@ -105,10 +105,10 @@ def both(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tourname
     """The same tournament, played and computed."""
     texts = [
         "one",
-        "two:newest",
-        "one:0-2",
-        "one:1/1-1",
-        "two:0-1",
+        "two@newest",
+        "one@0/0-2",
+        "one@1/1-1",
+        "two@0/0-1",
         "bot:random",
     ]
     with chdir(runs):  # names decide the luck, and should be the same wherever the test runs
@@ -135,14 +135,14 @@ def test_intervals_hold_what_is_computed(both: tuple[TournamentReport, Tournamen
 
 def test_policies_of_one_player_do_not_meet(both: tuple[TournamentReport, TournamentReport]) -> None:
     played, exact = both
-    pair = {"one:0-2", "two:0-1"}
+    pair = {"one@0/0-2", "two@0/0-1"}
     for report in both:
         assert pair not in [set(r.meeting.entrants) for r in report.results]
         assert "some of the seats only" in report.notes[-1]
     place = [k for k, s in enumerate(played.standings) if s.name in pair]
     assert np.isnan(played.cross[place[0], place[1]])
-    (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {"one:0-2", "one:1/1-1"}]
-    assert [names_of(order) for order in mixed.matches] == [("one:0-2", "one:1/1-1")]
+    (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {"one@0/0-2", "one@1/1-1"}]
+    assert [names_of(order) for order in mixed.matches] == [("one@0/0-2", "one@1/1-1")]
     assert exact.episodes == 0
 
 
@@ -171,7 +171,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
     memory = tmp_path / "memory.safetensors"
     spec = gru_spec(inputs=11, actions=2, hidden=4)
     save_policy(memory, spec, gru_weights(spec, np.random.default_rng(0)))
-    names = [f"{runs}/one:newest", f"{runs}/two", str(memory), "own_bots:Drawn"]
+    names = [f"{runs}/one@newest", f"{runs}/two", str(memory), "own_bots:Drawn"]
     whole = play(*names, to=tmp_path / "whole", num_envs=64)
     play(*names[:2], to=tmp_path / "parts", num_envs=7, episodes=10)
     play(*names[1:], to=tmp_path / "parts", num_envs=3, episodes=30)
@@ -312,10 +312,12 @@ def refused(*entrants: str, env: Environment | None = None) -> None:
 
 
 def test_who_is_no_entrant(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'nobody' is no entrant: .* An entrant is RUN, RUN:POLICY, FILE"):
+    with pytest.raises(ConfigError, match=r"'nobody' is no entrant: .* An entrant is RUN, RUN@meta, .*FILE"):
         refused("nobody", f"{runs}/one")
-    with pytest.raises(ConfigError, match=r"one:0-9': the run has no policy '0-9'; did you mean '0-"):
-        refused(f"{runs}/one:0-9")
+    with pytest.raises(
+        ConfigError, match=r"one@0/0-9': one has no '0/0-9' to be named after the @; did you mean '0/0-"
+    ):
+        refused(f"{runs}/one@0/0-9")
     with pytest.raises(ConfigError, match="'bot:random' was given twice"):
         refused("bot:random", "bot:random")
     with pytest.raises(ConfigError, match="the game is not known; say which with --env"):
@@ -357,7 +359,7 @@ def test_a_file_plays_where_its_run_played_it(runs: Path, tmp_path: Path) -> Non
     inside = f"{runs}/one/policies/1/1-1.safetensors"
     outside = tmp_path / "1-1.safetensors"
     shutil.copy(inside, outside)
-    field = read_field([inside, str(outside), f"{runs}/one:1-1", "bot:random"], env=None, find_run=run_at)
+    field = read_field([inside, str(outside), f"{runs}/one@1/1-1", "bot:random"], env=None, find_run=run_at)
     able = [[seat is not None for seat in entrant.seats] for entrant in field.entrants]
     assert able == [[False, True], [False, True], [False, True], [True, True]]
     assert load_policy(outside).spec.kind == "tabular"

@@ -1,4 +1,5 @@
-"""`module:Class`: a user's own environment, used as it is if it is a vector, and vectorised if it is a single one."""
+"""`module:Class`, or what was given in its place: a user's own environment, used as it is if it is a vector, and vectorised if it is a
+single one."""
 
 from __future__ import annotations
 
@@ -8,12 +9,17 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.parts import load
+from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.teams import Sides, split_options
 from ludus.envs.base import VectorEnv
+from ludus.envs.families import GivenObject
+from ludus.envs.wrappers.base import Wrapper
 
 __all__ = ["make"]
 
@@ -28,14 +34,17 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {  # in the order in which they are look
 _VECTORS = ("Ludus's VectorEnv", "gymnasium.vector")
 
 
-def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
+def make(name: str, source: Any = None, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
     """What `module:Class`, or a function that makes one, stands for: a vector if it takes num_envs, otherwise single environments.
 
+    source: the class, function or `GivenObject` itself; None: `name` is imported.
     restarts: see `PythonVectorEnv`; for single environments only. Of the options, those of `Sides` that the class does not take itself say
     who plays whom in an environment of several agents; the others go to the class.
     Raises ConfigError if it does not take its options, EnvError if it raises or has no interface that Ludus plays.
     """
-    target = load("environment", name, {})
+    if isinstance(source, GivenObject):
+        return _lent(name, source, num_envs=num_envs, restarts=restarts, options=options)
+    target = load("environment", name, {}) if source is None else source
     taken = _parameters(name, target)
     ours, rest = _ours(options, taken)
     if "num_envs" in taken:
@@ -71,6 +80,45 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
     from ludus.envs.adapters.zoo import zoo_vector
 
     return zoo_vector(again, num_envs, id=name, sides=sides, restarts=restarts)
+
+
+class Lent(Wrapper):
+    """A vector of one object of the user's, who goes on to own it: it is not closed, and whoever had it before can use it no more."""
+
+    def __init__(self, env: VectorEnv, given: GivenObject) -> None:
+        super().__init__(env, env.spec)
+        given.turn += 1
+        self._given, self._turn = given, given.turn
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`. Raises EnvError once another vector has the object."""
+        self._require_turn()
+        return super().reset(seeds, episodes=episodes)
+
+    def close(self) -> None:
+        """Leave it to its owner."""
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        self._require_turn()
+        return actions
+
+    def _require_turn(self) -> None:
+        if self._given.turn != self._turn:
+            raise EnvError(
+                f"{self.spec.id} is one object, and a second use of it has begun. Give a function that makes an environment: env=lambda: …"
+            )
+
+
+def _lent(name: str, given: GivenObject, *, num_envs: int, restarts: int, options: dict[str, Any]) -> VectorEnv:
+    if num_envs != given.num_envs or restarts:
+        wanted = f"num_envs={num_envs}" if num_envs != given.num_envs else f"restarts={restarts}"
+        raise ConfigError(
+            f"{wanted} is asked for, and {name} was given as one object, which is {given.size}. Give a function that makes an "
+            "environment: env=lambda: …"
+        )
+    if _interface(name, given.made) in _VECTORS:
+        return Lent(_vector(name, _interface(name, given.made), given.made, num_envs=num_envs, restarts=0), given)
+    return Lent(make(name, lambda: given.made, num_envs=1, **options), given)
 
 
 def _parameters(name: str, target: Any) -> Mapping[str, inspect.Parameter]:

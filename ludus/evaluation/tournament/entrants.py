@@ -195,7 +195,7 @@ class _Reader:
             players = tuple(EntrantPlayer(f"{wanted.text} {one.name}", one.policy, one.mode) for one in some)
             seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
             parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
-        what = f"{wanted.policy} of {run.folder.name} after generation {run.generation}"
+        what = f"{wanted.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
         return Entrant(wanted.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
     def _digest(self, drawn: Drawn, key: tuple[Any, ...]) -> str:

@@ -126,8 +126,8 @@ class TournamentStore:
             if known.get(name, sha256) != sha256:
                 raise RunError(
                     f"{name!r} is not what played under this name in {str(self.folder)!r}: its SHA-256 was {known[name][:12]}… and is "
-                    f"{sha256[:12]}…. Results of both must not be mixed: give another --dir, or name one policy (RUN:POLICY) of a run "
-                    "that goes on."
+                    f"{sha256[:12]}…. Results of both must not be mixed: give another --dir, or name one policy (RUN@PLAYER/POLICY) of "
+                    "a run that goes on."
                 )
 
     def _begin(self, game: str, seed: int) -> None:

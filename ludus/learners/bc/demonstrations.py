@@ -149,7 +149,8 @@ class Demonstrations:
 def demonstrations(
     recorded: Recorded, env: EnvSpec, *, players: Sequence[int] = (), policies: Sequence[str] = ()
 ) -> tuple[Demonstrations, tuple[int, ...]]:
-    """The decisions of these players and policies (default: of all), and the players. Raises ConfigError for players or policies that
+    """The decisions of these players and policies (default: of all), and the players. policies: as the file names them; "@…" for any run
+    in which that is a policy's name. Raises ConfigError for players or policies that
     the file does not have, or another environment than it was recorded in; DataError for decisions that do not fit its spaces."""
     origin = recorded.origin
     if origin.env != env.id:
@@ -160,12 +161,16 @@ def demonstrations(
     if wrong := [p for p in seats if p not in origin.seats]:
         raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
     known = [piece.policy for piece in recorded.trajectories]
-    if unknown := [name for name in policies if name not in known]:
+    meant = {
+        name: [other for other in known if other == name or (name[:1] == "@" and other.endswith(name))]
+        for name in policies
+    }
+    if unknown := [name for name in policies if not meant[name]]:
         raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
     pieces = [
         select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
         for piece in recorded.trajectories
-        if not policies or piece.policy in policies
+        if not policies or any(piece.policy in found for found in meant.values())
     ]
     check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)

@@ -1,0 +1,366 @@
+"""Trained policies in a program of one's own: actions for observations, whole episodes in any environment.
+
+policy = ludus.load_policy("RUN@best")            # or a file
+action, state = policy.predict(observation)       # as Stable-Baselines3's `predict`
+print(policy.play(env))                           # the return of an episode
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError, PolicyError
+from ludus.core.types import Act, Array, Enumeration, EnvSpec, Mixture, PolicyRef, PolicySpec, Weights
+from ludus.envs.adapters.teams import Sides
+from ludus.envs.base import VectorEnv
+from ludus.envs.options import Environment
+from ludus.evaluation.policies import FORMS, Drawn, choose, drawn_of, misfit, take_apart
+from ludus.policies.base import Policy
+from ludus.policies.file import load_policy as read_policy
+from ludus.rollout.base import RolloutRequest
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.worker import RolloutWorker
+from ludus.storage.run_dirs import find_run
+from ludus.storage.stored_run import StoredRun, open_run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlayState:
+    """What goes on from one decision to the next, row by row. member: int[n], which policy of a mixture plays. memory: of each that
+    remembers, float32[n, …]."""
+
+    member: NDArray[np.int64]
+    memory: Mapping[int, Array]
+
+
+class TrainedPolicy:
+    """What plays a player, ready for use: a `Policy`, with `predict` and `play`. Of a mixture one is drawn when an episode begins.
+
+    seats: [P] who plays each player, nobody where nobody is known; one entry stands for any player. player: whom `predict` acts for.
+    """
+
+    def __init__(
+        self,
+        seats: Sequence[Sequence[Drawn]],
+        *,
+        player: int = 0,
+        env: Environment | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """env: that they were trained in, where that is known. seed: of what is drawn; None: another each time. Raises PolicyError where
+        nobody plays `player`."""
+        self.player = player
+        self._seats = [tuple(some) for some in seats]
+        self._env = env
+        self._rng = np.random.default_rng(seed)
+        if not self._of(player):
+            raise PolicyError(f"nobody was given for player {player}; there is somebody for {self._who()}.")
+
+    def __repr__(self) -> str:
+        names = [drawn.name for drawn in self._of(self.player)]
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return f"<TrainedPolicy {shown}, player {self.player}>"
+
+    # ------------------------------------------------------------------------------------------ in a program of one's own
+
+    def predict(
+        self,
+        observation: Any,
+        mask: Any = None,
+        *,
+        state: PlayState | None = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, PlayState | None]:
+        """(action, state): for one observation one action, for a batch [n, …] actions [n, …], counted from 0.
+
+        observation: an array as the policy was trained on; of a game that was compiled, its tensor, or the id of the information state.
+        mask: legal actions bool[A], or bool[n, A]. state: what the last call answered, None where an episode begins; without a memory and
+        a mixture it is None and need not be passed on. episode_start: bool[n], rows whose episode begins anew. deterministic: the best
+        action; otherwise as its run plays it (PSRO's members greedily, a file from elsewhere by drawing).
+
+        Always a pair, as in Stable-Baselines3, so that one loop serves policies with and without a memory. Raises PolicyError for shapes
+        that do not fit.
+        """
+        drawn = self._of(self.player)
+        rows, single = self._rows(drawn, observation)
+        ids = any(one.policy.takes_ids for one in drawn)
+        n = len(rows)
+        legal = self._legal(rows, mask, ids=ids)
+        member, memory = self._begun(drawn, n, state, episode_start)
+        action: Array | None = None
+        for k in np.unique(member).tolist():
+            policy, at = drawn[k].policy, np.flatnonzero(member == k)
+            noise = self._rng.random((len(at), policy.noise_width), np.float32)
+            before = memory[k][at] if k in memory else None
+            mode = "greedy" if deterministic else drawn[k].mode
+            seen = rows[at] if policy.takes_ids or not ids else self._enumeration.observation[rows[at]]
+            act = policy.act(seen, None if legal is None else legal[at], before, noise, mode=mode)
+            if k in memory and act.memory is not None:
+                memory[k][at] = act.memory
+            if action is None:
+                action = np.empty((n, *act.action.shape[1:]), act.action.dtype)
+            action[at] = act.action
+        assert action is not None
+        after = PlayState(member, memory) if memory or len(drawn) > 1 else None
+        return (action[0] if single else action), after
+
+    def play(
+        self,
+        env: Any = None,
+        *,
+        others: Mapping[int, TrainedPolicy] | None = None,
+        deterministic: bool = False,
+        seed: int | None = None,
+    ) -> Any:
+        """Play one whole episode; its return, float, or of several players float64[P].
+
+        env: a Gymnasium or PettingZoo environment, which is not closed, a function that makes one, an id, or a vector of one environment;
+        None: the environment that its run trained in. others: who plays the other players; by default its run's policies of these.
+        seed: of the episode. Wrappers of the run are put around the environment.
+
+        Raises PolicyError where nobody plays a player, or who does cannot; EnvError as the environment's faults ask for.
+        """
+        vector = self._vector(env)
+        try:
+            spec, known, marginals = vector.spec, dict[PolicyRef, Policy](), {}
+            for p in range(spec.num_players):
+                drawn = (others or {}).get(p, self)._of(p)
+                if not drawn:
+                    raise PolicyError(f"nobody plays player {p} of {spec.id}: give others={{{p}: policy}}.")
+                modes = ["greedy" if deterministic else one.mode for one in drawn]
+                refs = [PolicyRef(p, str(k), mode=mode) for k, mode in enumerate(modes)]
+                for ref, one in zip(refs, drawn, strict=True):
+                    if wrong := misfit(one.policy, spec, p, ref.mode):
+                        raise PolicyError(f"policy {one.name!r} cannot play player {p} of {spec.id}: {wrong}")
+                    known[ref] = one.policy
+                marginals[p] = (refs, [one.prob for one in drawn])
+            mixture = Mixture.product(marginals)
+            request = RolloutRequest(
+                learner=None,
+                seats=(),
+                opponents=mixture,
+                unit="episodes",
+                amount=1,
+                seed=int(self._rng.integers(2**63)) if seed is None else seed,
+            )
+            worker = RolloutWorker(vector, LocalBank(spec, vector.num_envs))
+            returns = worker.play(request, [(ref, known[ref]) for ref in mixture_refs(mixture)]).episodes.returns[0]
+        finally:
+            vector.close()
+        return float(returns[0]) if len(returns) == 1 else returns
+
+    def of(self, player: int) -> TrainedPolicy:
+        """The same, acting for another player. Raises PolicyError where nobody plays it."""
+        return TrainedPolicy(self._seats, player=player, env=self._env)
+
+    # ------------------------------------------------------------------------------------------ as a policy
+
+    @property
+    def policy(self) -> Policy:
+        """The policy itself. Raises PolicyError for a mixture of several."""
+        drawn = self._of(self.player)
+        if len(drawn) > 1:
+            raise PolicyError(f"{self!r} is a mixture of {len(drawn)} policies; name one, or use predict and play.")
+        return drawn[0].policy
+
+    @property
+    def spec(self) -> PolicySpec:
+        return self.policy.spec
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return self.policy.modes
+
+    @property
+    def noise_width(self) -> int:
+        return self.policy.noise_width
+
+    @property
+    def memory_shape(self) -> tuple[int, ...] | None:
+        return self.policy.memory_shape
+
+    @property
+    def takes_ids(self) -> bool:
+        return self.policy.takes_ids
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`."""
+        return self.policy.act(observation, mask, memory, noise, mode=mode)
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `Policy.tabulate`."""
+        return self.policy.tabulate(enumeration, player, mode=mode)
+
+    def weights(self) -> Weights:
+        """As `Policy.weights`."""
+        return self.policy.weights()
+
+    # ------------------------------------------------------------------------------------------ rows
+
+    def _of(self, player: int) -> tuple[Drawn, ...]:
+        if len(self._seats) == 1:
+            return self._seats[0]
+        return self._seats[player] if 0 <= player < len(self._seats) else ()
+
+    def _who(self) -> str:
+        return ", ".join(f"player {p}" for p, some in enumerate(self._seats) if some) or "nobody"
+
+    def _rows(self, drawn: Sequence[Drawn], observation: Any) -> tuple[Array, bool]:
+        """[n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
+        if isinstance(observation, Mapping):
+            raise PolicyError(
+                "a mapping was given; expected an array. gymnasium.spaces.flatten(env.observation_space, observation) makes it as training "
+                "does; of PettingZoo's, give observation['observation'] and mask=observation['action_mask']."
+            )
+        rows = np.asarray(observation)
+        if any(one.policy.takes_ids for one in drawn):
+            return self._ids(rows)
+        shape = next((found for one in drawn if (found := _shape(one.policy.spec.config)) is not None), None)
+        if rows.dtype == np.float64:
+            rows = rows.astype(np.float32)
+        size = None if shape is None else int(np.prod(shape))
+        if size is None:
+            return (rows, False) if rows.ndim > 1 else (rows[None], True)
+        if rows.ndim > 0 and rows.shape[0] * size == rows.size and rows.shape != shape:
+            return rows, False
+        if rows.size != size:
+            batch = f"[n, {', '.join(map(str, shape or ()))}]"
+            raise PolicyError(f"an observation of shape {rows.shape} was given; expected {shape}, or a batch {batch}.")
+        return rows[None], True
+
+    def _ids(self, rows: Array) -> tuple[Array, bool]:
+        """Of information states: given so, or found by their tensors."""
+        if rows.dtype.kind in "iu" and rows.ndim < 2:
+            return np.atleast_1d(rows).astype(np.int32), rows.ndim == 0
+        shape = self._enumeration.observation.shape[1:]
+        single = rows.ndim == len(shape)
+        batch = (rows[None] if single else rows).astype(np.float32)
+        known = self._states
+        found = [known.get(row.tobytes(), -1) for row in batch]
+        if batch.shape[1:] != shape or -1 in found:
+            raise PolicyError(
+                f"an observation was given that player {self.player} of {self._game.id} never sees (shape {batch.shape[1:]}; expected the "
+                f"tensor of an information state, {shape}, or its id)."
+            )
+        return np.array(found, np.int32), single
+
+    @cached_property
+    def _game(self) -> EnvSpec:
+        """Of its run. Raises PolicyError where no run is known."""
+        if self._env is None:
+            raise PolicyError(
+                "this policy plays by the ids of a compiled game, which its file does not have. Load it from its run: RUN@PLAYER/POLICY."
+            )
+        made = self._env.played.make(num_envs=1)
+        made.close()
+        return made.spec
+
+    @property
+    def _enumeration(self) -> Enumeration:
+        found = self._game.enumeration
+        if found is None:
+            raise PolicyError(
+                f"this policy plays by ids of a compiled game, and {self._game.id} is not compiled here (tree=off)."
+            )
+        return found
+
+    @cached_property
+    def _states(self) -> dict[bytes, int]:
+        """The tensors of the player's information states, and their ids."""
+        enumeration = self._enumeration
+        ids = enumeration.ids(self.player)
+        return {enumeration.observation[i].tobytes(): i for i in range(ids.start, ids.stop)}
+
+    def _legal(self, rows: Array, mask: Any, *, ids: bool) -> NDArray[np.bool_] | None:
+        if mask is not None:
+            legal = np.asarray(mask).astype(np.bool_)
+            return legal if legal.ndim > 1 else np.broadcast_to(legal, (len(rows), len(legal)))
+        return self._enumeration.mask[rows] if ids else None
+
+    def _begun(
+        self, drawn: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any
+    ) -> tuple[NDArray[np.int64], dict[int, Array]]:
+        """Who plays each row, and the memories, where episodes begin anew too."""
+        fresh = np.ones(n, np.bool_) if state is None else np.zeros(n, np.bool_)
+        if episode_start is not None:
+            fresh = fresh | np.asarray(episode_start, np.bool_)
+        if state is not None and len(state.member) != n:
+            raise PolicyError(f"{n} observations were given with the state of {len(state.member)}; expected as many.")
+        probs = np.array([one.prob for one in drawn])
+        member = np.zeros(n, np.int64) if state is None else state.member.copy()
+        if fresh.any() and len(drawn) > 1:
+            member[fresh] = self._rng.choice(len(drawn), int(fresh.sum()), p=probs / probs.sum())
+        memory = {}
+        for k, one in enumerate(drawn):
+            if (shape := one.policy.memory_shape) is not None:
+                memory[k] = np.zeros((n, *shape), np.float32) if state is None else state.memory[k].copy()
+                memory[k][fresh] = 0.0
+        return member, memory
+
+    def _vector(self, env: Any) -> VectorEnv:
+        if env is None:
+            if self._env is None:
+                raise PolicyError(
+                    "no environment was given, and a file does not say which was trained in: give play(env)."
+                )
+            return self._env.played.make(num_envs=1)
+        value = Environment.of(env)
+        options = value if isinstance(value, Environment) else Environment(**{"num_envs": 1, **value})
+        if self._env is not None and not isinstance(env, str | Environment):
+            sides = {field.name for field in fields(Sides)} if _has_agents(env) else set()
+            own = {key: option for key, option in self._env.options.items() if key in sides}
+            options = options.model_copy(update={"wrappers": self._env.wrappers, "options": {**own, **options.options}})
+        return options.make(num_envs=1)
+
+
+def _has_agents(env: Any) -> bool:
+    return hasattr(env, "possible_agents") or callable(env)
+
+
+def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Of a policy's observations, as far as its spec says; a flat width stands for any shape of that size."""
+    if "inputs" in config:
+        return (int(config["inputs"]),)
+    if "shape" in config and "low" not in config:
+        return tuple(int(n) for n in config["shape"])
+    parts = [
+        part["config"]
+        for part in config.values()
+        if isinstance(part, Mapping) and isinstance(part.get("config"), Mapping)
+    ]
+    return next((shape for part in parts if (shape := _shape(part)) is not None), None)
+
+
+def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
+    """A policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, or a file.
+
+    player: whom `predict` acts for; by default the first one that it plays. seed: of what is drawn. Raises ConfigError for a name of
+    nobody, with the nearest; RunError and PolicyError for what cannot be read.
+    """
+    wanted = take_apart(str(name), find_run, open_run, what="policy", forms=FORMS)
+    if wanted.bot or wanted.random:
+        raise ConfigError(f"{str(name)!r} is no trained policy. Expected {FORMS}.")
+    if wanted.run is None:
+        assert wanted.file is not None
+        return TrainedPolicy([[Drawn(wanted.file.stem, read_policy(wanted.file))]], player=player or 0, seed=seed)
+    run: StoredRun = wanted.run
+    seats = drawn_of(run, choose(wanted, run))
+    first = next(p for p, some in enumerate(seats) if some)
+    return TrainedPolicy(seats, player=first if player is None else player, env=run.env, seed=seed)
