@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.driver.driver import Driver
 from ludus.driver.scenario import Scenario
@@ -24,6 +24,7 @@ from ludus.evaluation.policies import (
     misfit,
     policies_of,
     require_same_game,
+    shares_of,
     take_apart,
 )
 from ludus.policies.base import Policy
@@ -58,6 +59,37 @@ class ImportedPolicies:
             driver.work.admit(ref)
         driver.scheduler.meet(self.mixture, lacking=self.lacking)
         driver.checkpoint({})
+
+
+def with_files(scenario: Scenario) -> Scenario:
+    """With the files of policies that `start` and `warm_start` name, which stay what they are when a run that they are of goes on. Raises
+    ConfigError for a name of nobody, or of several policies."""
+    changes: dict[str, object] = {}
+    if isinstance(start := getattr(scenario, "start", None), str):
+        changes["start"] = _file(start)
+    rules = getattr(scenario, "warm_start", ())
+    if any(rule.path is not None for rule in rules):
+        changes["warm_start"] = tuple(
+            rule if rule.path is None else rule.model_copy(update={"path": _file(rule.path)}) for rule in rules
+        )
+    return scenario.model_copy(update=changes) if changes else scenario
+
+
+def _file(text: str) -> str:
+    if text.endswith(".safetensors"):
+        return text
+    wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)
+    if wanted.run is None:
+        raise ConfigError(
+            f"{text!r} has no weights to start from. Expected a file, or one policy of a run, RUN@PLAYER/POLICY."
+        )
+    named = {ref for shares in shares_of(wanted, wanted.run) for ref, _ in shares}
+    if len(named) > 1:
+        raise ConfigError(
+            f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
+            f"{wanted.run.folder.name}@{wanted.run.name(max(named))}."
+        )
+    return str(wanted.run.file(*named))
 
 
 def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
@@ -197,4 +229,4 @@ def _source(wanted: Wanted, drawn: Drawn) -> str:
         return str(wanted.file)
     assert wanted.run is not None
     assert drawn.ref is not None
-    return str(wanted.run.folder / "policies" / str(drawn.ref.population) / f"{drawn.ref.policy}.safetensors")
+    return str(wanted.run.file(drawn.ref))

@@ -26,7 +26,7 @@ from ludus.core.types import PolicySpec, State
 from ludus.driver.assembly import build_driver, first_shard
 from ludus.driver.control import Control, StopRequest
 from ludus.driver.driver import Driver, History
-from ludus.driver.imported_policies import ImportedPolicies, read_given
+from ludus.driver.imported_policies import ImportedPolicies, read_given, with_files
 from ludus.driver.result import Result, read_result
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_check import check_first_observations
@@ -71,7 +71,7 @@ def run(
     request = stop if isinstance(stop, StopRequest) else None
     if stop is not None and request is None:
         changes["stop"] = stop
-    scenario = to_scenario(scenario, overrides, **changes).with_shards()
+    scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
     require_sendable(scenario)
     env = first_shard(scenario)
     scenario.check(env.spec)

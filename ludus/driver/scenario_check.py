@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ludus.core.errors import DataError, ScenarioError, article, either
 from ludus.core.parts import kind_of
 from ludus.core.types import EnvSpec
+from ludus.envs.families import GivenObject
 from ludus.learners.base import Algorithm, ChecksStart, WarmsUp, sizes_of
 from ludus.learners.registry import ALGORITHMS
 from ludus.replay.kinds import build_table
@@ -37,6 +38,11 @@ def check(scenario: Scenario, env: EnvSpec) -> None:
             f"{scenario.kind} plays no match for payoffs, so that evaluation.adaptive would do nothing. Leave it out, or use scenario psro."
         )
     scheduler = scenario.scheduler(context.population)
+    if isinstance(scenario.env.source, GivenObject) and max(scenario.runtime.task_slots, scheduler.together) > 1:
+        raise ScenarioError(
+            f"several learners of this {scenario.kind} run play at the same time, and {env.id} was given as one object. Give a function "
+            "that makes an environment: env=lambda: …"
+        )
     scenario.check_schedule(context)
     scenario.evaluation.check(context, scenario, scenario.env)
     exploitability = env.enumeration is not None and scenario.evaluation.exploitability != "off"

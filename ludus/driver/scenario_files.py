@@ -206,11 +206,12 @@ _Q: Mapping[str, Any] = {
     "rollout": 128,
     "hidden": [256, 256],
     "gamma": 0.99,
+    "n_step": 5,
     "updates_per_decision": 0.5,
     "batch": 128,
     "learning_rate": {"start": 1e-3, "end": 0.0},
-    "epsilon": {"start": 1.0, "end": 0.05, "over": 0.2},
-    "target_period": 250,
+    "epsilon": {"start": 1.0, "end": 0.1, "over": 0.16},
+    "target_period": 256,
 }
 _ALONE: Mapping[str, Mapping[str, Any]] = {
     "ppo": {

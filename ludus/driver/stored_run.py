@@ -15,6 +15,7 @@ from typing import Any
 from ludus.core.errors import LudusError, RunError, ScenarioError
 from ludus.core.files import aside_of, put_in_place, replace_file, write_file
 from ludus.core.types import PolicyRef, State
+from ludus.driver.imported_policies import with_files
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
 from ludus.storage import checkpoint
@@ -112,7 +113,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         for read in (reader.generations, reader.payoffs, reader.ratings):
             read()  # damage must be found before anything is changed
     stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
-    scenario = parse_scenario(stored.to_yaml(), list(overrides)) if overrides else stored
+    scenario = with_files(parse_scenario(stored.to_yaml(), list(overrides))) if overrides else stored
     _check_changes(stored, scenario)
     named, state, lost = _newest(folder / "checkpoint", [c.id for c in run.checkpoints])
     refs = list(run.records)

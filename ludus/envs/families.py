@@ -179,8 +179,9 @@ def described(source: Any, num_envs: int | None) -> dict[str, Any]:
                 f"num_envs={num_envs} was given with one object of {type(source).__name__}, which is {given.size}. Give a "
                 "function that makes them: env=lambda: …"
             )
-        spec = getattr(source, "spec", None)
-        name = str(getattr(spec, "id", None) or type(source).__name__)
+        bare = getattr(source, "unwrapped", source)  # PettingZoo's have their names in there
+        name = getattr(getattr(source, "spec", None), "id", None) or getattr(bare, "metadata", {}).get("name")
+        name = str(name or type(bare).__name__)
         return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
     if not callable(source):
         raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")

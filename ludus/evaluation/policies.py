@@ -229,7 +229,7 @@ def _of_file(wanted: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
 def _of_run(wanted: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
     if len(run.population) != spec.num_players:
         raise ScenarioError(f"{wanted.text!r} has {len(run.population)} players; {spec.id} has {spec.num_players}.")
-    return drawn_of(run, choose(wanted, run))
+    return drawn_of(run, shares_of(wanted, run))
 
 
 def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
@@ -237,7 +237,7 @@ def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
     return tuple(tuple(Drawn(r.policy, run.policy(r), r.mode, prob, r) for r, prob in shares) for shares in chosen)
 
 
-def choose(wanted: Wanted, run: StoredRun) -> list[Shares]:
+def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
     """[P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
     if wanted.file is not None:  # inside the run's folder
         record = _recorded(run, wanted.file)

@@ -21,7 +21,7 @@ from ludus.core.types import Act, Array, Enumeration, EnvSpec, Mixture, PolicyRe
 from ludus.envs.adapters.teams import Sides
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
-from ludus.evaluation.policies import FORMS, Drawn, choose, drawn_of, misfit, take_apart
+from ludus.evaluation.policies import FORMS, Drawn, drawn_of, misfit, shares_of, take_apart
 from ludus.policies.base import Policy
 from ludus.policies.file import load_policy as read_policy
 from ludus.rollout.base import RolloutRequest
@@ -361,6 +361,6 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
         assert wanted.file is not None
         return TrainedPolicy([[Drawn(wanted.file.stem, read_policy(wanted.file))]], player=player or 0, seed=seed)
     run: StoredRun = wanted.run
-    seats = drawn_of(run, choose(wanted, run))
+    seats = drawn_of(run, shares_of(wanted, run))
     first = next(p for p, some in enumerate(seats) if some)
     return TrainedPolicy(seats, player=first if player is None else player, env=run.env, seed=seed)

@@ -39,7 +39,8 @@ class WarmStart(Config):
     """One rule: from generation `first` to `last` (inclusive, None: for ever) new policies start from `source`.
 
     random: fresh weights. last: a copy of the population's newest policy. best: a copy of its policy with the highest mean payoff
-    against the current meta-strategy. file: weights from `path` (a policy file of the same architecture).
+    against the current meta-strategy. file: weights from `path` (a policy file of the same architecture,
+    or the name of a policy of a run).
     """
 
     source: Literal["random", "last", "best", "file"] = "random"

@@ -153,6 +153,10 @@ class StoredRun:
             self._loaded[ref] = build_policy(self.records[ref].spec, self._files.get(ref))
         return self._loaded[ref]
 
+    def file(self, ref: PolicyRef) -> Path:
+        """Where a policy's weights are."""
+        return self.folder / self._files.file(ref)
+
     def name(self, ref: PolicyRef) -> str:
         """PLAYER/POLICY, how a user names it after RUN@: of the first player who shares its population."""
         return f"{self.population.index(ref.population)}/{ref.policy}"

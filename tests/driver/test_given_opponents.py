@@ -12,8 +12,9 @@ import run_tools as tools
 import ludus
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, LudusError, RunError, ScenarioError
-from ludus.driver.imported_policies import read_given
+from ludus.driver.imported_policies import read_given, with_files
 from ludus.driver.runner import resume
+from ludus.driver.scenario_files import load_scenario
 from ludus.driver.scenario_kinds import FixedOpponents
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
@@ -249,6 +250,21 @@ def test_ray_gives_the_same_numbers(old: Path, tmp_path: Path) -> None:
     learns(tmp_path / "here", old, "runtime.shards=2")
     learns(tmp_path / "ray", old, "runtime.shards=2", "runtime=ray", "runtime.workers=2", "runtime.tasks=1")
     assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "ray")
+
+
+def test_learners_start_from_one_policy_by_its_name(old: Path) -> None:
+    file = str(old / "one/policies/0/0-2.safetensors")
+    begun = with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@0/0-2"]))
+    assert begun.start == file  # type: ignore[attr-defined]
+    rules = f"warm_start=[random, {{source: file, path: {old}/one@0/0-2}}]"
+    seeded = with_files(load_scenario("kuhn", [rules]))
+    assert [rule.path for rule in seeded.warm_start] == [None, file]  # type: ignore[attr-defined]
+    with pytest.raises(
+        ConfigError, match=r"one@newest' stands for 2 policies, and learners start from one. Name it, such as one@1/1-"
+    ):
+        with_files(load_scenario("kuhn", ["scenario=self_play", f"start={old}/one@newest"]))
+    with pytest.raises(ConfigError, match="'random' has no weights to start from"):
+        with_files(load_scenario("kuhn", ["scenario=self_play", "start=random"]))
 
 
 def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,7 @@ def test_one_object_is_one_environment_and_stays_open(tmp_path: Path) -> None:
         (Coin(), {"runtime": "ray"}, "cannot be sent to its workers: it is one object, and each of them needs its own"),
         (partial(Coin, threading.Lock()), {"runtime": "ray"}, "cannot be sent to its workers: cannot pickle"),
         ({"source": lambda: Coin(), "workers": 2}, {}, "cannot be sent to subprocesses: .* name it module:function"),
+        (Coin(), {"learners": (0,), "runtime": {"tasks": 2}}, "several learners of this fixed_opponents run play at the same time"),
         (lambda: 3, {}, "has none of the interfaces that Ludus plays"),
         (lambda: 1 / 0, {}, "cannot be made: it raised ZeroDivisionError"),
     ],
