@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ludus.core.types import Metrics, Task, TrainingTask
+from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,14 @@ class Observer(Protocol):
         """Share of the task that is done, in [0, 1], None if unknown; newest numbers, such as "episodes_per_second"."""
         ...
 
+    def learned(self, task: TrainingTask, curve: Curve) -> None:
+        """A training task has gone on by an iteration; its curve so far."""
+        ...
+
+    def task_done(self, result: TaskResult) -> None:
+        """A task is done, and in the store."""
+        ...
+
     def generation_done(self, record: GenerationRecord) -> None: ...
 
     def run_finished(self, summary: RunSummary) -> None: ...
@@ -125,6 +133,12 @@ class Silent:
         return None
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        return None
+
+    def learned(self, task: TrainingTask, curve: Curve) -> None:
+        return None
+
+    def task_done(self, result: TaskResult) -> None:
         return None
 
     def generation_done(self, record: GenerationRecord) -> None:
@@ -157,6 +171,14 @@ class Observers:
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         for observer in self._observers:
             observer.task_progress(fraction, metrics)
+
+    def learned(self, task: TrainingTask, curve: Curve) -> None:
+        for observer in self._observers:
+            observer.learned(task, curve)
+
+    def task_done(self, result: TaskResult) -> None:
+        for observer in self._observers:
+            observer.task_done(result)
 
     def generation_done(self, record: GenerationRecord) -> None:
         for observer in self._observers:

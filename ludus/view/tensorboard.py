@@ -14,16 +14,19 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ludus.core.types import Metrics
+from ludus.core.types import Curve, Metrics, TaskResult, Trained, TrainingTask
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.view.curves import learner_of, newest
 
 FOLDER = "tensorboard"
+_EVERY = 1.0  # seconds between two points of a training
 _FLUSH = 2.0  # seconds after which TensorBoard may see what was written
 _NUMBER = itertools.count()  # of the files of this process
 
 
 class TensorBoardWriter(Silent):
-    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations.
+    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
+    decisions of the run, once a second at most and at the end of each task.
 
     A resumed run adds a file; TensorBoard joins the files of a folder.
     """
@@ -32,6 +35,10 @@ class TensorBoardWriter(Silent):
         self._folder = run_dir / FOLDER
         self._writer: RecordWriter | None = None
         self._flushed = 0.0
+        self.decisions = 0
+        """Of the run's tasks that are done; a resumed run has some to begin with."""
+        self._begun: dict[str, int] = {}  # `decisions` when a task began
+        self._next: dict[str, float] = {}  # when it may be told again
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -49,6 +56,26 @@ class TensorBoardWriter(Silent):
         for player, response in enumerate(record.responses):
             values[f"best_response/player_{player}"] = response
         self.scalars(record.number, values)
+
+    def learned(self, task: TrainingTask, curve: Curve) -> None:
+        now = time.monotonic()
+        if now >= self._next.get(task.id, 0.0):
+            self._next[task.id] = now + _EVERY
+            self._learning(task, curve)
+
+    def task_done(self, result: TaskResult) -> None:
+        if isinstance(result, Trained) and result.curve is not None:
+            self._learning(result.task, result.curve)
+            self.decisions += result.counters["decisions"]
+            self._begun.pop(result.task.id, None)
+            self._next.pop(result.task.id, None)
+
+    def _learning(self, task: TrainingTask, curve: Curve) -> None:
+        if not len(curve):
+            return
+        begun = self._begun.setdefault(task.id, self.decisions)
+        values = {f"{learner_of(task)}/{name}": value for name, value in newest(curve).items()}
+        self.scalars(begun + int(curve["decisions"][-1]), values)
 
     def scalars(self, step: int, values: Metrics) -> None:
         """Any numbers, at one step; nothing before the run has started."""
