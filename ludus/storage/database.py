@@ -29,8 +29,8 @@ CURVES = """
 CREATE TABLE curves (
   task TEXT NOT NULL, point INTEGER NOT NULL, iterations INTEGER NOT NULL, env_steps INTEGER NOT NULL, decisions INTEGER NOT NULL,
   episodes INTEGER NOT NULL, samples INTEGER NOT NULL, updates INTEGER NOT NULL, n INTEGER NOT NULL, mean REAL, m2 REAL, low REAL,
-  high REAL, length REAL, learned INTEGER NOT NULL, seconds REAL NOT NULL, metrics TEXT NOT NULL, barrier INTEGER NOT NULL, PRIMARY KEY (task, point))
-  WITHOUT ROWID;
+  high REAL, length REAL, learned INTEGER NOT NULL, seconds REAL NOT NULL, metrics TEXT NOT NULL, barrier INTEGER NOT NULL,
+  PRIMARY KEY (task, point)) WITHOUT ROWID;
 """
 """Points of learning curves, from version 4 on; the columns are those of `ludus.core.types.Curve`."""
 

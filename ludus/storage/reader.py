@@ -309,6 +309,21 @@ class Reader:
         with translated(self.path):
             return tuple(match_of(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
+    def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
+        """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
+        asked = {json.dumps(list(profile)): profile for profile in profiles}
+        found: dict[tuple[int, ...], NDArray[np.int64]] = {}
+        with translated(self.path):
+            sql = "SELECT profile, wins FROM matches WHERE profile IN (SELECT value FROM json_each(?)) AND wins != '[]'"
+            for text, wins in self._rows(sql, json.dumps([*asked])):
+                counts = np.array(json.loads(wins), np.int64)
+                found[asked[text]] = found.get(asked[text], np.zeros_like(counts)) + counts
+        return {
+            profile: tuple((w, d, lost) for w, d, lost in counts.tolist())
+            for profile, counts in found.items()
+            if counts.any()
+        }
+
     def payoff_cells(self) -> tuple[PayoffCells, ...]:
         """Exact cells, in the order in which they were recorded."""
         with translated(self.path):

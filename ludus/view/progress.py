@@ -15,13 +15,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from ludus.core.curves import per_second
 from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
 from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary, Silent
 from ludus.view.curves import compact, learner_of, newest, picture, told
 
 Clock = Callable[[], float]
 _MOMENT = 0.2  # seconds
-_SOON = 2.0  # seconds, before and of which no time left is told
+_SOON = 2.0  # seconds; no less is told of the time left
+_PACE = 10.0  # seconds, that the time left goes by
 
 
 class Rates:
@@ -105,7 +107,8 @@ class PlainProgress(Silent):
 
     def learned(self, task: TrainingTask, curve: Curve) -> None:
         if self._clock() >= self._learning:
-            share = _done(self._fraction, curve.seconds[-1])
+            self._write_held()
+            share = _done(self._fraction, curve)
             self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(curve)}")
 
     def generation_done(self, record: GenerationRecord) -> None:
@@ -119,9 +122,7 @@ class PlainProgress(Silent):
         self._write(line)
 
     def run_finished(self, summary: RunSummary) -> None:
-        if self._held is not None:
-            self._write(self._held)
-            self._held = None
+        self._write_held()
         self._write(_ended(summary))
 
     def message(self, text: str) -> None:
@@ -137,6 +138,11 @@ class PlainProgress(Silent):
 
     def close(self) -> None:
         """Nothing to give back."""
+
+    def _write_held(self) -> None:
+        if self._held is not None:
+            self._write(self._held)
+            self._held = None
 
     def _write(self, text: str) -> None:
         self._learning = self._clock() + max(self.QUIET, self.SHARE * self._rates.elapsed)
@@ -198,8 +204,7 @@ class RichProgress(Silent):
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._tasks.progressed()
-        seconds = max((curve.seconds[-1] for _, curve in self._trainings.values()), default=0.0)
-        self._note = _done(fraction, seconds)
+        self._note = _done(fraction, next((curve for _, curve in self._trainings.values()), None))
 
     def learned(self, task: TrainingTask, curve: Curve) -> None:
         self._trainings = {**self._trainings, task.id: (learner_of(task), curve)}
@@ -347,11 +352,13 @@ def describe(record: GenerationRecord, rates: Rates) -> str:
     return "  ".join(parts)
 
 
-def _done(fraction: float | None, seconds: float) -> str:
-    """The share of a task that is done after so many seconds, with the time left once it can be told."""
+def _done(fraction: float | None, curve: Curve | None) -> str:
+    """The share of a task that is done, with the time left at its newest pace: the first iteration may have compiled kernels."""
     if fraction is None:
         return ""
-    left = seconds * (1 - fraction) / fraction if 0 < fraction < 1 and seconds > _SOON else 0.0
+    left = 0.0
+    if curve is not None and len(curve) > 1 and 0 < fraction < 1:
+        left = curve["env_steps"][-1] * (1 - fraction) / fraction / per_second(curve, over=_PACE)
     return f"  {100 * fraction:.0f}%" + (f", {remaining(left)}" if left > _SOON else "")
 
 

@@ -10,7 +10,7 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus.core.types import EvaluationTask, Mixture, TrainingTask
+from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.view.curves import compact
 from ludus.view.progress import (
@@ -59,6 +59,25 @@ def test_plain_line_says_where_the_run_is() -> None:
         "generation 1  NashConv 1.5000  best response +0.250 -  100 episodes  2.0s",
         "generation 2  NashConv 1.5000  best response +0.250 -  200 episodes (50/s)  4.0s  about 16.0s left",
     ]
+
+
+def test_a_long_training_has_plain_lines() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(INFO)
+    task = synthetic.training(0, 1)
+    progress.task_started(task)
+    for k in range(1, 301):
+        clock.now = float(k)
+        progress.learned(task, synthetic.curve(min(k, 4)))
+        progress.task_progress(k / 300, {})
+    _, first, *others = stream.getvalue().splitlines()
+    # Returns 1, 3, 2, 4 of the first two iterations: mean 2.5, deviation 1.29.
+    assert first == (
+        "population 0, generation 1  0%, about 9m58s left  100 decisions  return 2.500 ± 1.291  length 50.00  "
+        "policy loss 0.500  100 steps/s"
+    )
+    assert others[0].startswith("population 0, generation 1  1%, about 6m36s left  200 decisions")
+    assert 60 < len(others) < 110  # every other second, and ever fewer
 
 
 def test_fast_generations_are_thinned_but_the_last_is_shown() -> None:
@@ -116,6 +135,26 @@ def test_terminal_shows_table_and_bar() -> None:
     ):
         assert expected in text
     assert progress._live is None
+
+
+def test_terminal_draws_a_long_training() -> None:
+    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80, height=40))
+    progress.run_started(INFO)
+    task, other = synthetic.training(0, 1), synthetic.training(0, 2)
+    progress.task_started(task)
+    progress.learned(task, synthetic.curve(2))
+    assert progress._render().plain.splitlines()[0].startswith("population 0  100 decisions  return 2.500 ± 1.291")
+    assert "│" not in progress._render().plain  # not yet
+    progress.learned(task, synthetic.curve(60))
+    lines = progress._render().plain.splitlines()[1:7]
+    assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
+    assert (lines[0][-1], lines[-1][10]) == ("\u2809", "\u2880")  # from the lower left to the upper right
+    assert max(map(len, lines)) <= 64
+    progress.task_done(Trained(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}))
+    assert "│" in progress._render().plain  # it stays until another one begins
+    progress.task_started(other)
+    assert "│" not in progress._render().plain
+    progress.close()
 
 
 def test_the_pace_stands_in_the_line() -> None:
@@ -291,6 +330,12 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     writer.run_started(INFO)
     writer.generation_done(record(1, seconds=2.0))
     writer.generation_done(record(2, seconds=4.0, nash_conv=0.75))
+    for generation in (1, 2):
+        task = synthetic.training(0, generation)
+        for k in (1, 2, 3):  # at once: the first one and the end are told
+            writer.learned(task, synthetic.curve(k))
+        counters = {"decisions": 150}
+        writer.task_done(Trained(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, counters, curve=synthetic.curve(3)))
     writer.run_finished(SUMMARY)
     (file,) = (tmp_path / "tensorboard").iterdir()
     seen = [
@@ -302,3 +347,5 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     assert (2, "nash_conv", 0.75) in seen
     assert (2, "best_response/player_0", 0.25) in seen
     assert not any(tag == "ignored" for _, tag, _ in seen)
+    returns = [(step, value) for step, tag, value in seen if tag == "population 0/return"]
+    assert returns == [(50, 2.0), (150, 3.0), (200, 2.0), (300, 3.0)]
