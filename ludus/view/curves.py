@@ -64,10 +64,9 @@ def told(numbers: dict[str, float]) -> list[str]:
         parts.append(f"return {short(numbers['return'])}" + ("" if apart is None else f" ± {short(apart)}"))
     if "episode_length" in numbers:
         parts.append(f"length {short(numbers['episode_length'])}")
-    parts += [f"{name.replace('_', ' ')} {short(value)}" for name, value in numbers.items() if is_told(name)]
     if "steps_per_second" in numbers:
         parts.append(f"{compact(numbers['steps_per_second'])} steps/s")
-    return parts
+    return parts + [f"{name.replace('_', ' ')} {short(value)}" for name, value in numbers.items() if is_told(name)]
 
 
 def picture(curve: Curve, *, width: int, height: int) -> list[str]:

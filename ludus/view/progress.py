@@ -263,6 +263,8 @@ class RichProgress(Silent):
     def _learning(self) -> Sequence[str]:
         trainings = [*self._trainings.values()][: self.TRAININGS]
         lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings]
+        if len(lines) == 1:
+            lines = _filled(lines[0].split("  "), self._console.width)[:2]
         if trainings and trainings[0][1].seconds[-1] >= self.LASTED and self._console.height > self.ROWS + 12:
             width, height = self.PICTURE
             lines += picture(trainings[0][1], width=min(width, self._console.width), height=height)
@@ -360,6 +362,17 @@ def _done(fraction: float | None, curve: Curve | None) -> str:
     if curve is not None and len(curve) > 1 and 0 < fraction < 1:
         left = curve["env_steps"][-1] * (1 - fraction) / fraction / per_second(curve, over=_PACE)
     return f"  {100 * fraction:.0f}%" + (f", {remaining(left)}" if left > _SOON else "")
+
+
+def _filled(parts: Sequence[str], width: int) -> list[str]:
+    """Lines of whole parts."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(f"  {part}")
+    return lines
 
 
 def progress_of(curve: Curve) -> str:

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import combinations
@@ -144,7 +144,7 @@ def collect(reader: Reader) -> ReportData:
         state=run_state(reader.run_dir, summary),
         summary=summary,
         convergence=_convergence(info, records),
-        learning=[_learning(name, curve) for name, curve in list(learners.items())[:MAX_LEARNERS]],
+        learning=[_learning(name, learners[name]) for name in _most_decided(learners)],
         learners=len(learners),
         heat_maps=_heat_maps(info, payoffs, marginals, names),
         strategies=_strategies(records, names),
@@ -188,12 +188,16 @@ def _convergence(info: RunInfo, records: Sequence[GenerationRecord]) -> Converge
 
 
 def _learners(stored: Sequence[StoredCurve]) -> dict[str, Curve]:
-    """Each learner's tasks as one curve; who has decided most comes first."""
+    """Each learner's tasks as one curve."""
     tasks: dict[str, list[Curve]] = {}
     for one in stored:
         tasks.setdefault(learner_name(one.population, one.policy, one.generation), []).append(one.curve)
-    joined = {name: curves.joined(parts) for name, parts in tasks.items()}
-    return dict(sorted(joined.items(), key=lambda item: -item[1]["decisions"][-1]))
+    return {name: curves.joined(parts) for name, parts in sorted(tasks.items())}
+
+
+def _most_decided(learners: Mapping[str, Curve]) -> list[str]:
+    most = sorted(learners, key=lambda name: -learners[name]["decisions"][-1])[:MAX_LEARNERS]
+    return [name for name in learners if name in most]
 
 
 def _learning(learner: str, curve: Curve) -> Learning:
@@ -201,8 +205,9 @@ def _learning(learner: str, curve: Curve) -> Learning:
     steps, seconds = np.diff(curve["env_steps"], prepend=0), np.diff(curve.seconds, prepend=0)
     with np.errstate(all="ignore"):
         speed = np.where(seconds > 0, steps / seconds, np.nan)
-    names = sorted(curve.columns[len(curves.FIXED) :], key=lambda name: not is_told(name))
-    series = {"episode_length": curve["length"], **{name: curve[name] for name in names}, "steps_per_second": speed}
+    names = curve.columns[len(curves.FIXED) :]
+    series = {name: curve[name] for name in names if is_told(name)}
+    series |= {"episode_length": curve["length"], "steps_per_second": speed, **{name: curve[name] for name in names}}
     return Learning(
         learner=learner,
         over={name: _all_finite(curve[name]) for name in ("decisions", "episodes", "updates", "seconds")},

@@ -74,7 +74,7 @@ def test_a_long_training_has_plain_lines() -> None:
     # Returns 1, 3, 2, 4 of the first two iterations: mean 2.5, deviation 1.29.
     assert first == (
         "population 0, generation 1  0%, about 9m58s left  100 decisions  return 2.500 ± 1.291  length 50.00  "
-        "policy loss 0.500  100 steps/s"
+        "100 steps/s  policy loss 0.500"
     )
     assert others[0].startswith("population 0, generation 1  1%, about 6m36s left  200 decisions")
     assert 60 < len(others) < 110  # every other second, and ever fewer

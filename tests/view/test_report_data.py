@@ -89,7 +89,7 @@ def test_a_learner_s_tasks_are_one_curve(tmp_path: Path) -> None:
     assert first.over["decisions"] == [50.0 * k for k in range(1, 13)]  # six iterations in each of two generations
     assert first.mean == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0] * 2
     assert first.spread == [round(2**0.5, 5)] * 12  # k and k + 2
-    assert list(first.metrics) == ["episode length", "policy loss", "rows", "steps per second"]
+    assert list(first.metrics) == ["policy loss", "episode length", "steps per second", "rows"]
     assert first.metrics["steps per second"] == [100.0] * 12
 
 

@@ -67,25 +67,26 @@ function drawConvergence(element, data, x, title, logarithmic) {
   });
 }
 
-// One line per learner; a band of one standard deviation around the returns of few.
+const learnerColour = (k, of) => (of <= 4 ? playerColour(k) : ramp(k / (of - 1)));
+
+// One line per learner. banded: with their standard deviations around them.
 function drawLearning(element, learners, over, title, pick, banded) {
-  const band = banded && learners.length <= 2;
-  const colour = (k) => (learners.length <= 4 ? playerColour(k) : ramp(k / (learners.length - 1)));
   const traces = learners.flatMap((learner, k) => {
     const x = learner.over[over], y = pick(learner) ?? [];
     const few = y.filter((v) => v !== null).length < 3;
+    const colour = learnerColour(k, learners.length);
     const edge = (sign) => ({
       x, y: y.map((v, i) => (v === null ? null : v + sign * (learner.spread[i] ?? 0))), type: "scatter", mode: "lines", line: { width: 0 },
-      hoverinfo: "skip", showlegend: false, connectgaps: true, ...(sign > 0 ? { fill: "tonexty", fillcolor: `${colour(k)}22` } : {}),
+      hoverinfo: "skip", connectgaps: true, ...(sign > 0 ? { fill: "tonexty", fillcolor: `${colour}22` } : {}),
     });
     const line = {
-      x, y, name: learner.learner, type: "scatter", mode: few ? "lines+markers" : "lines", line: { color: colour(k), width: 1.75 },
+      x, y, name: learner.learner, type: "scatter", mode: few ? "lines+markers" : "lines", line: { color: colour, width: 1.75 },
       connectgaps: true, hovertemplate: "%{y:.4g}",
     };
-    return band ? [edge(-1), edge(1), line] : [line];
+    return banded ? [edge(-1), edge(1), line] : [line];
   });
   return draw(element, traces, {
-    xaxis: { title: over, rangemode: "tozero" }, yaxis: { title }, hovermode: learners.length > 4 ? "closest" : "x unified", showlegend: learners.length > 1,
+    xaxis: { title: over, rangemode: "tozero" }, yaxis: { title }, hovermode: learners.length > 4 ? "closest" : "x unified", showlegend: false,
   });
 }
 

@@ -106,13 +106,27 @@ function learning() {
   byId("learning").hidden = !learners.length;
   if (!learners.length) return;  // best responses were computed, or nothing has been learned yet
   const left = data.learners - learners.length;
-  const several = left ? ` The ${learners.length} learners of ${whole(data.learners)} that have decided most.` : "";
-  byId("learning-hint").textContent = `Left, the mean return of the episodes that learners were trained in${learners.length <= 2 ? ", with their standard deviation" : ""}. A learner's tasks follow one another.${several}`;
+  const several = left ? ` These are the ${learners.length} learners of ${whole(data.learners)} that have decided most.` : "";
+  const spread = median(learners.flatMap((learner) => learner.spread));
+  const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
+  const banded = learners.length <= 2 && spread < Math.max(...means) - Math.min(...means);  // luck would hide what is learned
+  const how = banded ? ", with their standard deviation" : spread === null ? "" : `, whose standard deviation is about ${show(spread, 2)}`;
+  byId("learning-hint").textContent = `Left, the mean return of the episodes that learners were trained in${how}. A learner's tasks follow one another.${several}`;
+  byId("learning-legend").replaceChildren(...(learners.length < 2 ? [] : learners.map((learner, k) => {
+    const entry = make("span", learner.learner);
+    entry.style.setProperty("--colour", learnerColour(k, learners.length));
+    return entry;
+  })));
   const metrics = [...new Set(learners.flatMap((learner) => Object.keys(learner.metrics)))];
   picker(byId("learning-over"), OVER, state.over, (k) => { state.over = k; learning(); });
   picker(byId("learning-picker"), metrics, state.metric, (k) => { state.metric = k; learning(); });
-  drawLearning(byId("learning-return"), learners, OVER[state.over], "return", (learner) => learner.mean, true);
+  drawLearning(byId("learning-return"), learners, OVER[state.over], "return", (learner) => learner.mean, banded);
   drawLearning(byId("learning-metric"), learners, OVER[state.over], metrics[state.metric], (learner) => learner.metrics[metrics[state.metric]], false);
+}
+
+function median(values) {
+  const known = values.filter((v) => v !== null).sort((a, b) => a - b);
+  return known.length ? known[Math.floor(known.length / 2)] : null;
 }
 
 function strategies() {
