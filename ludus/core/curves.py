@@ -1,13 +1,12 @@
 """Learning curves: a bounded number of points, whatever the length of a training.
 
-Every iteration is a point. When there are `LIMIT` of them, neighbours are merged, and from then on a point spans twice as many iterations.
-Nothing is dropped or smoothed: n, mean and M2 of the returns are merged as in Chan, Golub and LeVeque (1979), so that each point says what
-the episodes in it came to, however often it was merged.
+A point spans some iterations, the least power of two with which `LIMIT` points are enough. Nothing is dropped or smoothed: where points are
+merged, n, mean and M2 of their returns are, as in Chan, Golub and LeVeque (1979), so that each says what the episodes in it came to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,86 +22,122 @@ FIXED = (*COUNTERS, *RETURNS, "learned")
 _COUNTS = len(COUNTERS)
 _N, _MEAN, _M2, _LOW, _HIGH, _LENGTH, _LEARNED = range(_COUNTS, len(FIXED))
 _TAKEN = {*FIXED, "seconds"}
-_NONE = (0.0, np.nan, 0.0, np.nan, np.nan, np.nan)  # of `RETURNS`, without episodes
+_NOTHING = (np.nan, 0.0, np.nan, np.nan, np.nan)  # of `RETURNS` but n, without episodes
+_BLOCK = 32  # iterations that are made points of together, which costs little more than one
 
 EMPTY = Curve(FIXED, np.empty((0, len(FIXED))), np.empty(0))
 
+Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics]
 
-def point(
-    counts: Mapping[str, int],
-    *,
-    seconds: float,
-    returns: NDArray[np.float64],
-    lengths: NDArray[np.int32],
-    metrics: Metrics,
-) -> Curve:
-    """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics: of
-    its last update; empty without one."""
-    episodes = _NONE
+
+class CurveRecorder:
+    """The curve of a task in progress. When it was looked at changes nothing; `settle`, at barriers, may in the last digit."""
+
+    def __init__(self, curve: Curve = EMPTY) -> None:
+        self._curve = curve
+        self._new: list[Iteration] = []
+
+    def add(
+        self,
+        counts: Mapping[str, int],
+        *,
+        seconds: float,
+        returns: NDArray[np.float64],
+        lengths: NDArray[np.int32],
+        metrics: Metrics,
+    ) -> None:
+        """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
+        of its last update; empty without one."""
+        self._new.append((counts, seconds, returns, lengths, dict(metrics)))
+        if counts["iterations"] % _BLOCK == 0:
+            self.settle()
+
+    def curve(self) -> Curve:
+        """So far."""
+        return extended(self._curve, points(self._new)) if self._new else self._curve
+
+    def settle(self) -> Curve:
+        """So far; this is what it goes on from."""
+        self._curve, self._new = self.curve(), []
+        return self._curve
+
+
+def points(iterations: Sequence[Iteration]) -> Curve:
+    """A point for each; see `CurveRecorder.add`."""
+    metrics = tuple(dict.fromkeys(name for *_, some in iterations for name in some))
+    values = np.array(
+        [
+            [
+                *(counts[name] for name in COUNTERS),
+                len(returns),
+                *_NOTHING,
+                bool(some),
+                *(some.get(name, np.nan) for name in metrics),
+            ]
+            for counts, _, returns, _, some in iterations
+        ],
+        np.float64,
+    )
+    played = np.flatnonzero(values[:, _N])
     with np.errstate(all="ignore"):
-        if len(returns):
-            mean = returns.mean()
-            apart = returns - mean
-            episodes = (len(returns), mean, apart @ apart, returns.min(), returns.max(), lengths.mean())
-        row = [*(counts[name] for name in COUNTERS), *episodes, float(bool(metrics)), *metrics.values()]
-        values = np.array([row], np.float64)
+        if len(played):
+            n = values[played, _N]
+            first = np.append(0, np.cumsum(n[:-1])).astype(int)
+            returns, lengths = (np.concatenate([one[k] for one in iterations]) for k in (2, 3))
+            mean = np.add.reduceat(returns, first) / n
+            apart = returns - np.repeat(mean, n.astype(int))
+            values[played, _MEAN:_LEARNED] = np.stack(
+                [
+                    mean,
+                    np.add.reduceat(apart * apart, first),
+                    np.minimum.reduceat(returns, first),
+                    np.maximum.reduceat(returns, first),
+                    np.add.reduceat(lengths, first) / n,
+                ],
+                axis=1,
+            )
     values[~np.isfinite(values)] = np.nan
     names = (f"learner_{name}" if name in _TAKEN else name for name in metrics)
-    return Curve((*FIXED, *names), values, np.array([seconds]))
+    return Curve((*FIXED, *names), values, np.array([seconds for _, seconds, *_ in iterations]))
 
 
 def extended(curve: Curve, new: Curve, *, limit: int = LIMIT) -> Curve:
-    """With one point more, which may be merged into the last one. limit: even."""
-    if not len(curve):
-        return new
-    curve, new = _alike([curve, new])
-    iterations = curve.values[:, 0]
-    full = len(curve) == 1 or iterations[-1] - iterations[-2] >= iterations[0]  # the first point spans a whole stride
-    if not full:
-        last = _merged(curve.values[-1:], new.values)
-        return Curve(
-            curve.columns, np.concatenate([curve.values[:-1], last]), np.append(curve.seconds[:-1], new.seconds)
-        )
-    curve = Curve(
-        curve.columns, np.concatenate([curve.values, new.values]), np.concatenate([curve.seconds, new.seconds])
-    )
-    return _halved(curve) if len(curve) >= limit else curve
+    """With points of later iterations."""
+    together = _concatenated([curve, new])
+    iterations = together.values[:, 0]
+    stride = 1
+    while iterations[-1] > stride * limit:
+        stride *= 2
+    first = (
+        len(curve) - 1 if len(curve) and curve.values[-1, 0] > stride // 2 * limit else 0
+    )  # those before it stay as they are
+    tail = _grouped(_rows(together, slice(first, None)), (iterations[first:] - 1) // stride)
+    return _concatenated([_rows(together, slice(first)), tail])
 
 
 def thinned(curve: Curve, limit: int) -> Curve:
     """At most `limit` points."""
-    while len(curve) > limit:
-        curve = _halved(curve)
-    return curve
+    return _grouped(curve, np.arange(len(curve)) * limit // len(curve)) if len(curve) > limit else curve
 
 
 def joined(curves: Iterable[Curve]) -> Curve:
     """One after the other: each counts on from the end of the one before it."""
-    parts = _alike([curve for curve in curves if len(curve)])
-    if not parts:
-        return EMPTY
-    counted, seconds, values, clocks = np.zeros(_COUNTS), 0.0, [], []
-    for part in parts:
-        rows = part.values.copy()
-        rows[:, :_COUNTS] += counted
-        values.append(rows)
-        clocks.append(part.seconds + seconds)
-        counted, seconds = rows[-1, :_COUNTS], float(clocks[-1][-1])
-    return Curve(parts[0].columns, np.concatenate(values), np.concatenate(clocks))
-
-
-def pooled(curve: Curve) -> Curve:
-    """All points as one."""
-    while len(curve) > 1:
-        curve = _halved(curve)
-    return curve
+    counted, seconds, parts = np.zeros(_COUNTS), 0.0, []
+    for curve in curves:
+        if len(curve):
+            values = curve.values.copy()
+            values[:, :_COUNTS] += counted
+            parts.append(Curve(curve.columns, values, curve.seconds + seconds))
+            counted, seconds = values[-1, :_COUNTS], float(parts[-1].seconds[-1])
+    return _concatenated(parts)
 
 
 def last(curve: Curve, *, episodes: int) -> Curve:
     """The newest points as one: as many as have so many episodes, or all."""
     enough = np.flatnonzero(np.cumsum(curve["n"][::-1]) >= episodes)
     first = len(curve) - 1 - int(enough[0]) if len(enough) else 0
-    return pooled(Curve(curve.columns, curve.values[first:], curve.seconds[first:]))
+    newest = _rows(curve, slice(first, None))
+    return _grouped(newest, np.zeros(len(newest)))
 
 
 def spread(curve: Curve) -> NDArray[np.float64]:
@@ -135,50 +170,49 @@ def of_state(state: State | None) -> Curve:
 # ---------------------------------------------------------------------------------------------- inside
 
 
-def _alike(curves: list[Curve]) -> list[Curve]:
+def _rows(curve: Curve, rows: slice) -> Curve:
+    return Curve(curve.columns, curve.values[rows], curve.seconds[rows])
+
+
+def _concatenated(curves: Sequence[Curve]) -> Curve:
     """With the columns of all of them: a learner may name a metric later than others."""
-    if all(curve.columns == curves[0].columns for curve in curves):
-        return curves
-    columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns))
-    out = []
+    columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns)) or FIXED
+    values = np.full((sum(map(len, curves)), len(columns)), np.nan)
+    first = 0
     for curve in curves:
-        values = np.full((len(curve), len(columns)), np.nan)
-        values[:, [columns.index(name) for name in curve.columns]] = curve.values
-        out.append(Curve(columns, values, curve.seconds))
-    return out
+        rows = slice(first, first + len(curve))
+        if curve.columns == columns:
+            values[rows] = curve.values
+        else:
+            values[rows, [columns.index(name) for name in curve.columns]] = curve.values
+        first += len(curve)
+    return Curve(columns, values, np.concatenate([EMPTY.seconds, *(curve.seconds for curve in curves)]))
 
 
-def _halved(curve: Curve) -> Curve:
-    """Neighbours merged; a last one without a neighbour stays."""
-    pairs = len(curve) // 2 * 2
-    values = _merged(curve.values[0:pairs:2], curve.values[1:pairs:2])
-    return Curve(
-        curve.columns,
-        np.concatenate([values, curve.values[pairs:]]),
-        np.concatenate([curve.seconds[1:pairs:2], curve.seconds[pairs:]]),
-    )
-
-
-def _merged(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of points, each with the row that follows it."""
-    out = b.copy()  # counts are those of the end
-    na, nb = a[:, _N], b[:, _N]
+def _grouped(curve: Curve, group: NDArray[np.generic]) -> Curve:
+    """Points whose `group`, which does not fall, is the same are one."""
+    if not len(curve):
+        return curve
+    begins = np.append(True, group[1:] != group[:-1])
+    if begins.all():
+        return curve
+    first = np.flatnonzero(begins)
+    end = np.append(first[1:], len(curve)) - 1
+    values, counted = curve.values, np.cumsum(begins) - 1
+    out = values[end]  # counts are those of the end
     with np.errstate(all="ignore"):
-        for column in (_MEAN, _LENGTH):
-            out[:, column] = _weighted(a[:, column], b[:, column], na, nb)
-        apart = np.where((na > 0) & (nb > 0), b[:, _MEAN] - a[:, _MEAN], 0.0)
-        out[:, _M2] = a[:, _M2] + b[:, _M2] + apart**2 * np.where(na + nb > 0, na * nb / (na + nb), 0.0)
-        out[:, _LOW] = np.fmin(a[:, _LOW], b[:, _LOW])
-        out[:, _HIGH] = np.fmax(a[:, _HIGH], b[:, _HIGH])
-        weights = (a[:, _LEARNED, None], b[:, _LEARNED, None])
-        out[:, len(FIXED) :] = _weighted(a[:, len(FIXED) :], b[:, len(FIXED) :], *weights)
-    out[:, _N] = na + nb
-    out[:, _LEARNED] = a[:, _LEARNED] + b[:, _LEARNED]
-    return out
-
-
-def _weighted(
-    a: NDArray[np.float64], b: NDArray[np.float64], wa: NDArray[np.float64], wb: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The weighted mean of two; the other one where one is NaN."""
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, a + (b - a) * (wb / (wa + wb))))
+        for columns, weight in (
+            (slice(_MEAN, _MEAN + 1), _N),
+            (slice(_LENGTH, _LENGTH + 1), _N),
+            (slice(len(FIXED), None), _LEARNED),
+        ):
+            known = values[:, columns]
+            weights = np.where(np.isnan(known), 0.0, values[:, weight, None])
+            total = np.add.reduceat(weights, first)
+            out[:, columns] = np.add.reduceat(np.where(weights > 0, known, 0.0) * weights, first) / total
+        n, apart = values[:, _N], values[:, _MEAN] - out[counted, _MEAN]
+        out[:, _M2] = np.add.reduceat(values[:, _M2] + np.where(n > 0, n * apart**2, 0.0), first)
+    out[:, _LOW], out[:, _HIGH] = np.fmin.reduceat(values[:, _LOW], first), np.fmax.reduceat(values[:, _HIGH], first)
+    for column in (_N, _LEARNED):
+        out[:, column] = np.add.reduceat(values[:, column], first)
+    return Curve(curve.columns, out, curve.seconds[end])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -104,8 +105,9 @@ class Observer(Protocol):
         """Share of the task that is done, in [0, 1], None if unknown; newest numbers, such as "episodes_per_second"."""
         ...
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
-        """A training task has gone on by an iteration; its curve so far."""
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        """A training task has gone on by an iteration. curve(): how it went so far; asked for in this call, and seldom, as it costs more
+        than the rest of it."""
         ...
 
     def task_done(self, result: TaskResult) -> None:
@@ -135,7 +137,7 @@ class Silent:
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         return None
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         return None
 
     def task_done(self, result: TaskResult) -> None:
@@ -172,7 +174,7 @@ class Observers:
         for observer in self._observers:
             observer.task_progress(fraction, metrics)
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         for observer in self._observers:
             observer.learned(task, curve)
 

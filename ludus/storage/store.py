@@ -232,11 +232,13 @@ class Store:
         self._flush()
         with translated(self.path):
             self._connection.execute("DELETE FROM curves WHERE task = ? AND point >= ?", (task, kept))
-        names, values = curve.columns[len(FIXED) :], curve.values.tolist()
-        for k in range(kept, len(curve)):
-            fixed, metrics = values[k][: len(FIXED)], zip(names, values[k][len(FIXED) :], strict=True)
-            text = json.dumps({name: float(f"{value:.7g}") for name, value in metrics if value == value})
-            self._add("curves", (task, k, *fixed, float(curve.seconds[k]), text))
+        names = [json.dumps(name) for name in curve.columns[len(FIXED) :]]
+        for k, row in enumerate(curve.values[kept:].tolist(), start=kept):
+            known = (
+                f"{name}: {value:.7g}" for name, value in zip(names, row[len(FIXED) :], strict=True) if value == value
+            )
+            metrics = f"{{{', '.join(known)}}}"  # as JSON
+            self._add("curves", (task, k, *row[: len(FIXED)], float(curve.seconds[k]), metrics))
         self._curves[task] = curve
 
     def event(self, kind: str, text: str, *, level: EventLevel = "info") -> None:

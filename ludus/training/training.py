@@ -111,7 +111,7 @@ class Training:
             else parts.trainers.begin(spec, task_slot=task_slot)
         )
         self._count = TrainingCounts()
-        self.curve = curves.EMPTY
+        self._curve = curves.CurveRecorder()
         self._first = 1  # version; 0 is that of the member that comes of it
         if goes_on is not None:
             self._trainer.load_state_dict(goes_on["trainer"])
@@ -184,17 +184,14 @@ class Training:
             count.samples += learned.samples
             count.updates += learned.updates
             count.metrics = dict(learned.metrics) or count.metrics
-            self.curve = curves.extended(
-                self.curve,
-                curves.point(
-                    {**count.totals, "iterations": count.iterations + 1},
-                    seconds=self._seconds,
-                    returns=returns,
-                    lengths=rollout.episodes.length,
-                    metrics=learned.metrics,
-                ),
+            self._curve.add(
+                {**count.totals, "iterations": count.iterations + 1},
+                seconds=self._seconds,
+                returns=returns,
+                lengths=rollout.episodes.length,
+                metrics=learned.metrics,
             )
-            self._parts.observer.learned(self.task, self.curve)
+            self._parts.observer.learned(self.task, self._curve.curve)
             if learned.failure is not None:
                 self._failure = f"{learned.failure} (task {self.task.id}, iteration {count.iterations + 1})"
                 return
@@ -292,7 +289,7 @@ class Training:
             counters=count.totals,
             failure=self._failure,
             average=self._requests.opponents.average,
-            curve=self.curve,
+            curve=self._curve.curve(),
         )
 
     def close(self) -> None:
@@ -312,7 +309,7 @@ class Training:
             "opponents": self._requests.opponents.state_dict(),
             "failure": self._failure,
             "counts": {**self._count.state_dict(), "seconds": self._seconds},
-            "curve": curves.to_state(self.curve),
+            "curve": curves.to_state(self._curve.settle()),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -320,6 +317,6 @@ class Training:
         self._requests.opponents.load_state_dict(state["opponents"])
         self._failure = state["failure"]
         self._count = TrainingCounts.of(state["counts"])
-        self.curve = curves.of_state(state.get("curve"))
+        self._curve = curves.CurveRecorder(curves.of_state(state.get("curve")))
         self._started = self._parts.clock()
         self._publish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ def learner_of(task: TrainingTask) -> str:
     return learner_name(task.population, task.policy, task.generation)
 
 
+@lru_cache(1024)
 def learner_name(population: int, policy: str, generation: int) -> str:
     """Whose curve it is: the name of the policy without its generation, which is the same for all tasks of one learner."""
     head, found, label = policy.rpartition(f"-{generation}")

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.core.curves import per_second
-from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
+from ludus.core.types import Curve, Metrics, Task, TaskResult, Trained, TrainingTask
 from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary, Silent
 from ludus.view.curves import compact, learner_of, newest, picture, told
 
@@ -105,11 +105,12 @@ class PlainProgress(Silent):
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._fraction = fraction
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         if self._clock() >= self._learning:
             self._write_held()
-            share = _done(self._fraction, curve)
-            self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(curve)}")
+            so_far = curve()
+            share = _done(self._fraction, so_far)
+            self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(so_far)}")
 
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
@@ -166,16 +167,19 @@ class RichProgress(Silent):
     BAR = 20
     TRAININGS = 4  # that have a line
     PICTURE = (64, 6)  # letters
+    LOOK = 1.0  # seconds between two looks at a training
     LASTED = 3.0  # seconds after which a training has a picture
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self._console = console or Console(stderr=True)
         self._rates = Rates(clock)
+        self._clock = clock
         self._records: tuple[GenerationRecord, ...] = ()
         self._tasks = Doing()
         self._doing = str(self._tasks)
-        self._note = ""
+        self._fraction: float | None = None
         self._trainings: dict[str, tuple[str, Curve]] = {}  # task -> whose, and its curve; replaced, never changed
+        self._looked: dict[str, float] = {}  # when, at which learner
         self._ended: tuple[str, ...] = ()  # tasks
         self._pace = ""
         self._done = 0
@@ -197,20 +201,25 @@ class RichProgress(Silent):
 
     def task_started(self, task: Task) -> None:
         self._tasks.started(task)
-        self._doing, self._note = f"generation {task.generation}: {self._tasks}", ""
+        self._doing, self._fraction = f"generation {task.generation}: {self._tasks}", None
         if isinstance(task, TrainingTask):  # what has ended stays until others begin
             self._trainings = {name: kept for name, kept in self._trainings.items() if name not in self._ended}
             self._ended = ()
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._tasks.progressed()
-        self._note = _done(fraction, next((curve for _, curve in self._trainings.values()), None))
+        self._fraction = fraction
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
-        self._trainings = {**self._trainings, task.id: (learner_of(task), curve)}
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        now, learner = self._clock(), learner_of(task)
+        if now >= self._looked.get(learner, -math.inf) + self.LOOK:
+            self._looked[learner] = now
+            self._trainings = {**self._trainings, task.id: (learner, curve())}
 
     def task_done(self, result: TaskResult) -> None:
         self._ended = (*self._ended, result.task.id)
+        if isinstance(result, Trained) and result.curve:
+            self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}
 
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
@@ -218,7 +227,7 @@ class RichProgress(Silent):
         self._done = record.number
 
     def run_finished(self, summary: RunSummary) -> None:
-        self._doing, self._note, self._over = _ended(summary), "", True
+        self._doing, self._fraction, self._over = _ended(summary), None, True
         self.close()
 
     def message(self, text: str) -> None:
@@ -274,7 +283,8 @@ class RichProgress(Silent):
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
             shown.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
-        shown.append(self._doing).append(self._note, style="dim")
+        curve = next((curve for _, curve in self._trainings.values()), None)
+        shown.append(self._doing).append(_done(self._fraction, curve), style="dim")
         if self._pace and not self._over:
             shown.append(f"  {self._pace}", style="bold")
         shown.append("\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event
@@ -26,19 +27,20 @@ _NUMBER = itertools.count()  # of the files of this process
 
 class TensorBoardWriter(Silent):
     """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
-    decisions of the run, once a second at most and at the end of each task.
+    decisions of the run, once a second at most, and at the end of a task that lasts that long.
 
     A resumed run adds a file; TensorBoard joins the files of a folder.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._folder = run_dir / FOLDER
         self._writer: RecordWriter | None = None
         self._flushed = 0.0
         self.decisions = 0
         """Of the run's tasks that are done; a resumed run has some to begin with."""
-        self._begun: dict[str, int] = {}  # `decisions` when a task began
-        self._next: dict[str, float] = {}  # when it may be told again
+        self._begun: dict[str, tuple[int, float]] = {}  # of tasks: `decisions`, and when that was
+        self._told: dict[str, float] = {}  # of learners: when last
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -57,25 +59,25 @@ class TensorBoardWriter(Silent):
             values[f"best_response/player_{player}"] = response
         self.scalars(record.number, values)
 
-    def learned(self, task: TrainingTask, curve: Curve) -> None:
-        now = time.monotonic()
-        if now >= self._next.get(task.id, 0.0):
-            self._next[task.id] = now + _EVERY
-            self._learning(task, curve)
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        now = self._clock()
+        _, begun = self._begun.setdefault(task.id, (self.decisions, now))
+        if now >= max(begun, self._told.get(learner_of(task), begun)) + _EVERY:
+            self._learning(task, curve(), now)
 
     def task_done(self, result: TaskResult) -> None:
-        if isinstance(result, Trained) and result.curve is not None:
-            self._learning(result.task, result.curve)
-            self.decisions += result.counters["decisions"]
-            self._begun.pop(result.task.id, None)
-            self._next.pop(result.task.id, None)
-
-    def _learning(self, task: TrainingTask, curve: Curve) -> None:
-        if not len(curve):
+        if not isinstance(result, Trained) or not result.curve or result.task.id not in self._begun:
             return
-        begun = self._begun.setdefault(task.id, self.decisions)
+        now, told = self._clock(), self._told.get(learner_of(result.task), 0.0)
+        if told >= self._begun[result.task.id][1] or now >= told + _EVERY:  # of short tasks not each
+            self._learning(result.task, result.curve, now)
+        del self._begun[result.task.id]
+        self.decisions += result.counters["decisions"]
+
+    def _learning(self, task: TrainingTask, curve: Curve, now: float) -> None:
+        self._told[learner_of(task)] = now
         values = {f"{learner_of(task)}/{name}": value for name, value in newest(curve).items()}
-        self.scalars(begun + int(curve["decisions"][-1]), values)
+        self.scalars(self._begun[task.id][0] + int(curve["decisions"][-1]), values)
 
     def scalars(self, step: int, values: Metrics) -> None:
         """Any numbers, at one step; nothing before the run has started."""

@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 from ludus.core import curves
-from ludus.core.curves import EMPTY, LIMIT, Curve
+from ludus.core.curves import EMPTY, LIMIT, Curve, CurveRecorder
 
 
-def point(iteration: int, returns: list[float], *, seconds: float = 0.0, **metrics: float) -> Curve:
-    """Of an iteration of 10 steps and 5 decisions; each episode is as long as its return."""
+def add(
+    recorder: CurveRecorder, iteration: int, returns: list[float], *, seconds: float = 0.0, **metrics: float
+) -> None:
+    """An iteration of 10 steps; each episode is as long as its return."""
     counts = dict.fromkeys(curves.COUNTERS, 0) | {"iterations": iteration, "env_steps": 10 * iteration}
     lengths = np.array(returns, np.int32)
-    return curves.point(counts, seconds=seconds, returns=np.array(returns), lengths=lengths, metrics=metrics)
+    recorder.add(counts, seconds=seconds, returns=np.array(returns, float), lengths=lengths, metrics=metrics)
+
+
+def curve(*returns: list[float], seconds: float = 0.0) -> Curve:
+    """An iteration for each."""
+    recorder = CurveRecorder()
+    for k, played in enumerate(returns, start=1):
+        add(recorder, k, played, seconds=seconds * k)
+    return recorder.curve()
 
 
 def row(curve: Curve, k: int = -1) -> dict[str, float]:
@@ -21,27 +31,50 @@ def row(curve: Curve, k: int = -1) -> dict[str, float]:
 
 
 def test_neighbours_are_merged_by_count() -> None:
-    curve = curves.extended(point(1, [1.0, 3.0], loss=4.0), point(2, [5.0], loss=2.0), limit=2)
-    assert len(curve) == 1
+    recorder = CurveRecorder()
+    add(recorder, 1, [1.0, 3.0], loss=4.0)
+    add(recorder, 2, [])
+    add(recorder, 3, [5.0], loss=2.0)
+    assert recorder.curve()["n"].tolist() == [2.0, 0.0, 1.0]
+    merged = curves.thinned(recorder.curve(), 1)
     # 1, 3, 5: mean 3, squared deviations 4 + 0 + 4.
-    expected = {"n": 3, "mean": 3, "m2": 8, "low": 1, "high": 5, "length": 3, "iterations": 2, "env_steps": 20}
-    assert {name: row(curve)[name] for name in expected} == expected
-    assert (row(curve)["loss"], row(curve)["learned"]) == (3.0, 2.0)
-    assert curves.spread(curve).tolist() == [2.0]
+    expected = {
+        "n": 3,
+        "mean": 3,
+        "m2": 8,
+        "low": 1,
+        "high": 5,
+        "length": 3,
+        "iterations": 3,
+        "env_steps": 30,
+        "learned": 2,
+    }
+    assert {name: row(merged)[name] for name in expected} == expected
+    assert row(merged)["loss"] == 3.0
+    assert curves.spread(merged).tolist() == [2.0]
 
 
-def test_no_episode_and_no_update_is_lost_however_long_it_takes() -> None:
+def test_no_episode_and_no_update_is_lost_and_looking_changes_nothing() -> None:
     rng = np.random.default_rng(0)
-    curve, returns, losses = EMPTY, [], []
+    recorder, looked = CurveRecorder(), CurveRecorder()
+    returns, losses = [], []
     for k in range(1, 5001):
         played = rng.normal(size=rng.integers(4)).tolist()
         learned = {"loss": float(k)} if k % 3 else {}
-        curve = curves.extended(curve, point(k, played, **learned))
+        for one in (recorder, looked):
+            add(one, k, played, **learned)
+        if k % 7 == 0:
+            looked.curve()
+        if k == 1234:  # a barrier, after which one of them goes on elsewhere
+            recorder.settle()
+            looked = CurveRecorder(curves.of_state(curves.to_state(looked.settle())))
         returns += played
         losses += [float(k)] * bool(learned)
-    assert LIMIT / 2 <= len(curve) <= LIMIT
-    assert np.diff(curve["iterations"]).max() == row(curve, 0)["iterations"] == 32
-    whole = row(curves.pooled(curve))
+    found = recorder.curve()
+    assert found.values.tobytes() == looked.curve().values.tobytes()
+    assert LIMIT / 2 <= len(found) <= LIMIT
+    assert set(np.diff(found["iterations"][:-1])) == {32.0}
+    whole = row(curves.thinned(found, 1))
     assert (whole["n"], whole["learned"], whole["iterations"]) == (len(returns), len(losses), 5000)
     assert whole["mean"] == pytest.approx(np.mean(returns))
     assert whole["m2"] == pytest.approx(np.var(returns) * len(returns))
@@ -50,26 +83,30 @@ def test_no_episode_and_no_update_is_lost_however_long_it_takes() -> None:
 
 
 def test_what_is_not_there_is_left_open() -> None:
-    curve = curves.extended(point(1, [], kl=float("inf")), point(2, [2.0], mean=7.0))
-    assert np.isnan(curve["mean"]).tolist() == [True, False]
-    assert np.isnan(curve["kl"]).all()
-    assert np.isnan(curve["learner_mean"]).tolist() == [True, False]  # a metric whose name is taken
-    assert np.isnan(curve["unknown"]).all()
-    assert row(curves.pooled(curve))["mean"] == 2.0
+    recorder = CurveRecorder(curve([]))
+    add(recorder, 2, [2.0], mean=7.0, kl=float("inf"))
+    found = recorder.curve()
+    assert np.isnan(found["mean"]).tolist() == [True, False]
+    assert np.isnan(found["kl"]).all()
+    assert np.isnan(found["learner_mean"]).tolist() == [True, False]  # a metric whose name is taken
+    assert np.isnan(found["unknown"]).all()
+    assert row(curves.thinned(found, 1))["mean"] == 2.0
 
 
 def test_tasks_follow_one_another() -> None:
-    first = curves.extended(point(1, [1.0], seconds=2.0), point(2, [2.0], seconds=4.0))
-    curve = curves.joined([first, EMPTY, point(1, [3.0], seconds=1.5, loss=0.5)])
-    assert curve["env_steps"].tolist() == [10.0, 20.0, 30.0]
-    assert curve["seconds"].tolist() == [2.0, 4.0, 5.5]
-    assert curve["mean"].tolist() == [1.0, 2.0, 3.0]
+    recorder = CurveRecorder()
+    add(recorder, 1, [3.0], seconds=1.5, loss=0.5)
+    found = curves.joined([curve([1.0], [2.0], seconds=2.0), EMPTY, recorder.curve()])
+    assert found["env_steps"].tolist() == [10.0, 20.0, 30.0]
+    assert found["seconds"].tolist() == [2.0, 4.0, 5.5]
+    assert found["mean"].tolist() == [1.0, 2.0, 3.0]
+    assert np.isnan(found["loss"]).tolist() == [True, True, False]
     assert len(curves.joined([])) == 0
 
 
 def test_the_newest_of_it() -> None:
-    curve = curves.joined([point(1, [float(k), float(k)], seconds=2.0) for k in range(4)])
-    assert row(curves.last(curve, episodes=3))["mean"] == 2.5  # those of two points are needed
-    assert row(curves.last(curve, episodes=99))["n"] == 8
-    assert curves.per_second(curve, over=3.0) == 5.0
+    found = curve(*([float(k), float(k)] for k in range(4)), seconds=2.0)
+    assert row(curves.last(found, episodes=3))["mean"] == 2.5  # those of two points are needed
+    assert row(curves.last(found, episodes=99))["n"] == 8
+    assert curves.per_second(found, over=3.0) == 5.0
     assert np.isnan(curves.per_second(EMPTY, over=3.0))

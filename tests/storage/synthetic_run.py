@@ -68,7 +68,7 @@ def training(population: int, generation: int) -> TrainingTask:
 
 def curve(iterations: int) -> Curve:
     """Each iteration a second, 100 steps, 50 decisions and two episodes, of returns k and k + 2."""
-    out = curves.EMPTY
+    recorder = curves.CurveRecorder()
     for k in range(1, iterations + 1):
         counts = {
             "iterations": k,
@@ -79,11 +79,9 @@ def curve(iterations: int) -> Curve:
             "updates": k,
         }
         returns, lengths = np.array([k, k + 2.0]), np.array([40, 60], np.int32)
-        new = curves.point(
-            counts, seconds=float(k), returns=returns, lengths=lengths, metrics={"rows": 50.0, "policy_loss": 1 / k}
-        )
-        out = curves.extended(out, new)
-    return out
+        metrics = {"rows": 50.0, "policy_loss": 1 / k}
+        recorder.add(counts, seconds=float(k), returns=returns, lengths=lengths, metrics=metrics)
+    return recorder.curve()
 
 
 def write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_long_training_has_plain_lines() -> None:
     progress.task_started(task)
     for k in range(1, 301):
         clock.now = float(k)
-        progress.learned(task, synthetic.curve(min(k, 4)))
+        progress.learned(task, partial(synthetic.curve, min(k, 4)))
         progress.task_progress(k / 300, {})
     _, first, *others = stream.getvalue().splitlines()
     # Returns 1, 3, 2, 4 of the first two iterations: mean 2.5, deviation 1.29.
@@ -138,15 +139,18 @@ def test_terminal_shows_table_and_bar() -> None:
 
 
 def test_terminal_draws_a_long_training() -> None:
-    progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80, height=40))
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
+    progress = RichProgress(console, clock=(clock := Clock()))
     progress.run_started(INFO)
     task, other = synthetic.training(0, 1), synthetic.training(0, 2)
     progress.task_started(task)
-    progress.learned(task, synthetic.curve(2))
+    progress.learned(task, partial(synthetic.curve, 2))
     assert progress._render().plain.splitlines()[0].startswith("population 0  100 decisions  return 2.500 ± 1.291")
     assert "│" not in progress._render().plain  # not yet
-    progress.learned(task, synthetic.curve(60))
-    lines = progress._render().plain.splitlines()[1:7]
+    progress.learned(task, partial(synthetic.curve, 99))  # nobody looks so soon
+    clock.now = 1.0
+    progress.learned(task, partial(synthetic.curve, 60))
+    lines = progress._render().plain.splitlines()[2:8]
     assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
     assert (lines[0][-1], lines[-1][10]) == ("\u2809", "\u2880")  # from the lower left to the upper right
     assert max(map(len, lines)) <= 64
@@ -325,17 +329,18 @@ def test_observers_are_told_in_order() -> None:
 def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    writer = TensorBoardWriter(tmp_path)
+    writer = TensorBoardWriter(tmp_path, clock=(clock := Clock()))
     writer.scalars(0, {"ignored": 1.0})  # nothing before the run starts
     writer.run_started(INFO)
     writer.generation_done(record(1, seconds=2.0))
     writer.generation_done(record(2, seconds=4.0, nash_conv=0.75))
-    for generation in (1, 2):
+    for generation, iterations in ((1, 6), (2, 1), (3, 1), (4, 4)):  # of half a second
         task = synthetic.training(0, generation)
-        for k in (1, 2, 3):  # at once: the first one and the end are told
-            writer.learned(task, synthetic.curve(k))
-        counters = {"decisions": 150}
-        writer.task_done(Trained(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, counters, curve=synthetic.curve(3)))
+        for k in range(1, iterations + 1):
+            clock.now += 0.5
+            writer.learned(task, partial(synthetic.curve, k))
+        trained = Trained(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, {"decisions": 1000 * generation})
+        writer.task_done(replace(trained, curve=synthetic.curve(iterations)))
     writer.run_finished(SUMMARY)
     (file,) = (tmp_path / "tensorboard").iterdir()
     seen = [
@@ -347,5 +352,6 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     assert (2, "nash_conv", 0.75) in seen
     assert (2, "best_response/player_0", 0.25) in seen
     assert not any(tag == "ignored" for _, tag, _ in seen)
-    returns = [(step, value) for step, tag, value in seen if tag == "population 0/return"]
-    assert returns == [(50, 2.0), (150, 3.0), (200, 2.0), (300, 3.0)]
+    steps = [step for step, tag, _ in seen if tag == "population 0/return"]
+    assert steps == [150, 250, 300, 3050, 6150, 6200]  # once a second; of two short tasks one
+    assert (300, "population 0/return", 4.5) in seen  # 1 to 6 and 3 to 8
