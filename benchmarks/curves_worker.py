@@ -30,9 +30,9 @@ from ludus.view.progress import RichProgress
 from ludus.view.tensorboard import TensorBoardWriter
 
 SHORT = {
-    "leduc": ["generations=12"],
-    "cartpole": ["response.decisions=25000"],
-    "cartpole-dqn": ["response.decisions=10000"],
+    "leduc": ["generations=15"],
+    "cartpole": ["response.decisions=40000"],
+    "cartpole-dqn": ["response.decisions=8000"],
 }
 WARM = {
     "leduc": ["generations=1"],

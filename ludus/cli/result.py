@@ -152,7 +152,7 @@ def _best(result: Result) -> GenerationRecord | None:
 def _why_not(result: Result) -> str:
     if result.scenario.evaluation.exploitability == "off":
         return "evaluation.exploitability is off"
-    return "the game has no tree that can be enumerated"
+    return "the game is not enumerated: too large, or env.tree is off"
 
 
 def _against_random(result: Result, last: GenerationRecord) -> str | None:
@@ -179,7 +179,8 @@ def _against_random(result: Result, last: GenerationRecord) -> str | None:
         sum(last.marginals[p][k] * counted[profile][p][0] / sum(counted[profile][p]) for k, profile in played)
         for p, played in enumerate(profiles)
     ]
-    return f"{_by_player(earned)}; wins {', '.join(f'{100 * share:.0f}%' for share in won)} of its episodes"
+    shares = ", ".join(f"{100 * share:.0f}% (player {p})" for p, share in enumerate(won))
+    return f"{_by_player(earned)}; it wins {shares} of the episodes"
 
 
 def _by_player(values: Sequence[float]) -> str:

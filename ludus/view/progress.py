@@ -167,7 +167,7 @@ class RichProgress(Silent):
     BAR = 20
     TRAININGS = 4  # that have a line
     PICTURE = (64, 6)  # letters
-    LOOK = 1.0  # seconds between two looks at a training
+    LOOK = 1.0  # seconds between two looks at a training, which a short one has at its end
     LASTED = 3.0  # seconds after which a training has a picture
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
@@ -179,7 +179,7 @@ class RichProgress(Silent):
         self._doing = str(self._tasks)
         self._fraction: float | None = None
         self._trainings: dict[str, tuple[str, Curve]] = {}  # task -> whose, and its curve; replaced, never changed
-        self._looked: dict[str, float] = {}  # when, at which learner
+        self._looked: dict[str, float] = {}  # when, at which task; the first time when it began
         self._ended: tuple[str, ...] = ()  # tasks
         self._pace = ""
         self._done = 0
@@ -211,13 +211,14 @@ class RichProgress(Silent):
         self._fraction = fraction
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        now, learner = self._clock(), learner_of(task)
-        if now >= self._looked.get(learner, -math.inf) + self.LOOK:
-            self._looked[learner] = now
-            self._trainings = {**self._trainings, task.id: (learner, curve())}
+        now = self._clock()
+        if now >= self._looked.setdefault(task.id, now) + self.LOOK:
+            self._looked[task.id] = now
+            self._trainings = {**self._trainings, task.id: (learner_of(task), curve())}
 
     def task_done(self, result: TaskResult) -> None:
         self._ended = (*self._ended, result.task.id)
+        self._looked.pop(result.task.id, None)
         if isinstance(result, Trained) and result.curve:
             self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}
 

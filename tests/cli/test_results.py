@@ -69,7 +69,7 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
     # Player 0: 0.75 * 0.6; wins 0.25 * 5/10 + 0.75 * 9/10. Player 1: 0.5 * 1; 0.5 * 5/10 + 0.5 * 10/10.
     assert found["against random"] == (
         "payoff of the mixture against the policy that plays at random: +0.450 (player 0), +0.500 (player 1); "
-        "wins 80%, 75% of its episodes"
+        "it wins 80% (player 0), 75% (player 1) of the episodes"
     )
     run = tmp_path / "run"
     assert f"ludus tournament {run}@meta {run}@1 {run}@best random" in found
@@ -79,7 +79,7 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
 def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
     last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
     found = told(result(tmp_path / "large", last, matches=[]))
-    assert found["NashConv"] == "not computed: the game has no tree that can be enumerated"
+    assert found["NashConv"] == "not computed: the game is not enumerated: too large, or env.tree is off"
     assert f"ludus evaluate {tmp_path}/large --exploit 100000" in found
     assert "against random" not in found  # nothing was played
     found = told(result(tmp_path / "off", last, matches=[], exploitability="off"))

@@ -144,11 +144,12 @@ def test_terminal_draws_a_long_training() -> None:
     progress.run_started(INFO)
     task, other = synthetic.training(0, 1), synthetic.training(0, 2)
     progress.task_started(task)
+    progress.learned(task, partial(synthetic.curve, 1))  # nobody looks so soon
+    clock.now = 1.0
     progress.learned(task, partial(synthetic.curve, 2))
     assert progress._render().plain.splitlines()[0].startswith("population 0  100 decisions  return 2.500 ± 1.291")
     assert "│" not in progress._render().plain  # not yet
-    progress.learned(task, partial(synthetic.curve, 99))  # nobody looks so soon
-    clock.now = 1.0
+    clock.now = 2.0
     progress.learned(task, partial(synthetic.curve, 60))
     lines = progress._render().plain.splitlines()[2:8]
     assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
