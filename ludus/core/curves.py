@@ -15,6 +15,8 @@ from ludus.core.types import Curve, Metrics, State
 
 LIMIT = 200
 """Points that a curve has at most; at least half as many once it had so many."""
+METRICS = 100
+"""Columns of metrics that it has at most."""
 COUNTERS = ("iterations", "env_steps", "decisions", "episodes", "samples", "updates")
 RETURNS = ("n", "mean", "m2", "low", "high", "length")
 FIXED = (*COUNTERS, *RETURNS, "learned")
@@ -47,7 +49,8 @@ class CurveRecorder:
         metrics: Metrics,
     ) -> None:
         """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
-        of its last update; empty without one."""
+        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept."""
+        lengths = lengths.copy()  # which may be part of a whole rollout that the runtime would keep
         self._new.append((counts, seconds, returns, lengths, dict(metrics)))
         if counts["iterations"] % _BLOCK == 0:
             self.settle()
@@ -176,7 +179,7 @@ def _rows(curve: Curve, rows: slice) -> Curve:
 
 def _concatenated(curves: Sequence[Curve]) -> Curve:
     """With the columns of all of them: a learner may name a metric later than others."""
-    columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns)) or FIXED
+    columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns))[: len(FIXED) + METRICS] or FIXED
     values = np.full((sum(map(len, curves)), len(columns)), np.nan)
     first = 0
     for curve in curves:
@@ -184,7 +187,8 @@ def _concatenated(curves: Sequence[Curve]) -> Curve:
         if curve.columns == columns:
             values[rows] = curve.values
         else:
-            values[rows, [columns.index(name) for name in curve.columns]] = curve.values
+            kept = [k for k, name in enumerate(curve.columns) if name in columns]
+            values[rows, [columns.index(curve.columns[k]) for k in kept]] = curve.values[:, kept]
         first += len(curve)
     return Curve(columns, values, np.concatenate([EMPTY.seconds, *(curve.seconds for curve in curves)]))
 

@@ -26,7 +26,7 @@ def learner_of(task: TrainingTask) -> str:
 def learner_name(population: int, policy: str, generation: int) -> str:
     """Whose curve it is: the name of the policy without its generation, which is the same for all tasks of one learner."""
     head, found, label = policy.rpartition(f"-{generation}")
-    name = head + label if found and head else policy
+    name = head + label if found and head and label[:1] in ("", "-") else policy
     return f"population {population}" if name == str(population) else f"population {population}, {name}"
 
 

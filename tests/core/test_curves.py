@@ -93,6 +93,13 @@ def test_what_is_not_there_is_left_open() -> None:
     assert row(curves.thinned(found, 1))["mean"] == 2.0
 
 
+def test_metrics_that_are_named_anew_each_time_end_somewhere() -> None:
+    recorder = CurveRecorder()
+    for k in range(1, 301):
+        add(recorder, k, [], **{f"loss_{k}": 1.0})
+    assert recorder.curve().values.shape == (150, len(curves.FIXED) + curves.METRICS)
+
+
 def test_tasks_follow_one_another() -> None:
     recorder = CurveRecorder()
     add(recorder, 1, [3.0], seconds=1.5, loss=0.5)
