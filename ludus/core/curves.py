@@ -111,9 +111,10 @@ def extended(curve: Curve, new: Curve, *, limit: int = LIMIT) -> Curve:
     stride = 1
     while iterations[-1] > stride * limit:
         stride *= 2
-    first = (
-        len(curve) - 1 if len(curve) and curve.values[-1, 0] > stride // 2 * limit else 0
-    )  # those before it stay as they are
+    same = (
+        len(curve) > 0 and curve.values[-1, 0] > stride // 2 * limit
+    )  # the stride, so that but the last one all stay as they are
+    first = len(curve) - 1 if same else 0
     tail = _grouped(_rows(together, slice(first, None)), (iterations[first:] - 1) // stride)
     return _concatenated([_rows(together, slice(first)), tail])
 

@@ -217,9 +217,9 @@ class RichProgress(Silent):
             self._trainings = {**self._trainings, task.id: (learner_of(task), curve())}
 
     def task_done(self, result: TaskResult) -> None:
-        self._ended = (*self._ended, result.task.id)
-        self._looked.pop(result.task.id, None)
         if isinstance(result, Trained) and result.curve:
+            self._ended = (*self._ended, result.task.id)
+            self._looked.pop(result.task.id, None)
             self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}
 
     def generation_done(self, record: GenerationRecord) -> None:
@@ -275,16 +275,17 @@ class RichProgress(Silent):
         lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings]
         if len(lines) == 1:
             lines = _filled(lines[0].split("  "), self._console.width)[:2]
-        if trainings and trainings[0][1].seconds[-1] >= self.LASTED and self._console.height > self.ROWS + 12:
-            width, height = self.PICTURE
-            lines += picture(trainings[0][1], width=min(width, self._console.width), height=height)
+        width, height = self.PICTURE
+        room = self._console.width >= width and self._console.height >= self.ROWS + height + 7
+        if room and trainings and trainings[0][1].seconds[-1] >= self.LASTED:
+            lines += picture(trainings[0][1], width=width, height=height)
         return lines
 
     def _draw_bar(self, shown: Text) -> None:
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
             shown.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
-        curve = next((curve for _, curve in self._trainings.values()), None)
+        curve = next((curve for name, (_, curve) in self._trainings.items() if name not in self._ended), None)
         shown.append(self._doing).append(_done(self._fraction, curve), style="dim")
         if self._pace and not self._over:
             shown.append(f"  {self._pace}", style="bold")

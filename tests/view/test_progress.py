@@ -155,7 +155,8 @@ def test_terminal_draws_a_long_training() -> None:
     assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
     assert (lines[0][-1], lines[-1][10]) == ("\u2809", "\u2880")  # from the lower left to the upper right
     assert max(map(len, lines)) <= 64
-    progress.task_done(Trained(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}))
+    done = Trained(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}, curve=synthetic.curve(60))
+    progress.task_done(done)
     assert "│" in progress._render().plain  # it stays until another one begins
     progress.task_started(other)
     assert "│" not in progress._render().plain
