@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ludus.cli.output import facts, table
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.storage.base import GenerationRecord
+from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
-from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for
+from ludus.storage.run_dirs import RUNS
+from ludus.view.curves import short
+from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for, signed
 
 if TYPE_CHECKING:
     from ludus.driver.result import Result
 
 FAILED = 3
 """Exit code of a run that is over, and of which no response was trained to its end."""
+_EXPLOIT = 100_000
+"""Episodes that an exploiter is trained for, where one is proposed."""
 
 
 def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *, profile: bool) -> int:
@@ -38,26 +45,23 @@ def execute(go: Callable[[PlainProgress | RichProgress, StopRequest], Result], *
     if profile:
         show_profile(result.run_dir)
     if stop.requested:
-        sys.stdout.write(f"\nContinue with: ludus resume {shlex.quote(str(result.run_dir))}\n")
+        sys.stdout.write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}\n")
+    elif not result.summary.failed:
+        show_next(result)
     return _status(result, stop.status)
 
 
 def show_result(result: Result) -> None:
-    """The table of results on standard output, and how to go on."""
+    """The table of results on standard output."""
     last = result.generations[-1] if result.generations else None
     pairs = [("generations", str(last.number if last else 0))]
-    known = [value for value in result.nash_conv if math.isfinite(value)]
-    if known:
-        bound = "" if last is None or last.exact else " (at least)"
-        pairs.append(("NashConv", f"{number(known[-1])}{bound}, best {number(min(known))}"))
-        if last is not None and len(last.marginals) == 2:
-            pairs.append(("exploitability", f"{number(known[-1] / 2)}{bound}"))
     if last is not None:
+        pairs += _alone(result) if len(last.marginals) == 1 else _together(result, last)
         sizes = [len(members) for members in result.populations]
         shared = ", shared by the players" if len(sizes) < len(last.sizes) else ""
         pairs.append(("policies", " + ".join(str(size) for size in sizes) + shared))
         if last.episodes:  # a computed oracle plays none
-            pairs.append(("episodes", f"{last.episodes:,}"))
+            pairs.append(("episodes", f"{last.episodes:,} of training"))
     summary = result.summary
     if summary.failures:
         which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
@@ -68,6 +72,120 @@ def show_result(result: Result) -> None:
     if result.report is not None:
         pairs.append(("report", str(result.report)))
     facts("Results", pairs)
+
+
+def show_next(result: Result) -> None:
+    """Commands that somebody may want to type now."""
+    last = result.generations[-1] if result.generations else None
+    if last is None:
+        return
+    here = RUNS / result.run_dir.name  # which its name stands for, unless a folder of that name is nearer
+    near = here.resolve() == result.run_dir.resolve() and not Path(result.run_dir.name, FILE).exists()
+    run = result.run_dir.name if near else str(result.run_dir)
+    commands = []
+    if len(last.marginals) > 1:
+        if last.nash_conv is None:
+            commands.append(
+                (
+                    f"evaluate {quote(run)} --exploit {_EXPLOIT}",
+                    "a lower bound of NashConv, by policies trained for that",
+                )
+            )
+        best = _best(result)
+        earlier = [] if best is None or best is last else [quote(f"{run}@{best.number}")]
+        entrants = [quote(f"{run}@meta"), *earlier, quote(f"{run}@best"), "random"]
+        commands.append((f"tournament {' '.join(entrants)}", "who beats whom"))
+    commands.append((f"record {quote(f'{run}@best')}", "see it play"))
+    if len(last.marginals) > 1 and result.summary.complete and result.scenario.generations is not None:
+        commands.append((f"resume {quote(run)} generations={2 * last.number}", "go on"))
+    facts("Next", [(f"ludus {command}", why) for command, why in commands])
+
+
+def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str]]:
+    """How good the last meta-strategies are, where there are opponents."""
+    best = _best(result)
+    if last.nash_conv is None or best is None:
+        yield "NashConv", f"not computed: {_why_not(result)}"
+    else:
+        bound = "" if last.exact else " (at least)"
+        which = "" if best is last else f"; best {number(best.nash_conv)} after generation {best.number}"
+        yield "NashConv", f"{number(last.nash_conv)}{bound}, what best responses to the mixture gain in all{which}"
+        if len(last.marginals) == 2:
+            yield "exploitability", f"{number(last.nash_conv / 2)}{bound}, the mean of both players"
+    if any(math.isfinite(value) for value in last.responses):
+        yield "best response", f"payoff against the mixture it was trained against: {_by_player(last.responses)}"
+    if (against := _against_random(result, last)) is not None:
+        yield "against random", f"payoff of the mixture against the policy that plays at random: {against}"
+
+
+def _alone(result: Result) -> Iterator[tuple[str, str]]:
+    """What policies of a single player earn, by the episodes of evaluation."""
+    payoffs, members = result.payoffs, result.populations[0]
+    known = np.flatnonzero(np.isfinite(payoffs.mean[0]))
+    if not len(known):
+        return
+    newest, best = int(known[-1]), int(known[np.argmax(payoffs.mean[0][known])])
+
+    def told(k: int) -> str:
+        n, mean = int(payoffs.count[k]), payoffs.mean[0][k]
+        if n < 2:
+            return short(mean)
+        half = float(stdtrit(n - 1, 0.975)) * math.sqrt(payoffs.m2[0][k] / (n - 1) / n)
+        return f"{short(mean)} ± {short(half)}"
+
+    of = "" if payoffs.exact[newest] else f" (95% interval, {payoffs.count[newest]:,} episodes)"
+    yield "return", f"{told(newest)} of policy {members[newest].ref.policy}{of}"
+    if best != newest:
+        yield "best return", f"{told(best)} of policy {members[best].ref.policy}"
+    if members[0].spec.kind == "random" and 0 in known and newest:
+        yield "random return", f"{told(0)} of the policy that plays at random"
+
+
+def _best(result: Result) -> GenerationRecord | None:
+    """The generation of the least NashConv, the last one of several; None where it was not computed."""
+    known = [
+        record for record in result.generations if record.nash_conv is not None and math.isfinite(record.nash_conv)
+    ]
+    return min(reversed(known), key=lambda record: record.nash_conv or 0.0, default=None)
+
+
+def _why_not(result: Result) -> str:
+    if result.scenario.evaluation.exploitability == "off":
+        return "evaluation.exploitability is off"
+    return "the game is not enumerated: too large, or env.tree is off"
+
+
+def _against_random(result: Result, last: GenerationRecord) -> str | None:
+    """From the payoffs that the run has recorded; None where they do not say. With the share of episodes that were won, where they were
+    played."""
+    if any(not members or members[0].spec.kind != "random" for members in result.populations):
+        return None
+    payoffs, players = result.payoffs, len(last.marginals)
+    profiles = [
+        [(k, tuple(k if seat == p else 0 for seat in range(players))) for k in np.flatnonzero(marginal).tolist()]
+        for p, marginal in enumerate(last.marginals)
+    ]
+    earned = [
+        sum(last.marginals[p][k] * float(payoffs.mean[(p, *profile)]) for k, profile in played)
+        for p, played in enumerate(profiles)
+    ]
+    if not all(map(math.isfinite, earned)):
+        return None
+    with Reader(result.run_dir, check=False) as reader:
+        counted = reader.wins([profile for played in profiles for _, profile in played])
+    if any(profile not in counted for played in profiles for _, profile in played):
+        return _by_player(earned)  # computed, or episodes without a winner
+    won = [
+        sum(last.marginals[p][k] * counted[profile][p][0] / sum(counted[profile][p]) for k, profile in played)
+        for p, played in enumerate(profiles)
+    ]
+    shares = ", ".join(f"{100 * share:.0f}% (player {p})" for p, share in enumerate(won))
+    return f"{_by_player(earned)}; it wins {shares} of the episodes"
+
+
+def _by_player(values: Sequence[float]) -> str:
+    told = [(p, signed(value, 3)) for p, value in enumerate(values) if math.isfinite(value)]
+    return ", ".join(f"{value} (player {p})" for p, value in told)
 
 
 def show_profile(run_dir: Path) -> None:

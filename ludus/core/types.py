@@ -373,9 +373,36 @@ class Exploitability:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """How a training went, in few points (`ludus.core.curves`); each is what its iterations came to together.
+
+    columns: names of the columns of values float64[k, len(columns)]. First what was counted since the task began, at the point's end:
+    iterations, env_steps, decisions, episodes, samples, updates. Then of the learner's episodes that ended in it: n, and mean, m2 (sum of
+    squared deviations), low and high of their returns; length, their mean number of steps. learned: iterations with updates. Then the
+    learner's metrics: means over these. NaN where there is nothing. seconds: float64[k] of training, apart because it is a clock.
+    """
+
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, column: str) -> NDArray[np.float64]:
+        """One column, float64[k]; NaN everywhere if there is none of that name."""
+        if column == "seconds":
+            return self.seconds
+        if column not in self.columns:
+            return np.full(len(self), np.nan)
+        return self.values[:, self.columns.index(column)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trained:
     """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
-    the last good weights kept. average: the mean over the task of a mixture that a rule has moved."""
+    the last good weights kept. average: the mean over the task of a mixture that a rule has moved. curve: how it went; None: it was
+    computed."""
 
     task: TrainingTask
     ref: PolicyRef
@@ -385,6 +412,7 @@ class Trained:
     counters: Mapping[str, int]
     failure: str | None = None
     average: Mixture | None = None
+    curve: Curve | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -168,6 +168,7 @@ def build_driver(
                 prefetch=scenario.runtime.prefetch,
                 background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,
+                observer=observer,
                 clock=control.clock,
             ),
             _exact(scenario, env, population),

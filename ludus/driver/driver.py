@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ludus.core import curves
 from ludus.core.errors import ScenarioError
 from ludus.core.own_code import brief, own_name
 from ludus.core.types import (
@@ -241,7 +242,7 @@ class Driver:
 
     def _record(self, result: TaskResult) -> None:
         self.store.task_done(result)
-        self.parts.callbacks.task_done(result)
+        self.observer.task_done(result)
         if isinstance(result, Trained):
             self._add(result)
         elif result.task.solution is not None:
@@ -329,6 +330,8 @@ class Driver:
             "kept": dict(self.work.kept),
             "profile": self.parts.profile.state_dict(),
         }
+        for task, training in trainings.items():
+            self.store.curve_recorded(task, curves.of_state(training.get("curve")))
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
         self.named.append(name)

@@ -143,6 +143,7 @@ def resume(
         driver.named.extend(stored.named)
         if stored.state is not None:
             driver.restore(stored.state)
+            tensorboard.decisions = driver.history.counters["decisions"]
         store.rewind(stored.named[-1] if stored.named else None)
         files.remove_unknown()
         driver.clean()

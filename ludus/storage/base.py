@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ludus.core.types import Metrics, Task, TrainingTask
+from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,15 @@ class Observer(Protocol):
         """Share of the task that is done, in [0, 1], None if unknown; newest numbers, such as "episodes_per_second"."""
         ...
 
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        """A training task has gone on by an iteration. curve(): how it went so far; asked for in this call, and seldom, as it costs more
+        than the rest of it."""
+        ...
+
+    def task_done(self, result: TaskResult) -> None:
+        """A task is done, and in the store."""
+        ...
+
     def generation_done(self, record: GenerationRecord) -> None: ...
 
     def run_finished(self, summary: RunSummary) -> None: ...
@@ -125,6 +135,12 @@ class Silent:
         return None
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
+        return None
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        return None
+
+    def task_done(self, result: TaskResult) -> None:
         return None
 
     def generation_done(self, record: GenerationRecord) -> None:
@@ -157,6 +173,14 @@ class Observers:
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         for observer in self._observers:
             observer.task_progress(fraction, metrics)
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        for observer in self._observers:
+            observer.learned(task, curve)
+
+    def task_done(self, result: TaskResult) -> None:
+        for observer in self._observers:
+            observer.task_done(result)
 
     def generation_done(self, record: GenerationRecord) -> None:
         for observer in self._observers:

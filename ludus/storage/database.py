@@ -13,7 +13,7 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 3
+VERSION = 4
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -24,6 +24,15 @@ CREATE TABLE matches (
   barrier INTEGER NOT NULL);
 """
 """The match log of a run, and of a tournament."""
+
+CURVES = """
+CREATE TABLE curves (
+  task TEXT NOT NULL, point INTEGER NOT NULL, iterations INTEGER NOT NULL, env_steps INTEGER NOT NULL, decisions INTEGER NOT NULL,
+  episodes INTEGER NOT NULL, samples INTEGER NOT NULL, updates INTEGER NOT NULL, n INTEGER NOT NULL, mean REAL, m2 REAL, low REAL,
+  high REAL, length REAL, learned INTEGER NOT NULL, seconds REAL NOT NULL, metrics TEXT NOT NULL, barrier INTEGER NOT NULL,
+  PRIMARY KEY (task, point)) WITHOUT ROWID;
+"""
+"""Points of learning curves, from version 4 on; the columns are those of `ludus.core.types.Curve`."""
 
 TABLES = f"""
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -45,6 +54,7 @@ CREATE TABLE joints (
 CREATE TABLE tasks (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, generation INTEGER NOT NULL, population INTEGER, policy TEXT, state TEXT NOT NULL,
   metrics TEXT NOT NULL, counters TEXT NOT NULL, failure TEXT, created REAL NOT NULL, barrier INTEGER NOT NULL) WITHOUT ROWID;
+{CURVES}
 {MATCHES}
 CREATE TABLE payoffs (
   seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
@@ -60,7 +70,7 @@ CREATE TABLE events (
   barrier INTEGER NOT NULL);
 """
 
-COVERED = ("policies", "generations", "joints", "tasks", "matches", "payoffs", "ratings", "metrics", "events")
+COVERED = ("policies", "generations", "joints", "tasks", "matches", "payoffs", "ratings", "metrics", "curves", "events")
 """The tables whose rows a checkpoint covers."""
 
 INSERT = {
@@ -72,6 +82,7 @@ INSERT = {
     "payoffs": "INSERT INTO payoffs (generation, players, profiles, mean, barrier) VALUES (?,?,?,?,?)",
     "ratings": "INSERT OR REPLACE INTO ratings VALUES (?,?,?,?,?,?)",
     "metrics": "INSERT OR REPLACE INTO metrics VALUES (?,?,?,?,?)",
+    "curves": "INSERT INTO curves VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     "events": "INSERT INTO events (time, level, kind, text, barrier) VALUES (?,?,?,?,?)",
 }
 
@@ -79,7 +90,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {3: CURVES}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 

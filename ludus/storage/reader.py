@@ -7,7 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Match, PolicyRef, PolicySpec
+from ludus.core.types import Curve, Match, PolicyRef, PolicySpec
 from ludus.population.base import Lineage, PolicyRecord
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
@@ -85,6 +87,17 @@ class Series:
     counter: str
     step: NDArray[np.int64]
     value: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredCurve:
+    """How a training task went, or goes: up to the last barrier."""
+
+    task: str
+    generation: int
+    population: int
+    policy: str
+    curve: Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +309,21 @@ class Reader:
         with translated(self.path):
             return tuple(match_of(row) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
+    def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
+        """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
+        asked = {json.dumps(list(profile)): profile for profile in profiles}
+        found: dict[tuple[int, ...], NDArray[np.int64]] = {}
+        with translated(self.path):
+            sql = "SELECT profile, wins FROM matches WHERE profile IN (SELECT value FROM json_each(?)) AND wins != '[]'"
+            for text, wins in self._rows(sql, json.dumps([*asked])):
+                counts = np.array(json.loads(wins), np.int64)
+                found[asked[text]] = found.get(asked[text], np.zeros_like(counts)) + counts
+        return {
+            profile: tuple((w, d, lost) for w, d, lost in counts.tolist())
+            for profile, counts in found.items()
+            if counts.any()
+        }
+
     def payoff_cells(self) -> tuple[PayoffCells, ...]:
         """Exact cells, in the order in which they were recorded."""
         with translated(self.path):
@@ -340,6 +368,20 @@ class Reader:
             )
             step = np.array([row[0] for row in rows], np.int64)
             return Series(name, counter, step, np.array([row[1] for row in rows], np.float64))
+
+    def curves(self) -> tuple[StoredCurve, ...]:
+        """Of all training tasks that have one, by generation, then task."""
+        sql = f"SELECT task, {', '.join(FIXED)}, seconds, curves.metrics FROM curves ORDER BY task, point"
+        with translated(self.path):
+            rows = {task: list(some) for task, some in groupby(self._rows(sql), itemgetter(0))}
+            tasks = self._rows(
+                "SELECT id, generation, population, policy FROM tasks WHERE kind = 'train' ORDER BY generation, id"
+            )
+            return tuple(
+                StoredCurve(task, generation, population, policy, _curve(rows[task]))
+                for task, generation, population, policy in tasks
+                if task in rows
+            )
 
     def events(self) -> tuple[Event, ...]:
         with translated(self.path):
@@ -396,6 +438,13 @@ def _policy(row: tuple[Any, ...]) -> StoredPolicy:
         lineage=Lineage(task=task, generation=generation, parent=origin, start=start),
     )
     return StoredPolicy(record, file, sha256, created)
+
+
+def _curve(rows: Sequence[tuple[Any, ...]]) -> Curve:
+    metrics = [json.loads(row[-1]) for row in rows]
+    names = tuple(dict.fromkeys(name for some in metrics for name in some))
+    values = [[*row[1:-2], *(some.get(name) for name in names)] for row, some in zip(rows, metrics, strict=True)]
+    return Curve((*FIXED, *names), np.array(values, np.float64), np.array([row[-2] for row in rows], np.float64))
 
 
 def _task(row: tuple[Any, ...]) -> StoredTask:

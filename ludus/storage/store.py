@@ -16,8 +16,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.curves import FIXED
 from ludus.core.errors import RunError
-from ludus.core.types import Match, PolicyRef, Task, TaskResult, Trained, TrainingTask
+from ludus.core.types import Curve, Match, PolicyRef, Task, TaskResult, Trained, TrainingTask
 from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
@@ -107,6 +108,7 @@ class Store:
         self._locate = locate
         self._buffer: dict[str, list[tuple[object, ...]]] = {table: [] for table in INSERT}
         self._waiting = 0
+        self._curves: dict[str, Curve] = {}  # as they were written, of the tasks in progress
         self._barrier = self._last_barrier() + 1
 
     @classmethod
@@ -194,6 +196,9 @@ class Store:
 
     def task_done(self, result: TaskResult) -> None:
         if isinstance(result, Trained):
+            if result.curve is not None:
+                self.curve_recorded(result.task.id, result.curve)
+                del self._curves[result.task.id]
             self._task(
                 result.task, "failed" if result.failure else "done", result.metrics, result.counters, result.failure
             )
@@ -221,6 +226,21 @@ class Store:
         for name, value in values.items():
             self._add("metrics", (name, counter, int(step), float(value)))
 
+    def curve_recorded(self, task: str, curve: Curve) -> None:
+        """The curve of a training task so far. Only points that are new, or have changed, are written."""
+        kept = _same_points(self._curves.get(task), curve)
+        self._flush()
+        with translated(self.path):
+            self._connection.execute("DELETE FROM curves WHERE task = ? AND point >= ?", (task, kept))
+        names = [json.dumps(name) for name in curve.columns[len(FIXED) :]]
+        for k, row in enumerate(curve.values[kept:].tolist(), start=kept):
+            known = (
+                f"{name}: {value:.7g}" for name, value in zip(names, row[len(FIXED) :], strict=True) if value == value
+            )
+            metrics = f"{{{', '.join(known)}}}"  # as JSON
+            self._add("curves", (task, k, *row[: len(FIXED)], float(curve.seconds[k]), metrics))
+        self._curves[task] = curve
+
     def event(self, kind: str, text: str, *, level: EventLevel = "info") -> None:
         self._add("events", (time.time(), level, kind, text))
 
@@ -238,6 +258,7 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('info', ?)", (info_to_json(info),))
             for task in abandoned:
+                self._connection.execute("DELETE FROM curves WHERE task = ?", (task,))
                 self._connection.execute(
                     "DELETE FROM metrics WHERE counter = 'versions' AND substr(name, 1, ?) = ?",
                     (len(task) + 1, f"{task}/"),
@@ -319,11 +340,21 @@ class Store:
         for rows in self._buffer.values():
             rows.clear()
         self._waiting = 0
+        self._curves.clear()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def _last_barrier(self) -> int:
         return int(self._connection.execute("SELECT COALESCE(MAX(barrier), 0) FROM checkpoints").fetchone()[0])
+
+
+def _same_points(before: Curve | None, now: Curve) -> int:
+    """How many points at the beginning are the same, to the bit."""
+    if before is None or before.columns != now.columns:
+        return 0
+    k = min(len(before), len(now))
+    same = (before.values[:k].view(np.int64) == now.values[:k].view(np.int64)).all(axis=1)
+    return k if same.all() else int(np.argmin(same))
 
 
 def locate_by_name(run_dir: Path, ref: PolicyRef) -> Located:

@@ -90,7 +90,6 @@ class CallbackObserver(Silent):
         self._tell("on_update", update)
 
     def task_done(self, result: TaskResult) -> None:
-        """A task is done, and in the store."""
         self._tell("on_task", result)
 
     def generation_done(self, record: GenerationRecord) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core import seeding
 from ludus.core.errors import ScenarioError
-from ludus.core.types import Mixture, PolicyRef, State, TrainingTask
+from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask
 from ludus.learners.base import Collect
 from ludus.policies.base import Policy
 from ludus.population.matches import won
@@ -46,17 +46,18 @@ class TrainingCounts:
     wins: list[tuple[float, int]] = field(default_factory=list)  # (share won, episodes), per iteration
     metrics: dict[str, float] = field(default_factory=dict)  # of the last update
 
-    def add(self, rollout: Rollout) -> None:
-        """Count what was collected for one iteration."""
+    def add(self, rollout: Rollout) -> Array:
+        """Count what was collected for one iteration. The learner's returns of the episodes that ended, float64[n]."""
         self.env_steps += rollout.counters["env_steps"]
         self.decisions += rollout.counters["learner_decisions"]
         self.episodes += rollout.counters["episodes"]
         self.next_episode = max(self.next_episode, rollout.next_episode)
         episodes = rollout.episodes
-        if len(episodes.seat):
-            mine = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+        mine: Array = episodes.returns[np.arange(len(episodes.seat)), episodes.seat]
+        if len(mine):
             self.returns.append(float(mine.mean()))
             self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
+        return mine
 
     @property
     def totals(self) -> Mapping[str, int]:

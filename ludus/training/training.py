@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ludus.core import seeding
+from ludus.core import curves, seeding
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 from ludus.learners.base import Algorithm, LearnerContext
@@ -24,6 +24,7 @@ from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.shards import merge
+from ludus.storage.base import Observer, Silent
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
 from ludus.training.remote import RemoteTrainer, Trainers
@@ -54,7 +55,8 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
-    """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count."""
+    """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count.
+    `observer` is told how they go on."""
 
     rollouts: RolloutManager
     episodes: EpisodeServer
@@ -63,6 +65,7 @@ class TrainingParts:
     trainers: Trainers | None = None
     background: Scorer | None = None
     callbacks: CallbackObserver = field(default_factory=CallbackObserver)
+    observer: Observer = field(default_factory=Silent)
     prefetch: int = 0
     clock: Callable[[], float] = time.perf_counter
 
@@ -108,6 +111,7 @@ class Training:
             else parts.trainers.begin(spec, task_slot=task_slot)
         )
         self._count = TrainingCounts()
+        self._curve = curves.CurveRecorder()
         self._first = 1  # version; 0 is that of the member that comes of it
         if goes_on is not None:
             self._trainer.load_state_dict(goes_on["trainer"])
@@ -170,7 +174,7 @@ class Training:
         count.stale += collected.stale
         if collected.rollouts:
             rollout = merge(collected.rollouts)
-            count.add(rollout)
+            returns = count.add(rollout)
             self._requests.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.ahead()
@@ -180,6 +184,14 @@ class Training:
             count.samples += learned.samples
             count.updates += learned.updates
             count.metrics = dict(learned.metrics) or count.metrics
+            self._curve.add(
+                {**count.totals, "iterations": count.iterations + 1},
+                seconds=self._seconds,
+                returns=returns,
+                lengths=rollout.episodes.length,
+                metrics=learned.metrics,
+            )
+            self._parts.observer.learned(self.task, self._curve.curve)
             if learned.failure is not None:
                 self._failure = f"{learned.failure} (task {self.task.id}, iteration {count.iterations + 1})"
                 return
@@ -277,6 +289,7 @@ class Training:
             counters=count.totals,
             failure=self._failure,
             average=self._requests.opponents.average,
+            curve=self._curve.curve(),
         )
 
     def close(self) -> None:
@@ -296,6 +309,7 @@ class Training:
             "opponents": self._requests.opponents.state_dict(),
             "failure": self._failure,
             "counts": {**self._count.state_dict(), "seconds": self._seconds},
+            "curve": curves.to_state(self._curve.settle()),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -303,5 +317,6 @@ class Training:
         self._requests.opponents.load_state_dict(state["opponents"])
         self._failure = state["failure"]
         self._count = TrainingCounts.of(state["counts"])
+        self._curve = curves.CurveRecorder(curves.of_state(state.get("curve")))
         self._started = self._parts.clock()
         self._publish()

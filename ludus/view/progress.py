@@ -15,11 +15,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ludus.core.types import Metrics, Task
-from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary
+from ludus.core.curves import per_second
+from ludus.core.types import Curve, Metrics, Task, TaskResult, Trained, TrainingTask
+from ludus.storage.base import Doing, GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.view.curves import compact, learner_of, newest, picture, told
 
 Clock = Callable[[], float]
 _MOMENT = 0.2  # seconds
+_SOON = 2.0  # seconds; no less is told of the time left
+_PACE = 10.0  # seconds, that the time left goes by
 
 
 class Rates:
@@ -72,9 +76,13 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-class PlainProgress:
-    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes. Nobody need listen: a
-    closed pipe or a full disk under the log ends the lines, not the run."""
+class PlainProgress(Silent):
+    """One line per generation, at most one every `every` seconds (the last is never lost), for logs and pipes; and a line of how a training
+    goes where none has come for a while, so that a run of a day has some hundred of them. Nobody need listen: a closed pipe or a full disk
+    under the log ends the lines, not the run."""
+
+    QUIET = 2.0  # seconds without a line, after which a training has one; more in a long run
+    SHARE = 0.02  # of the time so far
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 1.0, clock: Clock = time.monotonic) -> None:
         self._stream = stream if stream is not None else sys.stderr
@@ -83,6 +91,8 @@ class PlainProgress:
         self._rates = Rates(clock)
         self._next = -math.inf
         self._held: str | None = None
+        self._learning = math.inf  # when a training may have a line
+        self._fraction: float | None = None
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._rates.started(info)
@@ -90,10 +100,17 @@ class PlainProgress:
         self._write(f"run {info.name}: {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}{where}")
 
     def task_started(self, task: Task) -> None:
-        return None
+        self._fraction = None
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        return None
+        self._fraction = fraction
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        if self._clock() >= self._learning:
+            self._write_held()
+            so_far = curve()
+            share = _done(self._fraction, so_far)
+            self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(so_far)}")
 
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
@@ -106,9 +123,7 @@ class PlainProgress:
         self._write(line)
 
     def run_finished(self, summary: RunSummary) -> None:
-        if self._held is not None:
-            self._write(self._held)
-            self._held = None
+        self._write_held()
         self._write(_ended(summary))
 
     def message(self, text: str) -> None:
@@ -125,7 +140,13 @@ class PlainProgress:
     def close(self) -> None:
         """Nothing to give back."""
 
+    def _write_held(self) -> None:
+        if self._held is not None:
+            self._write(self._held)
+            self._held = None
+
     def _write(self, text: str) -> None:
+        self._learning = self._clock() + max(self.QUIET, self.SHARE * self._rates.elapsed)
         try:
             self._stream.write(text + "\n")
             self._stream.flush()
@@ -133,24 +154,33 @@ class PlainProgress:
             self._stream = _Nowhere()
 
 
-class RichProgress:
-    """A live bar under a short table of the newest generations. Its drawing thread repaints twice a second, whatever the pace of the
-    run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw. A terminal that was closed ends the
-    picture, not the run."""
+class RichProgress(Silent):
+    """A live bar under a short table of the newest generations and the trainings in progress: a line of numbers for each of the first few,
+    and the curve of the first one's returns once it has lasted a while. Its drawing thread repaints twice a second, whatever the pace of
+    the run. The picture is one text, laid out by hand: Rich's own tables cost ten times as much to draw. A terminal that was closed ends
+    the picture, not the run."""
 
     ROWS = 8
     HEADER = ("generation", "NashConv", "best response", "policies", "episodes", "episodes/s", "time")
     WIDTHS = (10, 10, 17, 10, 9, 11, 9)  # at least; within 80 columns
     SPARE = (3, 4, 5, 2, 6)  # columns that a narrow terminal goes without, the first one first
     BAR = 20
+    TRAININGS = 4  # that have a line
+    PICTURE = (64, 6)  # letters
+    LOOK = 1.0  # seconds between two looks at a training, which a short one has at its end
+    LASTED = 3.0  # seconds after which a training has a picture
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self._console = console or Console(stderr=True)
         self._rates = Rates(clock)
+        self._clock = clock
         self._records: tuple[GenerationRecord, ...] = ()
         self._tasks = Doing()
         self._doing = str(self._tasks)
-        self._note = ""
+        self._fraction: float | None = None
+        self._trainings: dict[str, tuple[str, Curve]] = {}  # task -> whose, and its curve; replaced, never changed
+        self._looked: dict[str, float] = {}  # when, at which task; the first time when it began
+        self._ended: tuple[str, ...] = ()  # tasks
         self._pace = ""
         self._done = 0
         self._live: Live | None = None
@@ -171,13 +201,26 @@ class RichProgress:
 
     def task_started(self, task: Task) -> None:
         self._tasks.started(task)
-        self._doing, self._note = f"generation {task.generation}: {self._tasks}", ""
+        self._doing, self._fraction = f"generation {task.generation}: {self._tasks}", None
+        if isinstance(task, TrainingTask):  # what has ended stays until others begin
+            self._trainings = {name: kept for name, kept in self._trainings.items() if name not in self._ended}
+            self._ended = ()
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._tasks.progressed()
-        speed = metrics.get("episodes_per_second")
-        share = "" if fraction is None else f"  {100 * fraction:.0f}%"
-        self._note = share if speed is None else f"{share}  {compact(speed)} episodes/s"
+        self._fraction = fraction
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        now = self._clock()
+        if now >= self._looked.setdefault(task.id, now) + self.LOOK:
+            self._looked[task.id] = now
+            self._trainings = {**self._trainings, task.id: (learner_of(task), curve())}
+
+    def task_done(self, result: TaskResult) -> None:
+        if isinstance(result, Trained) and result.curve:
+            self._ended = (*self._ended, result.task.id)
+            self._looked.pop(result.task.id, None)
+            self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}
 
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
@@ -185,7 +228,7 @@ class RichProgress:
         self._done = record.number
 
     def run_finished(self, summary: RunSummary) -> None:
-        self._doing, self._note, self._over = _ended(summary), "", True
+        self._doing, self._fraction, self._over = _ended(summary), None, True
         self.close()
 
     def message(self, text: str) -> None:
@@ -211,28 +254,42 @@ class RichProgress:
             self._live = None
 
     def _render(self) -> Text:
-        picture = Text(no_wrap=True, overflow="ellipsis")
+        shown = Text(no_wrap=True, overflow="ellipsis")
         records = self._records  # the drawing thread must see one state
         if records:
             rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
             for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width)):
-                picture.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
-        self._draw_bar(picture)
+                shown.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
+        for line in self._learning():
+            shown.append(line + "\n")
+        self._draw_bar(shown)
         left = None if self._over else self._rates.seconds_left()
         about = "" if left is None else f", {remaining(left)}"
-        picture.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
+        shown.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
         if self._warning and not self._over:
-            picture.append(f"\n{self._warning}", style="bold")
-        return picture
+            shown.append(f"\n{self._warning}", style="bold")
+        return shown
 
-    def _draw_bar(self, picture: Text) -> None:
+    def _learning(self) -> Sequence[str]:
+        trainings = [*self._trainings.values()][: self.TRAININGS]
+        lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings]
+        if len(lines) == 1:
+            lines = _filled(lines[0].split("  "), self._console.width)[:2]
+        width, height = self.PICTURE
+        room = self._console.width >= width and self._console.height >= self.ROWS + height + 7
+        if room and trainings and trainings[0][1].seconds[-1] >= self.LASTED:
+            lines += picture(trainings[0][1], width=width, height=height)
+        return lines
+
+    def _draw_bar(self, shown: Text) -> None:
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
-            picture.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
-        picture.append(self._doing).append(self._note, style="dim")
+            shown.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
+        curve = next((curve for name, (_, curve) in self._trainings.items() if name not in self._ended), None)
+        shown.append(self._doing).append(_done(self._fraction, curve), style="dim")
         if self._pace and not self._over:
-            picture.append(f"  {self._pace}", style="bold")
-        picture.append("\n")
+            shown.append(f"  {self._pace}", style="bold")
+        shown.append("\n")
 
     def _sizes(self, record: GenerationRecord) -> Sequence[int]:
         """Per population: players may share one."""
@@ -309,6 +366,32 @@ def describe(record: GenerationRecord, rates: Rates) -> str:
     return "  ".join(parts)
 
 
+def _done(fraction: float | None, curve: Curve | None) -> str:
+    """The share of a task that is done, with the time left at its newest pace: the first iteration may have compiled kernels."""
+    if fraction is None:
+        return ""
+    left = 0.0
+    if curve is not None and len(curve) > 1 and 0 < fraction < 1:
+        left = curve["env_steps"][-1] * (1 - fraction) / fraction / per_second(curve, over=_PACE)
+    return f"  {100 * fraction:.0f}%" + (f", {remaining(left)}" if left > _SOON else "")
+
+
+def _filled(parts: Sequence[str], width: int) -> list[str]:
+    """Lines of whole parts."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(f"  {part}")
+    return lines
+
+
+def progress_of(curve: Curve) -> str:
+    """What a training came to so far."""
+    return "  ".join([f"{compact(curve['decisions'][-1])} decisions", *told(newest(curve))])
+
+
 def number(value: float | None) -> str:
     """Four decimals, or four significant digits where that says nothing."""
     if value is None or math.isnan(value):
@@ -323,14 +406,6 @@ def returns(values: tuple[float, ...]) -> str:
 def signed(value: float, digits: int) -> str:
     """With its sign, and zero with plus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"
-
-
-def compact(value: float) -> str:
-    """1234567 -> 1.23M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
-    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"
 
 
 def remaining(seconds: float) -> str:

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import combinations
@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.offline import get_plotlyjs
 
+from ludus.core import curves
 from ludus.core.errors import RunError
+from ludus.core.types import Curve
 from ludus.population.base import Lineage
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.reader import Event, Rating, Reader, StoredPolicy, run_state
+from ludus.storage.reader import Event, Rating, Reader, StoredCurve, StoredPolicy, run_state
+from ludus.view.curves import is_told, learner_name
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the report shows, computed from the database alone.
@@ -28,6 +31,8 @@ from ludus.storage.reader import Event, Rating, Reader, StoredPolicy, run_state
 Number = float | None
 MAX_POINTS = 600  # along an axis of generations
 MAX_LAYERS = 48  # bands of a stacked area
+MAX_LEARNERS = 12  # that have a curve
+MAX_LEARNED = 300  # points of a curve
 MAX_CELLS = 400  # along an axis of a heat map
 
 
@@ -41,6 +46,18 @@ class Convergence:
     nash_conv: list[Number]
     gains: list[list[Number]]
     exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """One learner's training over all of its tasks, point by point. over: what it can be drawn over, by name. mean, spread: of the returns.
+    metrics: others, by name, those that say most first."""
+
+    learner: str
+    over: dict[str, list[Number]]
+    mean: list[Number]
+    spread: list[Number]
+    metrics: dict[str, list[Number]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,8 @@ class ReportData:
     state: str
     summary: RunSummary | None
     convergence: Convergence
+    learning: list[Learning]
+    learners: int  # those that are left out included
     heat_maps: list[HeatMap]
     strategies: list[Strategy]
     rankings: list[Ranking]
@@ -119,11 +138,14 @@ def collect(reader: Reader) -> ReportData:
         raise RunError(f"the database of {str(reader.run_dir)!r} holds a generation of another number of players.")
     marginals = _last_marginals(records, payoffs.sizes)
     names = _names(info, policies)
+    learners = _learners(reader.curves())
     return ReportData(
         info=info,
         state=run_state(reader.run_dir, summary),
         summary=summary,
         convergence=_convergence(info, records),
+        learning=[_learning(name, learners[name]) for name in _most_decided(learners)],
+        learners=len(learners),
         heat_maps=_heat_maps(info, payoffs, marginals, names),
         strategies=_strategies(records, names),
         rankings=_rankings(info, policies, payoffs, marginals, reader.ratings()),
@@ -163,6 +185,40 @@ def _convergence(info: RunInfo, records: Sequence[GenerationRecord]) -> Converge
         gains=gains if known else [],
         exact=all(record.exact for record in kept),
     )
+
+
+def _learners(stored: Sequence[StoredCurve]) -> dict[str, Curve]:
+    """Each learner's tasks as one curve."""
+    tasks: dict[str, list[Curve]] = {}
+    for one in stored:
+        tasks.setdefault(learner_name(one.population, one.policy, one.generation), []).append(one.curve)
+    return {name: curves.joined(parts) for name, parts in sorted(tasks.items())}
+
+
+def _most_decided(learners: Mapping[str, Curve]) -> list[str]:
+    most = sorted(learners, key=lambda name: -learners[name]["decisions"][-1])[:MAX_LEARNERS]
+    return [name for name in learners if name in most]
+
+
+def _learning(learner: str, curve: Curve) -> Learning:
+    curve = curves.thinned(curve, MAX_LEARNED)
+    steps, seconds = np.diff(curve["env_steps"], prepend=0), np.diff(curve.seconds, prepend=0)
+    with np.errstate(all="ignore"):
+        speed = np.where(seconds > 0, steps / seconds, np.nan)
+    names = curve.columns[len(curves.FIXED) :]
+    series = {name: curve[name] for name in names if is_told(name)}
+    series |= {"episode_length": curve["length"], "steps_per_second": speed, **{name: curve[name] for name in names}}
+    return Learning(
+        learner=learner,
+        over={name: _all_finite(curve[name]) for name in ("decisions", "episodes", "updates", "seconds")},
+        mean=_all_finite(curve["mean"]),
+        spread=_all_finite(curves.spread(curve)),
+        metrics={name.replace("_", " "): _all_finite(values) for name, values in series.items()},
+    )
+
+
+def _all_finite(values: NDArray[np.float64]) -> list[Number]:
+    return [_finite(value) for value in values.tolist()]
 
 
 def _heat_maps(

@@ -8,30 +8,39 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ludus.core.types import Metrics
+from ludus.core.types import Curve, Metrics, TaskResult, Trained, TrainingTask
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary, Silent
+from ludus.view.curves import learner_of, newest
 
 FOLDER = "tensorboard"
+_EVERY = 1.0  # seconds between two points of a training
 _FLUSH = 2.0  # seconds after which TensorBoard may see what was written
 _NUMBER = itertools.count()  # of the files of this process
 
 
 class TensorBoardWriter(Silent):
-    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations.
+    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
+    decisions of the run, once a second at most, and at the end of a task that lasts that long.
 
     A resumed run adds a file; TensorBoard joins the files of a folder.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._folder = run_dir / FOLDER
         self._writer: RecordWriter | None = None
         self._flushed = 0.0
+        self.decisions = 0
+        """Of the run's tasks that are done; a resumed run has some to begin with."""
+        self._begun: dict[str, tuple[int, float]] = {}  # of tasks: `decisions`, and when that was
+        self._told: dict[str, float] = {}  # of learners: when last
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -49,6 +58,26 @@ class TensorBoardWriter(Silent):
         for player, response in enumerate(record.responses):
             values[f"best_response/player_{player}"] = response
         self.scalars(record.number, values)
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        now = self._clock()
+        _, begun = self._begun.setdefault(task.id, (self.decisions, now))
+        if now >= max(begun, self._told.get(learner_of(task), begun)) + _EVERY:
+            self._learning(task, curve(), now)
+
+    def task_done(self, result: TaskResult) -> None:
+        if not isinstance(result, Trained) or not result.curve or result.task.id not in self._begun:
+            return
+        now, told = self._clock(), self._told.get(learner_of(result.task), 0.0)
+        if told >= self._begun[result.task.id][1] or now >= told + _EVERY:  # of short tasks not each
+            self._learning(result.task, result.curve, now)
+        del self._begun[result.task.id]
+        self.decisions += result.counters["decisions"]
+
+    def _learning(self, task: TrainingTask, curve: Curve, now: float) -> None:
+        self._told[learner_of(task)] = now
+        values = {f"{learner_of(task)}/{name}": value for name, value in newest(curve).items()}
+        self.scalars(self._begun[task.id][0] + int(curve["decisions"][-1]), values)
 
     def scalars(self, step: int, values: Metrics) -> None:
         """Any numbers, at one step; nothing before the run has started."""

@@ -68,7 +68,10 @@ class Called:
         last = GenerationRecord(20, 61.5, 2_400_000, 1.25, (0.5, 0.75), (0.0, 0.0), ((0.5, 0.5), (1.0,)))
         return SimpleNamespace(
             run_dir=run_dir,
-            populations=(("p0", "p1"), ("q0",))[: self.populations],
+            scenario=SimpleNamespace(generations=20),
+            populations=((synthetic.policy(0, 0), synthetic.policy(0, 1)), (synthetic.policy(1, 0),))[
+                : self.populations
+            ],
             generations=(last,),
             nash_conv=(4.7, 1.2, 1.25),
             seconds=61.5,
@@ -94,14 +97,18 @@ def test_train_passes_its_arguments_in_any_order(
     assert [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()] == [
         "Results",
         "generations 20",
-        "NashConv 1.2500, best 1.2000",
-        "exploitability 0.6250",
+        "NashConv 1.2500, what best responses to the mixture gain in all",
+        "exploitability 0.6250, the mean of both players",
         "policies 2 + 1",
-        "episodes 2,400,000",
+        "episodes 2,400,000 of training",
         "time 1m01s",
         "stopped reached generations=20",
         "run runs/demo",
         "report runs/demo/report.html",
+        "Next",
+        "ludus tournament demo@meta demo@best random who beats whom",
+        "ludus record demo@best see it play",
+        "ludus resume demo generations=40 go on",
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.core.curves import joined
 from ludus.core.errors import RunError
 from ludus.core.types import Act, Due, PolicyRef, Solution
 from ludus.driver.runner import resume, run
@@ -212,7 +213,7 @@ def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkey
     watch = Watch(monkeypatch)
     result = go(tmp_path, *changes)
     played = {"env_steps": 0, "decisions": 0, "episodes": 0}
-    rows = 0
+    rows, returns = 0, []
     for request, rollout in watch.rollouts:
         if request.learner is not None:
             assert rollout.trajectories is not None
@@ -220,8 +221,10 @@ def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkey
             played["env_steps"] += rollout.counters["env_steps"]
             played["decisions"] += rollout.counters["learner_decisions"]
             played["episodes"] += len(rollout.episodes.length)
+            returns += [row[seat] for row, seat in zip(rollout.episodes.returns, rollout.episodes.seat, strict=True)]
     with Reader(tmp_path) as reader:
         tasks = [task.counters for task in reader.tasks() if task.kind == "train"]
+        curve = joined(stored.curve for stored in reader.curves())
         summary, last = reader.summary(), reader.last_generation()
     total = {name: sum(task[name] for task in tasks) for name in tasks[0]}
     assert {name: total[name] for name in played} == played
@@ -231,6 +234,9 @@ def test_counters_count_what_happened(changes: list[str], tmp_path: Path, monkey
     assert last is not None
     assert summary.counters == total
     assert last.episodes == result.episodes == total["episodes"]
+    assert {name: curve[name][-1] for name in total} == total
+    assert curve["n"].sum() == len(returns)
+    assert (curve["n"] * np.nan_to_num(curve["mean"])).sum() == pytest.approx(sum(returns))
 
 
 def test_displayed_numbers_follow_from_stored_ones(tmp_path: Path) -> None:

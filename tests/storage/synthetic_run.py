@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.core.types import Match, PolicyRef, PolicySpec
+from ludus.core import curves
+from ludus.core.types import Curve, Match, Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.population.base import Lineage, PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.store import Store
@@ -60,6 +61,29 @@ def generation(number: int, sizes: tuple[int, ...], *, nash_conv: float | None, 
     )
 
 
+def training(population: int, generation: int) -> TrainingTask:
+    policy = f"{population}-{generation}"
+    return TrainingTask(f"response-{policy}", generation, population, (population,), policy, Mixture(()))
+
+
+def curve(iterations: int) -> Curve:
+    """Each iteration a second, 100 steps, 50 decisions and two episodes, of returns k and k + 2."""
+    recorder = curves.CurveRecorder()
+    for k in range(1, iterations + 1):
+        counts = {
+            "iterations": k,
+            "env_steps": 100 * k,
+            "decisions": 50 * k,
+            "episodes": 2 * k,
+            "samples": 50 * k,
+            "updates": k,
+        }
+        returns, lengths = np.array([k, k + 2.0]), np.array([40, 60], np.int32)
+        metrics = {"rows": 50.0, "policy_loss": 1 / k}
+        recorder.add(counts, seconds=float(k), returns=returns, lengths=lengths, metrics=metrics)
+    return recorder.curve()
+
+
 def write(
     run_dir: Path, *, generations: int = 12, players: int = 2, with_nash_conv: bool = True, finished: bool = True
 ) -> Path:
@@ -72,10 +96,13 @@ def write(
         for number in range(generations + 1 if generations else 0):
             store.generation = number
             for player in range(players):
+                if number:
+                    store.task_started(training(player, number))
+                    store.curve_recorded(training(player, number).id, curve(6))
                 store.policy_added(policy(player, number, number))
             _new_cells(store, number, skill)
-            curve = 4.7 * np.exp(-0.28 * number) + 0.15 + 0.05 * rng.random() if with_nash_conv else None
-            store.generation_done(generation(number, (number + 1,) * players, nash_conv=curve))
+            bound = 4.7 * np.exp(-0.28 * number) + 0.15 + 0.05 * rng.random() if with_nash_conv else None
+            store.generation_done(generation(number, (number + 1,) * players, nash_conv=bound))
             store.metrics_recorded("generations", number, {"loss": 1.0 / (1 + number)})
             for player in range(players):
                 store.ratings_recorded(player, {f"p{k}": 1200 + 40.0 * k for k in range(number + 1)})

@@ -92,6 +92,50 @@ def test_tasks_and_summary_come_back(run_dir: Path) -> None:
         assert reader.events() == ()
 
 
+def test_a_curve_grows_and_is_rewound(run_dir: Path) -> None:
+    def stored() -> list[tuple[int, int]]:
+        """(iterations, barrier) of each point."""
+        with sqlite3.connect(run_dir / "ludus.db") as connection:
+            rows = connection.execute("SELECT iterations, barrier FROM curves ORDER BY point").fetchall()
+        connection.close()
+        return rows
+
+    task = synthetic.training(0, 1)
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        store.task_started(task)
+        for k in (2, 3, 3):
+            store.curve_recorded(task.id, synthetic.curve(k))
+            store.commit(f"c{k}")
+        assert stored() == [(1, 1), (2, 1), (3, 2)]  # what is the same is not written again
+        store.curve_recorded(task.id, synthetic.curve(250))
+        store.commit("thinned")
+        assert [row[0] for row in stored()] == [2 * k for k in range(1, 126)]
+        store.rewind("c2")
+        store.curve_recorded(task.id, synthetic.curve(3))
+        store.commit("again")
+    with Reader(run_dir) as reader:
+        (found,) = reader.curves()
+    assert (found.task, found.generation, found.population, found.policy) == (task.id, 1, 0, "0-1")
+    expected = synthetic.curve(3)
+    assert found.curve.columns == expected.columns
+    np.testing.assert_allclose(found.curve.values, expected.values, rtol=1e-6)
+    assert found.curve.seconds.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
+    synthetic.write(run_dir, generations=1)
+    with sqlite3.connect(run_dir / "ludus.db") as connection:
+        connection.executescript("DROP TABLE curves; PRAGMA user_version = 3;")
+    connection.close()
+    with Reader(run_dir) as reader:
+        assert (reader.curves(), len(reader.policies())) == ((), 4)
+    with Store.open(run_dir) as store:
+        store.curve_recorded(synthetic.training(0, 1).id, synthetic.curve(2))
+        store.commit("resumed")
+    with Reader(run_dir) as reader:
+        assert len(reader.curves()[0].curve) == 2
+
+
 def test_state_of_a_run(run_dir: Path) -> None:
     summary = RunSummary(run_dir, 3, 9.5, 180, None, "stopped by Ctrl-C", complete=False)
     with Store.create(run_dir, synthetic.info(run_dir)) as store:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus.core.types import EvaluationTask, Mixture, TrainingTask
+from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, Trained, TrainingTask
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
+from ludus.view.curves import compact
 from ludus.view.progress import (
     PlainProgress,
     Rates,
     RichProgress,
-    compact,
     duration,
     number,
     progress_for,
@@ -61,6 +62,25 @@ def test_plain_line_says_where_the_run_is() -> None:
     ]
 
 
+def test_a_long_training_has_plain_lines() -> None:
+    progress, stream = plain(clock := Clock())
+    progress.run_started(INFO)
+    task = synthetic.training(0, 1)
+    progress.task_started(task)
+    for k in range(1, 301):
+        clock.now = float(k)
+        progress.learned(task, partial(synthetic.curve, min(k, 4)))
+        progress.task_progress(k / 300, {})
+    _, first, *others = stream.getvalue().splitlines()
+    # Returns 1, 3, 2, 4 of the first two iterations: mean 2.5, deviation 1.29.
+    assert first == (
+        "population 0, generation 1  0%, about 9m58s left  100 decisions  return 2.500 ± 1.291  length 50.00  "
+        "100 steps/s  policy loss 0.500"
+    )
+    assert others[0].startswith("population 0, generation 1  1%, about 6m36s left  200 decisions")
+    assert 60 < len(others) < 110  # every other second, and ever fewer
+
+
 def test_fast_generations_are_thinned_but_the_last_is_shown() -> None:
     progress, stream = plain(clock := Clock())
     progress.run_started(INFO)
@@ -97,7 +117,7 @@ def test_terminal_shows_table_and_bar() -> None:
     progress = RichProgress(console)
     progress.run_started(INFO)
     progress.task_started(TrainingTask("t", 2, 1, (1,), "p2", Mixture(())))
-    progress.task_progress(0.25, {"episodes_per_second": 41_234.0})
+    progress.task_progress(0.25, {})
     for k in range(1, 12):
         progress.generation_done(record(k, seconds=2.0 * k))
     progress._live.refresh()  # type: ignore[union-attr]
@@ -108,7 +128,6 @@ def test_terminal_shows_table_and_bar() -> None:
     for expected in (
         "NashConv",
         "1.5000",
-        "41.2k episodes/s",
         "25%",
         "11/10",
         "50",
@@ -117,6 +136,31 @@ def test_terminal_shows_table_and_bar() -> None:
     ):
         assert expected in text
     assert progress._live is None
+
+
+def test_terminal_draws_a_long_training() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
+    progress = RichProgress(console, clock=(clock := Clock()))
+    progress.run_started(INFO)
+    task, other = synthetic.training(0, 1), synthetic.training(0, 2)
+    progress.task_started(task)
+    progress.learned(task, partial(synthetic.curve, 1))  # nobody looks so soon
+    clock.now = 1.0
+    progress.learned(task, partial(synthetic.curve, 2))
+    assert progress._render().plain.splitlines()[0].startswith("population 0  100 decisions  return 2.500 ± 1.291")
+    assert "│" not in progress._render().plain  # not yet
+    clock.now = 2.0
+    progress.learned(task, partial(synthetic.curve, 60))
+    lines = progress._render().plain.splitlines()[2:8]
+    assert [line[:10] for line in lines] == ["   61.00 │", *["         │"] * 4, "   2.000 │"]
+    assert (lines[0][-1], lines[-1][10]) == ("\u2809", "\u2880")  # from the lower left to the upper right
+    assert max(map(len, lines)) <= 64
+    done = Trained(task, PolicyRef(0, "0-1"), PolicySpec("random"), {}, {}, {}, curve=synthetic.curve(60))
+    progress.task_done(done)
+    assert "│" in progress._render().plain  # it stays until another one begins
+    progress.task_started(other)
+    assert "│" not in progress._render().plain
+    progress.close()
 
 
 def test_the_pace_stands_in_the_line() -> None:
@@ -287,11 +331,18 @@ def test_observers_are_told_in_order() -> None:
 def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    writer = TensorBoardWriter(tmp_path)
+    writer = TensorBoardWriter(tmp_path, clock=(clock := Clock()))
     writer.scalars(0, {"ignored": 1.0})  # nothing before the run starts
     writer.run_started(INFO)
     writer.generation_done(record(1, seconds=2.0))
     writer.generation_done(record(2, seconds=4.0, nash_conv=0.75))
+    for generation, iterations in ((1, 6), (2, 1), (3, 1), (4, 4)):  # of half a second
+        task = synthetic.training(0, generation)
+        for k in range(1, iterations + 1):
+            clock.now += 0.5
+            writer.learned(task, partial(synthetic.curve, k))
+        trained = Trained(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, {"decisions": 1000 * generation})
+        writer.task_done(replace(trained, curve=synthetic.curve(iterations)))
     writer.run_finished(SUMMARY)
     (file,) = (tmp_path / "tensorboard").iterdir()
     seen = [
@@ -303,3 +354,6 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     assert (2, "nash_conv", 0.75) in seen
     assert (2, "best_response/player_0", 0.25) in seen
     assert not any(tag == "ignored" for _, tag, _ in seen)
+    steps = [step for step, tag, _ in seen if tag == "population 0/return"]
+    assert steps == [150, 250, 300, 3050, 6150, 6200]  # once a second; of two short tasks one
+    assert (300, "population 0/return", 4.5) in seen  # 1 to 6 and 3 to 8

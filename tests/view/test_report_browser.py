@@ -50,10 +50,10 @@ def _body(document: str) -> str:
 @pytest.mark.parametrize(
     ("generations", "players", "with_nash_conv", "charts"),
     [
-        (12, 2, True, 5),
+        (12, 2, True, 7),
         (0, 2, True, 0),
-        pytest.param(4, 3, True, 6, marks=pytest.mark.slow),
-        pytest.param(3, 2, False, 3, marks=pytest.mark.slow),
+        pytest.param(4, 3, True, 8, marks=pytest.mark.slow),
+        pytest.param(3, 2, False, 5, marks=pytest.mark.slow),
     ],
 )
 def test_charts_are_drawn(tmp_path: Path, generations: int, players: int, with_nash_conv: bool, charts: int) -> None:

@@ -82,6 +82,17 @@ def test_convergence_and_heat_map(tmp_path: Path) -> None:
     assert data.state == "interrupted"
 
 
+def test_a_learner_s_tasks_are_one_curve(tmp_path: Path) -> None:
+    data = _collected(synthetic.write(tmp_path / "run", generations=2))
+    first, second = data.learning
+    assert (first.learner, second.learner, data.learners) == ("population 0", "population 1", 2)
+    assert first.over["decisions"] == [50.0 * k for k in range(1, 13)]  # six iterations in each of two generations
+    assert first.mean == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0] * 2
+    assert first.spread == [round(2**0.5, 5)] * 12  # k and k + 2
+    assert list(first.metrics) == ["policy loss", "episode length", "steps per second", "rows"]
+    assert first.metrics["steps per second"] == [100.0] * 12
+
+
 def test_three_players_mix_the_third_out(tmp_path: Path) -> None:
     data = _collected(synthetic.write(tmp_path / "run", generations=3, players=3))
     assert [(m.row_player, m.column_player, m.of) for m in data.heat_maps] == [

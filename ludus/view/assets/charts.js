@@ -67,6 +67,29 @@ function drawConvergence(element, data, x, title, logarithmic) {
   });
 }
 
+const learnerColour = (k, of) => (of <= 4 ? playerColour(k) : ramp(k / (of - 1)));
+
+// One line per learner. banded: with their standard deviations around them.
+function drawLearning(element, learners, over, title, pick, banded) {
+  const traces = learners.flatMap((learner, k) => {
+    const x = learner.over[over], y = pick(learner) ?? [];
+    const few = y.filter((v) => v !== null).length < 3;
+    const colour = learnerColour(k, learners.length);
+    const edge = (sign) => ({
+      x, y: y.map((v, i) => (v === null ? null : v + sign * (learner.spread[i] ?? 0))), type: "scatter", mode: "lines", line: { width: 0 },
+      hoverinfo: "skip", connectgaps: true, ...(sign > 0 ? { fill: "tonexty", fillcolor: `${colour}22` } : {}),
+    });
+    const line = {
+      x, y, name: learner.learner, type: "scatter", mode: few ? "lines+markers" : "lines", line: { color: colour, width: 1.75 },
+      connectgaps: true, hovertemplate: "%{y:.4g}",
+    };
+    return banded ? [edge(-1), edge(1), line] : [line];
+  });
+  return draw(element, traces, {
+    xaxis: { title: over, rangemode: "tozero" }, yaxis: { title }, hovermode: learners.length > 4 ? "closest" : "x unified", showlegend: false,
+  });
+}
+
 const RAMP = [[38, 52, 92], [47, 102, 144], [66, 150, 148], [139, 184, 120], [226, 196, 104], [226, 138, 76], [189, 74, 44]];
 
 function ramp(place) {

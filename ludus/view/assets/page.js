@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const state = { logarithmic: true, map: 0, ranking: 0, sort: null, all: false };
+const state = { logarithmic: true, over: 0, metric: 0, map: 0, ranking: 0, sort: null, all: false };
 const FEW = 25;
 
 function make(tag, text, className) {
@@ -59,8 +59,11 @@ function tiles() {
   const best = convergence.nash_conv.filter((v) => v !== null);
   const under = nash === null ? "not computed" : two ? `exploitability ${show(nash / 2)}` : `best ${show(Math.min(...best))}`;
   const policies = rankings.map((r) => r.rows.length);
+  const alone = info.population.length === 1;
+  const means = alone ? (rankings[0]?.rows ?? []).map((r) => r.mean).filter((v) => v !== null) : [];
+  const first = alone ? ["Return", show(means.length ? Math.max(...means) : null, 1), "of the best policy"] : [convergence.exact || nash === null ? "NashConv" : "NashConv, at least", show(nash), under];
   const entries = [
-    [convergence.exact || nash === null ? "NashConv" : "NashConv, at least", show(nash), under],
+    first,
     ["Generations", latest(convergence.generation) === null ? "0" : whole(convergence.generation.length ? latest(convergence.generation) : 0), info.generations === null ? "no limit set" : `of ${whole(info.generations)}`],
     ["Policies", whole(policies.reduce((a, b) => a + b, 0)), policies.length > 1 ? policies.map(whole).join(" + ") : "one population"],
     ["Episodes", whole(latest(convergence.episodes) ?? 0), "of training"],
@@ -74,7 +77,8 @@ function tiles() {
 }
 
 function convergence() {
-  const { convergence } = data;
+  const { convergence, info } = data;
+  byId("convergence").hidden = info.population.length < 2;  // nobody to exploit it
   if (!convergence.generation.length) return nothing("No generation has finished yet.");
   if (!convergence.nash_conv.length) return nothing("NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off.");
   byId("convergence-hint").textContent = (convergence.exact ? "" : "A lower bound, from approximate best responses. ") + "The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.";
@@ -93,6 +97,36 @@ function convergenceCharts() {
   for (const [k, button] of [...byId("scale").children].entries()) button.setAttribute("aria-pressed", String((k === 0) === state.logarithmic));
   drawConvergence(byId("by-generation"), convergence, convergence.generation, "generation", state.logarithmic);
   drawConvergence(byId("by-seconds"), convergence, convergence.seconds, "seconds", state.logarithmic);
+}
+
+const OVER = ["decisions", "episodes", "updates", "seconds"];
+
+function learning() {
+  const learners = data.learning;
+  byId("learning").hidden = !learners.length;
+  if (!learners.length) return;  // best responses were computed, or nothing has been learned yet
+  const left = data.learners - learners.length;
+  const several = left ? ` These are the ${learners.length} learners of ${whole(data.learners)} that have decided most.` : "";
+  const spread = median(learners.flatMap((learner) => learner.spread));
+  const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
+  const banded = learners.length <= 2 && spread < Math.max(...means) - Math.min(...means);  // luck would hide what is learned
+  const how = banded ? ", with their standard deviation" : spread === null ? "" : `, whose standard deviation is about ${show(spread, 2)}`;
+  byId("learning-hint").textContent = `Left, the mean return of the episodes that learners were trained in${how}. A learner's tasks follow one another.${several}`;
+  byId("learning-legend").replaceChildren(...(learners.length < 2 ? [] : learners.map((learner, k) => {
+    const entry = make("span", learner.learner);
+    entry.style.setProperty("--colour", learnerColour(k, learners.length));
+    return entry;
+  })));
+  const metrics = [...new Set(learners.flatMap((learner) => Object.keys(learner.metrics)))];
+  picker(byId("learning-over"), OVER, state.over, (k) => { state.over = k; learning(); });
+  picker(byId("learning-picker"), metrics, state.metric, (k) => { state.metric = k; learning(); });
+  drawLearning(byId("learning-return"), learners, OVER[state.over], "return", (learner) => learner.mean, banded);
+  drawLearning(byId("learning-metric"), learners, OVER[state.over], metrics[state.metric], (learner) => learner.metrics[metrics[state.metric]], false);
+}
+
+function median(values) {
+  const known = values.filter((v) => v !== null).sort((a, b) => a - b);
+  return known.length ? known[Math.floor(known.length / 2)] : null;
 }
 
 function strategies() {
@@ -202,7 +236,7 @@ function facts() {
   }));
 }
 
-function drawAll() { convergence(); strategies(); payoffs(); }
+function drawAll() { convergence(); learning(); strategies(); payoffs(); }
 
 header();
 tiles();
@@ -212,7 +246,7 @@ drawAll();
 byId("ranking-more").addEventListener("click", () => { state.all = true; ranking(); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   if (byId("by-seconds") || !data.convergence.generation.length) drawAll();
-  else { strategies(); payoffs(); }
+  else { learning(); strategies(); payoffs(); }
 });
 window.addEventListener("resize", () => { if (data.heat_maps.length) payoffs(); });  // other labels may fit
 document.documentElement.dataset.ready = "yes";

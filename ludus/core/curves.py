@@ -1,0 +1,223 @@
+"""Learning curves: a bounded number of points, whatever the length of a training.
+
+A point spans some iterations, the least power of two with which `LIMIT` points are enough. Nothing is dropped or smoothed: where points are
+merged, n, mean and M2 of their returns are, as in Chan, Golub and LeVeque (1979), so that each says what the episodes in it came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.types import Curve, Metrics, State
+
+LIMIT = 200
+"""Points that a curve has at most; at least half as many once it had so many."""
+METRICS = 100
+"""Columns of metrics that it has at most."""
+COUNTERS = ("iterations", "env_steps", "decisions", "episodes", "samples", "updates")
+RETURNS = ("n", "mean", "m2", "low", "high", "length")
+FIXED = (*COUNTERS, *RETURNS, "learned")
+
+_COUNTS = len(COUNTERS)
+_N, _MEAN, _M2, _LOW, _HIGH, _LENGTH, _LEARNED = range(_COUNTS, len(FIXED))
+_TAKEN = {*FIXED, "seconds"}
+_NOTHING = (np.nan, 0.0, np.nan, np.nan, np.nan)  # of `RETURNS` but n, without episodes
+_BLOCK = 32  # iterations that are made points of together, which costs little more than one
+
+EMPTY = Curve(FIXED, np.empty((0, len(FIXED))), np.empty(0))
+
+Iteration = tuple[Mapping[str, int], float, NDArray[np.float64], NDArray[np.int32], Metrics]
+
+
+class CurveRecorder:
+    """The curve of a task in progress. When it was looked at changes nothing; `settle`, at barriers, may in the last digit."""
+
+    def __init__(self, curve: Curve = EMPTY) -> None:
+        self._curve = curve
+        self._new: list[Iteration] = []
+
+    def add(
+        self,
+        counts: Mapping[str, int],
+        *,
+        seconds: float,
+        returns: NDArray[np.float64],
+        lengths: NDArray[np.int32],
+        metrics: Metrics,
+    ) -> None:
+        """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
+        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept."""
+        lengths = lengths.copy()  # which may be part of a whole rollout that the runtime would keep
+        self._new.append((counts, seconds, returns, lengths, dict(metrics)))
+        if counts["iterations"] % _BLOCK == 0:
+            self.settle()
+
+    def curve(self) -> Curve:
+        """So far."""
+        return extended(self._curve, points(self._new)) if self._new else self._curve
+
+    def settle(self) -> Curve:
+        """So far; this is what it goes on from."""
+        self._curve, self._new = self.curve(), []
+        return self._curve
+
+
+def points(iterations: Sequence[Iteration]) -> Curve:
+    """A point for each; see `CurveRecorder.add`."""
+    metrics = tuple(dict.fromkeys(name for *_, some in iterations for name in some))
+    values = np.array(
+        [
+            [
+                *(counts[name] for name in COUNTERS),
+                len(returns),
+                *_NOTHING,
+                bool(some),
+                *(some.get(name, np.nan) for name in metrics),
+            ]
+            for counts, _, returns, _, some in iterations
+        ],
+        np.float64,
+    )
+    played = np.flatnonzero(values[:, _N])
+    with np.errstate(all="ignore"):
+        if len(played):
+            n = values[played, _N]
+            first = np.append(0, np.cumsum(n[:-1])).astype(int)
+            returns, lengths = (np.concatenate([one[k] for one in iterations]) for k in (2, 3))
+            mean = np.add.reduceat(returns, first) / n
+            apart = returns - np.repeat(mean, n.astype(int))
+            values[played, _MEAN:_LEARNED] = np.stack(
+                [
+                    mean,
+                    np.add.reduceat(apart * apart, first),
+                    np.minimum.reduceat(returns, first),
+                    np.maximum.reduceat(returns, first),
+                    np.add.reduceat(lengths, first) / n,
+                ],
+                axis=1,
+            )
+    values[~np.isfinite(values)] = np.nan
+    names = (f"learner_{name}" if name in _TAKEN else name for name in metrics)
+    return Curve((*FIXED, *names), values, np.array([seconds for _, seconds, *_ in iterations]))
+
+
+def extended(curve: Curve, new: Curve, *, limit: int = LIMIT) -> Curve:
+    """With points of later iterations."""
+    together = _concatenated([curve, new])
+    iterations = together.values[:, 0]
+    stride = 1
+    while iterations[-1] > stride * limit:
+        stride *= 2
+    same = (
+        len(curve) > 0 and curve.values[-1, 0] > stride // 2 * limit
+    )  # the stride, so that but the last one all stay as they are
+    first = len(curve) - 1 if same else 0
+    tail = _grouped(_rows(together, slice(first, None)), (iterations[first:] - 1) // stride)
+    return _concatenated([_rows(together, slice(first)), tail])
+
+
+def thinned(curve: Curve, limit: int) -> Curve:
+    """At most `limit` points."""
+    return _grouped(curve, np.arange(len(curve)) * limit // len(curve)) if len(curve) > limit else curve
+
+
+def joined(curves: Iterable[Curve]) -> Curve:
+    """One after the other: each counts on from the end of the one before it."""
+    counted, seconds, parts = np.zeros(_COUNTS), 0.0, []
+    for curve in curves:
+        if len(curve):
+            values = curve.values.copy()
+            values[:, :_COUNTS] += counted
+            parts.append(Curve(curve.columns, values, curve.seconds + seconds))
+            counted, seconds = values[-1, :_COUNTS], float(parts[-1].seconds[-1])
+    return _concatenated(parts)
+
+
+def last(curve: Curve, *, episodes: int) -> Curve:
+    """The newest points as one: as many as have so many episodes, or all."""
+    enough = np.flatnonzero(np.cumsum(curve["n"][::-1]) >= episodes)
+    first = len(curve) - 1 - int(enough[0]) if len(enough) else 0
+    newest = _rows(curve, slice(first, None))
+    return _grouped(newest, np.zeros(len(newest)))
+
+
+def spread(curve: Curve) -> NDArray[np.float64]:
+    """[k] standard deviations of the returns; NaN where there is but one."""
+    n = curve["n"]
+    with np.errstate(all="ignore"):
+        return np.where(n > 1, np.sqrt(curve["m2"] / (n - 1)), np.nan)
+
+
+def per_second(curve: Curve, *, over: float) -> float:
+    """Environment steps per second in the newest `over` seconds, or in all that there are; NaN before anything can be said."""
+    if not len(curve):
+        return float("nan")
+    steps, seconds = np.append(0.0, curve["env_steps"]), np.append(0.0, curve.seconds)
+    k = max(0, int(np.searchsorted(seconds, seconds[-1] - over, side="right")) - 1)
+    taken = seconds[-1] - seconds[k]
+    return float((steps[-1] - steps[k]) / taken) if taken > 0 else float("nan")
+
+
+def to_state(curve: Curve) -> State:
+    """For a checkpoint."""
+    return {"columns": list(curve.columns), "values": curve.values, "seconds": curve.seconds}
+
+
+def of_state(state: State | None) -> Curve:
+    """From what `to_state` gave; empty from None: checkpoints of databases of version 3 have none."""
+    return EMPTY if state is None else Curve(tuple(state["columns"]), state["values"], state["seconds"])
+
+
+# ---------------------------------------------------------------------------------------------- inside
+
+
+def _rows(curve: Curve, rows: slice) -> Curve:
+    return Curve(curve.columns, curve.values[rows], curve.seconds[rows])
+
+
+def _concatenated(curves: Sequence[Curve]) -> Curve:
+    """With the columns of all of them: a learner may name a metric later than others."""
+    columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns))[: len(FIXED) + METRICS] or FIXED
+    values = np.full((sum(map(len, curves)), len(columns)), np.nan)
+    first = 0
+    for curve in curves:
+        rows = slice(first, first + len(curve))
+        if curve.columns == columns:
+            values[rows] = curve.values
+        else:
+            kept = [k for k, name in enumerate(curve.columns) if name in columns]
+            values[rows, [columns.index(curve.columns[k]) for k in kept]] = curve.values[:, kept]
+        first += len(curve)
+    return Curve(columns, values, np.concatenate([EMPTY.seconds, *(curve.seconds for curve in curves)]))
+
+
+def _grouped(curve: Curve, group: NDArray[np.generic]) -> Curve:
+    """Points whose `group`, which does not fall, is the same are one."""
+    if not len(curve):
+        return curve
+    begins = np.append(True, group[1:] != group[:-1])
+    if begins.all():
+        return curve
+    first = np.flatnonzero(begins)
+    end = np.append(first[1:], len(curve)) - 1
+    values, counted = curve.values, np.cumsum(begins) - 1
+    out = values[end]  # counts are those of the end
+    with np.errstate(all="ignore"):
+        for columns, weight in (
+            (slice(_MEAN, _MEAN + 1), _N),
+            (slice(_LENGTH, _LENGTH + 1), _N),
+            (slice(len(FIXED), None), _LEARNED),
+        ):
+            known = values[:, columns]
+            weights = np.where(np.isnan(known), 0.0, values[:, weight, None])
+            total = np.add.reduceat(weights, first)
+            out[:, columns] = np.add.reduceat(np.where(weights > 0, known, 0.0) * weights, first) / total
+        n, apart = values[:, _N], values[:, _MEAN] - out[counted, _MEAN]
+        out[:, _M2] = np.add.reduceat(values[:, _M2] + np.where(n > 0, n * apart**2, 0.0), first)
+    out[:, _LOW], out[:, _HIGH] = np.fmin.reduceat(values[:, _LOW], first), np.fmax.reduceat(values[:, _HIGH], first)
+    for column in (_N, _LEARNED):
+        out[:, column] = np.add.reduceat(values[:, column], first)
+    return Curve(curve.columns, out, curve.seconds[end])

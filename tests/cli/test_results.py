@@ -1,0 +1,98 @@
+"""What stands at the end of a run, from what is stored: worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import synthetic_run as synthetic
+
+from ludus.cli.result import show_next, show_result
+from ludus.core.types import PolicySpec
+from ludus.driver.result import Result, read_result
+from ludus.population.base import PolicyRecord
+from ludus.storage.base import GenerationRecord, RunSummary
+from ludus.storage.store import Store
+
+HALF = (0.5, 0.5)
+
+
+def policy(player: int, place: int) -> PolicyRecord:
+    """The first one plays at random."""
+    record = synthetic.policy(player, place)
+    return record if place else replace(record, spec=PolicySpec("random", {"actions": 2}))
+
+
+def result(run_dir: Path, *records: GenerationRecord, matches: list[Any], exploitability: str = "auto") -> Result:
+    """Of a run with two policies for each player."""
+    players = len(records[-1].marginals)
+    with Store.create(run_dir, synthetic.info(run_dir, players)) as store:
+        for player in range(players):
+            for place in (0, 1):
+                store.policy_added(policy(player, place))
+        store.matches_recorded(matches)
+        for record in records:
+            store.generation_done(record)
+        store.commit("end")
+    scenario: Any = SimpleNamespace(generations=2, evaluation=SimpleNamespace(exploitability=exploitability))
+    return read_result(run_dir, scenario, RunSummary(run_dir, 2, 3.0, 60, None, "reached generations=2"))
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    def told(found: Result) -> dict[str, str]:
+        show_result(found)
+        show_next(found)
+        rows = [line[2:].split("  ", 1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+        return {name: value.strip() for name, value in rows}
+
+    return told
+
+
+def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told: Any) -> None:
+    matches = []
+    for k, profile, mean, wins in (
+        ("a", (0, 0), 0.0, ((5, 0, 5), (5, 0, 5))),
+        ("b", (1, 0), 0.6, ((9, 0, 1), (1, 0, 9))),
+        ("c", (0, 1), -1.0, ((0, 0, 10), (10, 0, 0))),
+        ("d", (1, 1), 0.2, ((6, 0, 4), (4, 0, 6))),
+    ):
+        matches.append(replace(synthetic.match(k, profile, 10, [mean, -mean], [1.0, 1.0]), wins=wins))
+    first = GenerationRecord(1, 1.0, 30, 0.5, marginals=(HALF, HALF))
+    last = GenerationRecord(2, 2.0, 60, 0.75, marginals=((0.25, 0.75), HALF), responses=(0.84, float("nan")))
+    found = told(result(tmp_path / "run", first, last, matches=matches))
+    assert found["NashConv"] == "0.7500, what best responses to the mixture gain in all; best 0.5000 after generation 1"
+    assert found["best response"] == "payoff against the mixture it was trained against: +0.840 (player 0)"
+    # Player 0: 0.75 * 0.6; wins 0.25 * 5/10 + 0.75 * 9/10. Player 1: 0.5 * 1; 0.5 * 5/10 + 0.5 * 10/10.
+    assert found["against random"] == (
+        "payoff of the mixture against the policy that plays at random: +0.450 (player 0), +0.500 (player 1); "
+        "it wins 80% (player 0), 75% (player 1) of the episodes"
+    )
+    run = tmp_path / "run"
+    assert f"ludus tournament {run}@meta {run}@1 {run}@best random" in found
+    assert f"ludus resume {run} generations=4" in found
+
+
+def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
+    last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
+    found = told(result(tmp_path / "large", last, matches=[]))
+    assert found["NashConv"] == "not computed: the game is not enumerated: too large, or env.tree is off"
+    assert f"ludus evaluate {tmp_path}/large --exploit 100000" in found
+    assert "against random" not in found  # nothing was played
+    found = told(result(tmp_path / "off", last, matches=[], exploitability="off"))
+    assert found["NashConv"] == "not computed: evaluation.exploitability is off"
+
+
+def test_a_single_player_has_returns(tmp_path: Path, told: Any) -> None:
+    matches = [
+        synthetic.match("a", (0,), 100, [20.0], [100.0]),
+        synthetic.match("b", (1,), 100, [480.0], [9900.0]),  # a standard error of 1, and t = 1.984
+    ]
+    found = told(result(tmp_path / "run", GenerationRecord(2, 2.0, 60, marginals=((0.0, 1.0),)), matches=matches))
+    assert found["return"] == "480.0 ± 1.984 of policy p1 (95% interval, 100 episodes)"
+    assert found["random return"] == "20.00 ± 0.199 of the policy that plays at random"
+    assert not {"NashConv", "best return", "best response"} & found.keys()
+    assert f"ludus record {tmp_path}/run@best" in found
