@@ -70,10 +70,14 @@ def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Two nodes on this machine, each with an object store of its own."""
+    """Two nodes on this machine, each with an object store of its own. They ask for a token, as the cluster page has it."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    from ludus.runtime import ray_session
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a1" * 32)
+    ray_session.read_token()  # tests before this one had none, or another
     folder = tempfile.mkdtemp(prefix="ludus-w-", dir="/tmp")
     monkeypatch.setenv("RAY_TMPDIR", folder)
     made = Cluster()
