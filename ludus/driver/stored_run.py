@@ -75,9 +75,8 @@ class ResumableRun:
         """That the last session did not come to its end; None if it did."""
         if self.summary is not None:
             return None
-        return (
-            f"the last session was cut off: its process{self.process} is gone. {self._back or 'The run begins anew.'}"
-        )
+        back = "" if self.lost else self._back or "The run begins anew."  # lost checkpoints say it themselves
+        return f"the last session was cut off: its process{self.process} is gone. {back}".rstrip()
 
     @property
     def _back(self) -> str:
@@ -158,7 +157,7 @@ def _last_process(folder: Path) -> str:
     status = live.read_status(folder)
     if status is None:
         return ""
-    return f" {status.pid} on {status.host}, in generation {status.generation}, {status.doing},"
+    return f" {status.pid} on {status.host} (generation {status.generation}, {status.doing})"
 
 
 def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
