@@ -118,7 +118,7 @@ class Loop:
         if not self.victim.nodes:
             yield None
             return
-        with Nodes(self.folder.parent / "c", self.victim.nodes) as nodes:
+        with Nodes(self.folder.parent / "c", self.victim.nodes, large=self.victim.large) as nodes:
             yield nodes
 
     def _disturb(self, scene: Scene, times: int) -> None:

@@ -17,10 +17,14 @@ _STORE = 10**8  # bytes of shared memory of a node
 class Nodes:
     """Made in this process, which is not connected to it. The first node is the head, where the driver of a run will be."""
 
-    def __init__(self, folder: Path, cpus: Sequence[int]) -> None:
-        """folder: a short one, for Ray's files. cpus: logical, of each node."""
+    def __init__(self, folder: Path, cpus: Sequence[int], *, large: bool = False) -> None:
+        """folder: a short one, for Ray's files. cpus: logical, of each node. large: every answer is kept by the node that it comes from, as
+        Ray does with those above 100 kB."""
+        self._before = dict(os.environ)
         os.environ["RAY_TMPDIR"] = str(folder)  # what Ray's processes inherit, runs that join included
         os.environ["RAY_AUTH_MODE"] = "disabled"
+        if large:
+            os.environ |= {"RAY_max_direct_call_object_size": "0"}
         folder.mkdir(parents=True, exist_ok=True)
         from ray.cluster_utils import Cluster
 
@@ -51,6 +55,8 @@ class Nodes:
         with contextlib.suppress(Exception):
             self._cluster.shutdown()
         kill(everybody)
+        os.environ.clear()
+        os.environ.update(self._before)
 
     def _add(self, cpus: int) -> None:
         self._cluster.add_node(num_cpus=cpus, object_store_memory=_STORE, include_dashboard=False)

@@ -18,7 +18,8 @@ class Victim:
     """part: the class of the parts that must be there again before the run has recovered, "" if none must. nodes: of a simulated cluster
     that the run joins, by their CPUs; none: a Ray of its own. expected: whether the run goes on by itself, or ends and is resumed. changes:
     settings of the run. equal: whether it comes out equal to the bit to one that was not disturbed. pace: seconds that the run rests after
-    each step, so that it is not over before the loss is noticed.
+    each step, so that it is not over before the loss is noticed. large: every answer counts as a large one, which stays on the node of
+    whoever gave it until somebody fetches it.
     """
 
     find: Find
@@ -28,6 +29,7 @@ class Victim:
     changes: tuple[str, ...] = ()
     equal: bool = True
     pace: float = 0.0
+    large: bool = False
 
 
 def part(name: str, *, every: bool = False) -> Find:
@@ -82,6 +84,10 @@ VICTIMS: dict[str, Victim] = {
     "raylet": Victim(service("raylet"), expected="ends"),
     "gcs": Victim(service("gcs_server"), expected="ends", pace=0.15),
     "node": Victim(node, part="RolloutHost", nodes=(1, 2, 2)),
+    "node-large": Victim(node, part="RolloutHost", nodes=(1, 2, 2), large=True),
+    "async-node-large": Victim(
+        node, part="RolloutHost", nodes=(1, 2, 2), changes=("runtime.mode=async",), equal=False, large=True
+    ),
     "last-node": Victim(node, nodes=(0, 2), expected="ends"),
 }
 """By the names that the command takes. node: the others have room for its workers; last-node: nobody has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -117,11 +118,10 @@ def _runs() -> None:
     if not found:
         write("There are no runs in ./runs. `ludus train leduc` makes one.")
         return
-    table(
-        ("run", "scenario", "generations", "NashConv", "time", "state"),
-        [_run_row(path) for path in found],
-        left=(0, 1, 5),
-    )
+    rows = [_run_row(path) for path in found]
+    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5))
+    if cut := [name for name, *_, state in rows if state == "interrupted"]:
+        write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
 
 
 def _policies(text: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import socket
 import time
 from datetime import datetime
@@ -41,6 +42,8 @@ def _execute(options: argparse.Namespace) -> int:
     if last is not None:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
+    if pairs[0][1] == "interrupted":
+        pairs.append(("go on", f"it was cut off, its process is gone: ludus resume {shlex.quote(options.run)}"))
     facts(folder.name, pairs)
     return 0
 

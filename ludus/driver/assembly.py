@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.driver.control import Control, StopRequest
@@ -36,7 +38,7 @@ def first_shard(scenario: Scenario) -> VectorEnv:
     return scenario.env.make(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
 
 
-def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutManager:
+def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None]) -> RolloutManager:
     here = isinstance(runtime, InProcess)
     if not here:
         env.close()
@@ -53,6 +55,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv) -> RolloutMa
         leave=scenario.runtime.trainers > 0,
         inference=scenario.runtime.shared,
         ready=env if here else None,
+        tell=tell,
     )
 
 
@@ -143,7 +146,13 @@ def build_driver(
         utility_range=spec.utility_range, population=population, zero_sum=spec.zero_sum, recorder=store, store=files
     )
     scheduler = scenario.scheduler(population)
-    rollouts = _rollouts(scenario, runtime, env)
+
+    def tell(text: str) -> None:
+        store.event("worker", text, level="warning")
+        observer.message(text)
+
+    runtime.tell = tell
+    rollouts = _rollouts(scenario, runtime, env, tell)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}
 

@@ -45,7 +45,7 @@ from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.store import Store
-from ludus.training.stopping import Progress, Stopper, reason_of
+from ludus.training.stopping import Progress, Stopper, limit_of, reason_of
 from ludus.training.training import TrainingParts
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -69,6 +69,7 @@ class History:
     trained: int = 0  # responses
     failures: int = 0  # of these
     failure: str = ""  # the first
+    few_updates: int = 0  # responses that were hardly trained
 
     @staticmethod
     def of(players: int) -> History:
@@ -144,7 +145,7 @@ def _values(mean: Array, solution: Solution) -> list[float]:
 
 
 COMPLETE = "the schedule is complete"
-_AHEAD = 4  # matches that are given out at a time
+_HANDFUL = 5  # updates; with fewer, a response is hardly trained
 
 
 class Interrupted(Exception):
@@ -258,8 +259,8 @@ class Driver:
             history.failure = history.failure or result.failure
             self.store.event("training", result.failure, level="error")
             self.observer.message(f"training stopped early, last good weights kept: {result.failure}")
-        elif result.counters.get("decisions") and not result.counters.get("updates"):
-            self._tell_unchanged(result)
+        elif result.counters.get("decisions"):
+            self._tell_few(result)
         history.count(result.counters)
         self.manager.on_result(result)
         self.work.admit(result.ref)
@@ -268,13 +269,32 @@ class Driver:
         for seat in task.seats:
             history.responses[seat] = self.work.return_of(result, seat)
 
-    def _tell_unchanged(self, result: Trained) -> None:
-        text = (
-            f"task {result.task.id} ended after {result.counters['decisions']:,} decisions without an update: policy "
-            f"{result.ref.policy} is what it started from. Let responses train longer, or have the algorithm begin to learn earlier."
-        )
+    def _tell_few(self, result: Trained) -> None:
+        """Say so where a response has hardly been trained: once a run, where it was at all, but not of a learner that goes on from task to
+        task, nor where so few updates are what was asked for."""
+        task, updates = result.task, result.counters.get("updates", 0)
+        text = f"task {task.id} ended after {result.counters['decisions']:,} decisions"
+        if not updates:
+            text += (
+                f" without an update: policy {result.ref.policy} is what it started from. Let responses train longer, or have the "
+                "algorithm begin to learn earlier."
+            )
+        elif updates < _HANDFUL and not (task.keep and self.scenario.generations != 1) and not self._updates_asked_for:
+            self.history.few_updates += 1
+            if self.history.few_updates > 1:
+                return
+            text += (
+                f" and only {updates} update{'s' * (updates > 1)} of policy {result.ref.policy}. Let responses train longer, or collect "
+                "less for each update. Others like it are not reported."
+            )
+        else:
+            return
         self.store.event("training", text, level="warning")
         self.observer.message(text)
+
+    @property
+    def _updates_asked_for(self) -> bool:
+        return limit_of(self.scenario.response, "updates") is not None
 
     def _announce(self, result: Evaluated, solution: Solution) -> None:
         record = record_of(

@@ -151,6 +151,10 @@ def resume(
         if stored.changed:
             stored.change_scenario(store, info)
         driver.observer.run_started(info, generation=driver.history.generations)
+        if stored.cut_off is not None:
+            driver.observer.message(
+                stored.cut_off
+            )  # no event: the run is to be the same as one that nothing has happened to
         for warning in stored.warnings:
             store.event("checkpoint", warning, level="warning")
             driver.observer.message(warning)

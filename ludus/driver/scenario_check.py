@@ -93,7 +93,7 @@ def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, sched
     whose = f" of its {warm_up.part.replace('_', ' ')}" if warm_up.part else ""
     changes = [
         f"decisions: {math.ceil(warm_up.needed / tasks) + open_} or more",
-        *warm_up.changes(tasks * (limit - open_)),
+        *warm_up.changes(tasks * (int(limit) - open_)),
     ]
     raise ScenarioError(
         f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "

@@ -18,7 +18,7 @@ from ludus.core.types import PolicyRef, State
 from ludus.driver.imported_policies import with_files
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import parse_scenario
-from ludus.storage import checkpoint
+from ludus.storage import checkpoint, live
 from ludus.storage.base import RunInfo, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.policy_files import PolicyFiles
@@ -47,7 +47,8 @@ _FIXED = (
 class ResumableRun:
     """A run that can be gone on with. scenario: with the user's changes. named: ids of the committed checkpoints, oldest first; state: of
     the last one, None if there is none. abandoned: ids of training tasks that were in progress and do not go on from where they were.
-    lost: ids of newer checkpoints that are damaged or missing, and why. summary: how the last session ended, None if it was killed."""
+    lost: ids of newer checkpoints that are damaged or missing, and why. summary: how the last session ended, None if it was killed; then
+    process: which one that was, and what it was doing, as far as it has said."""
 
     folder: Path
     info: RunInfo
@@ -59,6 +60,7 @@ class ResumableRun:
     abandoned: tuple[str, ...]
     lost: Mapping[str, str]
     summary: RunSummary | None
+    process: str = ""
 
     @property
     def finished(self) -> bool:
@@ -67,8 +69,19 @@ class ResumableRun:
     @property
     def warnings(self) -> list[str]:
         """What to tell the user before the run goes on."""
-        back = f"The run goes on from {self.named[-1]}, and what came after that is done again." if self.named else ""
-        return [f"{why} {back}" for why in self.lost.values()]
+        return [f"{why} {self._back}" for why in self.lost.values()]
+
+    @property
+    def cut_off(self) -> str | None:
+        """That the last session did not come to its end; None if it did."""
+        if self.summary is not None:
+            return None
+        back = "" if self.lost else self._back or "The run begins anew."  # lost checkpoints say it themselves
+        return f"the last session was cut off: its process{self.process} is gone. {back}".rstrip()
+
+    @property
+    def _back(self) -> str:
+        return f"The run goes on from {self.named[-1]}, and what came after that is done again." if self.named else ""
 
     def restore_scenario(self) -> None:
         """Make `scenario.yaml` agree with the database again, where a kill came between the two."""
@@ -137,7 +150,15 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         else tuple(state["trainings"].keys() - fitting["trainings"].keys()),
         lost=lost,
         summary=run.summary,
+        process=_last_process(folder),
     )
+
+
+def _last_process(folder: Path) -> str:
+    status = live.read_status(folder)
+    if status is None:
+        return ""
+    return f" {status.pid} on {status.host} (generation {status.generation}, {status.doing})"
 
 
 def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:

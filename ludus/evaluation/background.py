@@ -44,7 +44,9 @@ class _Asked(NamedTuple):
 
 
 class Evaluator(RolloutHost):
-    """The evaluator's process: messages name it so."""
+    """The evaluator's process."""
+
+    called = "evaluator"
 
 
 class BackgroundEvaluator:

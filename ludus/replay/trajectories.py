@@ -78,6 +78,23 @@ def join(pieces: Sequence[Trajectories]) -> Trajectories:
 
 
 _COLUMNS = tuple(f.name for f in fields(Trajectories) if f.name not in ("start", "policy", "extras"))
+_OF_ROWS = frozenset({"observation", "action", "logp", "reward", "mask", "t", "state"})
+
+
+def select(trajectories: Trajectories, segments: NDArray[np.bool_]) -> Trajectories:
+    """A copy of some of the segments, bool[S]."""
+    lengths = np.diff(trajectories.start)
+    rows = np.repeat(segments, lengths)
+    columns: dict[str, Any] = {}
+    for name in _COLUMNS:
+        column = getattr(trajectories, name)
+        columns[name] = None if column is None else column[rows if name in _OF_ROWS else segments]
+    return Trajectories(
+        start=np.concatenate([[0], np.cumsum(lengths[segments])]),
+        policy=trajectories.policy,
+        extras={name: column[rows] for name, column in trajectories.extras.items()},
+        **columns,
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------

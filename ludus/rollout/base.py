@@ -61,6 +61,9 @@ class RolloutRequest:
     first_episode: what the request's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
     which goes on counting.
     planned: instead of `opponents` and `seed`, for an evaluation: episode k in environment k.
+    seconds: with a learner, how long a host may play its share (None: as long as it takes). Then it is cut short: fragments where they are;
+    of whole episodes, each environment ends the one that it is in, and those that others have begun meanwhile do not count. So at least
+    one decision, or one episode of each environment that has a share, is played, and short episodes are not preferred.
     """
 
     learner: PolicyRef | None
@@ -77,6 +80,7 @@ class RolloutRequest:
     modes_seed: int = 0
     state: bool = False
     planned: PlannedEpisodes | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,8 @@ class Rollout:
     seconds: environment (its reset and steps), inference (the bank's answers), writing (trajectories, episodes, draws), waiting (what the
     environment was blocked on other processes; not in its own).
     next_episode: above the index of every episode in it, those that were left open included.
-    left: references to lists of the trajectories, in order of the shards, where they stayed with the runtime; then `trajectories` is None.
+    left: where they stayed with the runtime, references to lists of the trajectories, in order of the shards, or what they are known by
+    where they were received; then `trajectories` is None.
     """
 
     trajectories: Trajectories | None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class RolloutHost:
     Requests of different task slots belong to different tasks: each task slot has environments of its own, made when it is first played in.
     """
 
+    called: ClassVar[str] = "rollout worker"
+    """In messages, before its number."""
+
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: RecentCache[Policy] = RecentCache(spec.kept)
@@ -73,12 +77,12 @@ class RolloutHost:
         if server is None:
             loaded = [(ref, self._policy(sent)) for ref, sent in policies]
             self._policies.trim(len(policies))
-            return [worker.play(request, loaded) for worker in workers]
+            return _play(workers, request, loaded)
         for worker in workers:
             assert isinstance(worker.bank, RemoteBank)
             worker.bank.server = server
         try:
-            return [worker.play(request, policies) for worker in workers]
+            return _play(workers, request, policies)
         except PartDied:
             self._task_slots[task_slot] = [self._worker(task_slot, k, worker.env) for k, worker in enumerate(workers)]
             raise
@@ -146,6 +150,20 @@ class RolloutHost:
             policy = message.policy
             self._policies.keep(sent, policy, message.size)
         return policy
+
+
+def _play(
+    workers: Sequence[RolloutWorker], request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]]
+) -> list[Rollout]:
+    """One after the other; of the time that there is, each has as much as those after it."""
+    if request.seconds is None:
+        return [worker.play(request, policies) for worker in workers]
+    end = perf_counter() + request.seconds
+    rollouts = []
+    for k, worker in enumerate(workers):
+        left = max(0.0, end - perf_counter()) / (len(workers) - k)
+        rollouts.append(worker.play(replace(request, seconds=left), policies))
+    return rollouts
 
 
 class PolicyMessage:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ludus.core.errors import PartDied
 from ludus.core.timings import Timings
@@ -21,7 +21,7 @@ from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, shards_of
-from ludus.runtime.base import Handle, Ref, Runtime
+from ludus.runtime.base import Handle, Ref, Runtime, nobody
 
 # --------------------------------------------------------------------------------------------------------------------
 # Waits for hosts, and makes those again that are stuck.
@@ -131,7 +131,7 @@ class HostWatch:
             return
         handle = self._hosts[host]
         life = self._runtime.incarnation(handle)
-        self._runtime.restart(handle)
+        self._runtime.restart(handle, why=f"has made no step for {self._deadline:g} seconds")
         self._heard[host] = monotonic()
         if self._runtime.incarnation(handle) == life:
             raise PartDied(
@@ -139,6 +139,10 @@ class HostWatch:
                 "take so long, raise runtime.deadline; otherwise look at what its environments are doing."
             )
 
+
+Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
+"""Takes the trajectories that hosts have left to where they are learned from, and says by what they are known there. Raises PartDied if
+some are lost."""
 
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 
@@ -193,19 +197,21 @@ class RolloutManager:
         profile: Timings | None = None,
         inference: SharedInference | None = None,
         kind: type[RolloutHost] = RolloutHost,
+        tell: Callable[[str], None] = nobody,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
         process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). kind:
-        of the hosts, whose name messages have. Raises ScenarioError for more shards than environments, or more hosts than shards."""
+        of the hosts, whose name messages have. tell: takes a sentence where environments were made again. Raises ScenarioError for more
+        shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = shards_of(num_envs, shards)
         self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT)
         self._out = 0  # requests that were started and not taken
-        self._leave = leave
+        self._leave, self._tell = leave, tell
         self._lives = 0  # restarts of hosts that were counted
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
         self._hosts = [
@@ -221,6 +227,7 @@ class RolloutManager:
                 resources=resources,
                 restarts=restarts,
                 pulse=True,
+                name=f"{kind.called} {k}",
             )
             for k, block in enumerate(self._blocks)
         ]
@@ -284,29 +291,32 @@ class RolloutManager:
         left = runtime.call(handle, "collect", *asked)
         return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
-    def finish(self, pending: Pending) -> Rollout:
+    def finish(self, pending: Pending, *, receive: Receive | None = None) -> Rollout:
         """Wait for a request and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
-        share again: whole episodes come out the same; episodes that were open from the last request are lost, and new ones begin in
-        their place. Raises what `RolloutWorker.play` raises."""
+        share again, also where only what it had brought is lost: whole episodes come out the same; episodes that were open from the
+        last request are lost, and new ones begin in their place. receive: takes what hosts have left. Raises what `RolloutWorker.play`
+        and `receive` raise."""
         begun = perf_counter()
-        found = []
-        for partial in pending.partials:
-            while (answer := self._answer(partial)) is None:
-                again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
-                partial.answer, partial.life = again.answer, again.life
-                partial.left, partial.serving = again.left, again.serving
-            found.extend(answer)
-        return self._merged(pending, found, perf_counter() - begun)
+        found = [self._insist(pending, partial) for partial in pending.partials]
+        while (left := self._received(pending, receive)) is None:
+            for k, partial in enumerate(pending.partials):
+                if self._runtime.incarnation(self._hosts[partial.host]) != partial.life:
+                    self._ask_again(pending, partial)
+                    found[k] = self._insist(pending, partial)
+        rollouts = [rollout for some in found for rollout in some]
+        return self._merged(pending, rollouts, left, perf_counter() - begun)
 
-    def take(self, pending: Pending) -> Rollout | None:
-        """What the only host of a request brings; None if it or its server has died, and was made again, before it was done."""
+    def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout | None:
+        """What the only host of a request brings; None if it or its server has died, and was made again, before it was done, or before
+        `receive` had taken what it left."""
         begun = perf_counter()
         (partial,) = pending.partials
         answer = self._answer(partial)
-        if answer is None:
+        left = None if answer is None else self._received(pending, receive)
+        if answer is None or left is None:
             self._out -= 1
             return None
-        return self._merged(pending, answer, perf_counter() - begun)
+        return self._merged(pending, answer, left, perf_counter() - begun)
 
     def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
         """Those of these requests, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
@@ -350,17 +360,55 @@ class RolloutManager:
                 self._servers.mend(partial.serving)
             return None
 
-    def _merged(self, pending: Pending, found: Sequence[Rollout], waited: float) -> Rollout:
+    def _insist(self, pending: Pending, partial: _PartialResult) -> list[Rollout]:
+        """What a host brings, however often it dies and is made again meanwhile."""
+        while (answer := self._answer(partial)) is None:
+            self._ask_again(pending, partial)
+        return answer
+
+    def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
+        again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
+        partial.answer, partial.life = again.answer, again.life
+        partial.left, partial.serving = again.left, again.serving
+
+    def _received(self, pending: Pending, receive: Receive | None) -> Sequence[Any] | None:
+        """What hosts have left, where it was received; None if some of it is lost with a host, which was made again."""
+        left = [partial.left for partial in pending.partials if partial.left is not None]
+        if receive is None or not left:
+            return left
+        try:
+            return receive(left)
+        except PartDied:
+            if not any([self._has_died(partial) for partial in pending.partials]):  # of all: each has to be noticed
+                raise
+            return None
+
+    def _has_died(self, partial: _PartialResult) -> bool:
+        """Whether another life has taken the place of the one that played this. Raises PartDied if none is left."""
+        handle = self._hosts[partial.host]
+        try:
+            self._runtime.get(self._runtime.pulse(handle), timeout=_PULSE)
+        except TimeoutError:
+            pass  # its process is frozen, and what it left is still there
+        except PartDied:
+            if self._runtime.incarnation(handle) == partial.life:
+                raise
+        return self._runtime.incarnation(handle) != partial.life
+
+    def _merged(self, pending: Pending, found: Sequence[Rollout], left: Sequence[Any], waited: float) -> Rollout:
         self._out -= 1
-        rollout = merge(found)
-        if left := [partial.left for partial in pending.partials if partial.left is not None]:
-            rollout = replace(rollout, left=left)
+        rollout = replace(merge(found), left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
         if lives > self._lives:
             rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": lives - self._lives})
             self._lives = lives
         if self._servers is not None and (restarts := self._servers.newly_restarted()):
             rollout = replace(rollout, counters={**rollout.counters, "server_restarts": restarts})
+        if faults := rollout.counters.get("env_restarts"):
+            self._tell(
+                f"{faults} processes of environments died, raised or were stuck, and were made again; the episodes that they were in "
+                "ended as truncated. `env.restarts` says how often that may be."
+            )
         seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout

@@ -8,7 +8,9 @@ opponents.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import fields
 from time import perf_counter
 
 import numpy as np
@@ -22,6 +24,7 @@ from ludus.core.errors import EnvError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
+from ludus.replay.trajectories import Trajectories, select
 from ludus.rollout import writer
 from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
@@ -252,6 +255,8 @@ class RolloutWorker:
             now = perf_counter()
             run.environment += now - begun
             self._clocks.step += 1
+            if now >= run.until and run.counted is None:
+                run.counted = self._clocks.with_present()
             self._observe(sampler, log, run, timestep)
             run.writing += perf_counter() - now
         self._timestep, self._sampler = timestep, sampler
@@ -305,7 +310,10 @@ class RolloutWorker:
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
     def _done(self, run: _Run, timestep: Timestep) -> bool:
-        if run.request.unit == "decisions" and self._writer.complete >= run.wanted:
+        if run.request.unit == "decisions":
+            if self._writer.complete >= (run.wanted if run.counted is None else 1):
+                return True
+        elif run.counted is not None and (self._clocks.episode >= run.counted).all():
             return True
         for due in timestep.due:
             if len(due.slot):
@@ -323,10 +331,35 @@ class RolloutWorker:
         if run.request.learner is not None:
             trajectories = self._writer.flush(timestep.due)
         episodes = log.result()
-        run.writing += perf_counter() - begun
         ids = (episodes.index, () if trajectories is None else trajectories.episode)
         highest = max(int(np.max(some, initial=-1)) for some in ids)
-        return Rollout(trajectories, episodes, run.counters(log, self.env), run.seconds(self.env), highest + 1)
+        counters = run.counters(log, self.env)
+        if run.counted is not None and run.request.unit == "episodes":
+            episodes, trajectories = self._that_count(run.counted, run.request, episodes, trajectories)
+            counters["episodes"] = len(episodes.index)
+            counters["learner_decisions"] = 0 if trajectories is None else trajectories.num_rows
+        run.writing += perf_counter() - begun
+        return Rollout(trajectories, episodes, counters, run.seconds(self.env), highest + 1)
+
+    def _that_count(
+        self,
+        counted: NDArray[np.int64],
+        request: RolloutRequest,
+        episodes: EpisodeResults,
+        trajectories: Trajectories | None,
+    ) -> tuple[EpisodeResults, Trajectories | None]:
+        """Of a request that was cut short, each environment's first `counted` int64[E] episodes."""
+        shard = self._shard
+
+        def counts(index: NDArray[np.int64]) -> NDArray[np.bool_]:
+            number, environment = np.divmod(index - request.first_episode, shard.total)
+            out: NDArray[np.bool_] = number < counted[environment - shard.first]
+            return out
+
+        kept = counts(episodes.index)
+        some = EpisodeResults(*(getattr(episodes, f.name)[kept] for f in fields(EpisodeResults)))
+        segments = np.zeros(0, np.bool_) if trajectories is None else counts(trajectories.episode)
+        return some, None if trajectories is None or not segments.any() else select(trajectories, segments)
 
     # ------------------------------------------------------------------------------------------------ one step
 
@@ -431,6 +464,10 @@ class _Run:
 
     def __init__(self, request: RolloutRequest, env: VectorEnv, *, decisions: int) -> None:
         self.request, self.wanted = request, decisions
+        self.until = math.inf if request.seconds is None else perf_counter() + request.seconds
+        self.counted: NDArray[np.int64] | None = (
+            None  # once it was cut short: how many episodes of each environment count
+        )
         self.env_steps = self.decisions = self.learner_decisions = 0
         self.environment = self.inference = self.writing = 0.0
         self._waited, self._restarts = _counted(env)

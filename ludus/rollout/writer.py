@@ -185,6 +185,10 @@ class Clocks:
         self.active = int(np.count_nonzero(self.quota))
         return quota
 
+    def with_present(self) -> NDArray[np.int64]:
+        """How many episodes each environment will have played at the end of the present one, int64[E]; no more than its quota."""
+        return np.minimum(self.episode + 1, self.quota)
+
     def tick(self, slots: NDArray[np.int32], agents: int) -> int:
         """The environments of these slots have a decision due in this step. For how many of them it is the first to be seen."""
         return int(tick(slots, agents, self.clock, self.step))

@@ -10,6 +10,8 @@ from ludus.core.errors import RunError, article
 Handle: TypeAlias = Any
 Ref: TypeAlias = Any
 
+GIVEN_UP = "was given up before it had answered"
+
 
 class Reply(Protocol):
     """What comes of `Peer.send`."""
@@ -38,7 +40,12 @@ class Peer(Protocol):
 
 @runtime_checkable
 class Runtime(Protocol):
-    """`call` never blocks; `get` raises what the call raised. A closed runtime refuses everything with RunError. One thread uses it."""
+    """`call` never blocks; `get` raises what the call raised. A closed runtime refuses everything with RunError. One thread uses it.
+
+    tell: to be set by whoever wants to hear; takes a sentence for every part that has died or was given up, and is made again.
+    """
+
+    tell: Callable[[str], None]
 
     def spawn(
         self,
@@ -50,6 +57,7 @@ class Runtime(Protocol):
         concurrency: int = 1,
         node: str = "",
         pulse: bool = False,
+        name: str = "",
     ) -> Handle:
         """Make a part, `factory(spec)`.
 
@@ -58,6 +66,7 @@ class Runtime(Protocol):
         one for each. Within a process calls come one by one whatever it is.
         node: where it should live, as `node` names it; it lives elsewhere if that node is gone or cannot hold it.
         pulse: whether `pulse` will be asked.
+        name: what messages call it; "": a part of its class.
         restarts: how many times a part whose process dies, or that `restart` gives up, is made again from `factory` and `spec`, without
         what it had become. A method that raises costs none.
         """
@@ -85,7 +94,8 @@ class Runtime(Protocol):
 
     def get(self, ref: Ref, *, timeout: float | None = None) -> Any:
         """The value; raises what the call raised, TimeoutError after `timeout` seconds, PartDied if the part died or was restarted before
-        it had answered, RunError if it was stopped or could not be made."""
+        it had answered, or what it had answered was lost with its node (the part is made again then, too), RunError if it was stopped
+        or could not be made."""
         ...
 
     def incarnation(self, handle: Handle) -> int:
@@ -97,8 +107,9 @@ class Runtime(Protocol):
         part is made. Raises RunError for a part that was not spawned for it."""
         ...
 
-    def restart(self, handle: Handle) -> None:
-        """Give up a part that is stuck, whatever it is doing, and make it again at the cost of one of its `restarts`.
+    def restart(self, handle: Handle, *, why: str = GIVEN_UP) -> None:
+        """Give up a part that is stuck, whatever it is doing, and make it again at the cost of one of its `restarts`. why: what messages
+        say of it, after its name.
 
         Calls that it has not answered fail with PartDied, and so does every later one if it had no restart left.
         """
@@ -159,6 +170,18 @@ def name_of(factory: Callable[[Any], Any]) -> str:
     return f"part {getattr(factory, '__qualname__', type(factory).__name__)!r}"
 
 
-def worn_out(name: str, restarts: int, why: str) -> str:
+def nobody(text: str) -> None:
+    """Hears what nobody wants to."""
+
+
+def made_again(name: str, why: str, *, spent: int, restarts: int) -> str:
+    """The sentence for a part that has died or was given up, and is made again."""
+    return f"{name} {why}; it is made again ({restarts - spent} of {restarts} restarts are left)."
+
+
+def worn_out(name: str, why: str, *, restarts: int) -> str:
     """The sentence for a part that is not made again."""
-    return f"{name} {why}, and its {restarts} restarts are used up; spawn it again, with more restarts if such ends are to be expected."
+    return (
+        f"{name} {why}, and its {restarts} restarts are used up. Give it more (`restarts`; in a scenario, runtime.restarts) if such "
+        "ends are to be expected."
+    )

@@ -9,10 +9,13 @@ from ludus.core.errors import PartDied, RunError
 from ludus.core.parts import load
 from ludus.runtime.base import (
     CLOSED,
+    GIVEN_UP,
     NO_PULSE,
     STOPPED,
     Runtime,
+    made_again,
     name_of,
+    nobody,
     require_answerable,
     require_concurrency,
     require_mine,
@@ -34,10 +37,13 @@ def build_runtime(name: str, **options: Any) -> Runtime:
 class Part:
     """Handle of a spawned part; without one, `why` calls fail. One that has `ended` is not made again."""
 
-    __slots__ = ("ended", "factory", "number", "owner", "pulse", "restarts", "spec", "value", "why")
+    __slots__ = ("ended", "factory", "name", "number", "owner", "pulse", "restarts", "spec", "value", "why")
 
-    def __init__(self, owner: object, factory: Callable[[Any], Any], spec: Any, *, restarts: int, pulse: bool) -> None:
+    def __init__(
+        self, owner: object, factory: Callable[[Any], Any], spec: Any, *, restarts: int, pulse: bool, name: str
+    ) -> None:
         self.owner = owner
+        self.name = name or name_of(factory)
         self.factory = factory
         self.spec = spec
         self.restarts = restarts
@@ -109,7 +115,7 @@ class InProcessPeer:
         """See `Peer.send`."""
         part = self._part
         if part.ended or part.number != self._number:
-            ended = PartDied(f"{name_of(part.factory)} was given up or stopped; whoever holds it needs its new peer.")
+            ended = PartDied(f"{part.name} was given up or stopped; whoever holds it needs its new peer.")
             return Answer(part.owner, error=ended)
         return part.answer(method, args)
 
@@ -126,6 +132,7 @@ class InProcess:
     """
 
     def __init__(self) -> None:
+        self.tell: Callable[[str], None] = nobody
         self._closed = False
 
     def spawn(
@@ -138,11 +145,12 @@ class InProcess:
         concurrency: int = 1,
         node: str = "",
         pulse: bool = False,
+        name: str = "",
     ) -> Part:
         """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
         require_concurrency(concurrency)
-        return Part(self, factory, spec, restarts=restarts, pulse=pulse)
+        return Part(self, factory, spec, restarts=restarts, pulse=pulse, name=name)
 
     def call(self, handle: Part, method: str, *args: Any) -> Answer:
         """Run `method` now and hold its result or exception."""
@@ -188,17 +196,18 @@ class InProcess:
             raise RunError(NO_PULSE)
         return self.call(handle, "pulse")
 
-    def restart(self, handle: Part) -> None:
+    def restart(self, handle: Part, *, why: str = GIVEN_UP) -> None:
         """Let go of the part and make it again, if it has a restart left. A stopped part stays stopped."""
         self._require_open()
         require_mine(self, handle, Part)
         if handle.ended:
             return
         if handle.number == handle.restarts:
-            handle.end(PartDied(worn_out(name_of(handle.factory), handle.restarts, "was given up")))
+            handle.end(PartDied(worn_out(handle.name, why, restarts=handle.restarts)))
             return
         handle.number += 1
         handle.make()
+        self.tell(made_again(handle.name, why, spent=handle.number, restarts=handle.restarts))
 
     def peer(self, handle: Part) -> InProcessPeer:
         """The part's present incarnation, for other parts."""

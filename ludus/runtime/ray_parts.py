@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -41,8 +42,27 @@ def is_death(error: Exception, actor: str) -> bool:
     return isinstance(error, _DEATHS) and getattr(error, "actor_id", None) in (None, actor)
 
 
-def reason(error: Exception) -> str:
-    """The sentence or two in which Ray says why."""
+def is_lost(error: Exception, ref: ray.ObjectRef[Any]) -> bool:
+    """Whether an answer was there and is gone; for a call, what an argument was to be may be instead."""
+    return isinstance(error, ray_exceptions.ObjectLostError) and error.object_ref_hex == ref.hex()
+
+
+_CAUSES = {
+    r"NODE_OUT_OF_MEMORY|running low on memory": "Ray ended it, since its node is short of memory",
+    r"Fatal Python error: ([^\n]*)": r"its process crashed: \1",
+    r"(?:with|is) (?:an )?(exit code -?\d+)": r"its process ended with \1",
+    r"node has died": "its node died",
+    r"connection error code": "its process was killed, crashed or called os._exit; was memory short?",
+    r"temporarily unavailable": "its process or its node is gone",
+}
+"""What Ray's words and those of a crash mean, the first that are found."""
+
+
+def reason(error: Exception, last_words: str = "") -> str:
+    """Why a part died: in plain words where Ray's are known, or the sentence or two in which it says so. last_words: of its process."""
+    for words, meaning in _CAUSES.items():
+        if found := re.search(words, f"{error}{last_words}"):
+            return found.expand(meaning)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     cause = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
     cause = cause.partition(" is unavailable: ")[2] or cause.removeprefix("The actor is dead because ")

@@ -14,9 +14,12 @@ from ray.exceptions import GetTimeoutError, RayError
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
+    GIVEN_UP,
     NO_PULSE,
     STOPPED,
+    made_again,
     name_of,
+    nobody,
     require_answerable,
     require_concurrency,
     require_mine,
@@ -32,6 +35,7 @@ from ludus.runtime.ray_parts import (
     actor_options,
     has_room,
     is_death,
+    is_lost,
     reason,
     translate,
     words,
@@ -70,6 +74,7 @@ class RayRuntime:
         Ray. start_timeout: seconds a part may wait for resources and its process (`ROOM` of them once a node is lost
         and those that are left are too small). verbose: Ray's messages and what parts print.
         """
+        self.tell: Callable[[str], None] = nobody
         self._closed = False
         self._starting: list[Life] = []
         self._parts: list[RayPart] = []
@@ -87,16 +92,18 @@ class RayRuntime:
         concurrency: int = 1,
         node: str = "",
         pulse: bool = False,
+        name: str = "",
     ) -> RayPart:
         """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled."""
         self._require_open()
         require_concurrency(concurrency)
+        name = name or name_of(factory)
         options = actor_options(resources or {}, concurrency=concurrency, node=node)
         try:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
         except (TypeError, ValueError, AttributeError, PicklingError) as error:
-            raise RunError(f"{name_of(factory)} cannot be sent to another process: {error}") from error
-        part = RayPart(self, name_of(factory), order, options, restarts=restarts, pulse=pulse)
+            raise RunError(f"{name} cannot be sent to another process: {error}") from error
+        part = RayPart(self, name, order, options, restarts=restarts, pulse=pulse)
         self._parts.append(part)
         self._begin(part)
         self._end_unplaced()
@@ -159,10 +166,18 @@ class RayRuntime:
         except GetTimeoutError:
             raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
         except RayError as error:
-            if ref.life is not None and is_death(error, ref.life.actor_id):
-                ref.life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
-                self._end(ref.life, f"died before it had answered ({reason(error)})", free=not ref.life.process)
-                raise _again(ref.life.why) from RemoteTraceback(f"{error}{last_words(self._session, ref.life.process)}")
+            life, lost = ref.life, is_lost(error, ref.ref)
+            if life is not None and (lost or is_death(error, life.actor_id)):
+                life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
+                said = last_words(self._session, life.process)
+                # A large answer stays on the part's node until it is fetched: where it is gone, so is the part.
+                why = (
+                    "died with its node, and what it had answered is lost"
+                    if lost
+                    else f"died before it had answered ({reason(error, said)})"
+                )
+                self._end(life, why, free=not life.process)
+                raise _again(life.why) from RemoteTraceback(f"{error}{said}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     @staticmethod
@@ -204,13 +219,13 @@ class RayRuntime:
             return RayAnswer(self, None, error=life.why)
         return RayAnswer(self, life.pulse(), life=life)
 
-    def restart(self, handle: RayPart) -> None:
+    def restart(self, handle: RayPart, *, why: str = GIVEN_UP) -> None:
         """Kill the part's process and make the part again, if it has a restart left."""
         self._require_open()
         require_mine(self, handle, RayPart)
         life = handle.life
         life.look()
-        self._end(life, "was given up before it had answered")
+        self._end(life, why)
         kill(self._session, life.process)
 
     def stop(self, handle: RayPart) -> None:
@@ -247,14 +262,14 @@ class RayRuntime:
         part = life.part
         self._kill(life)
         if not free and part.spent == part.restarts:
-            life.why = PartDied(worn_out(part.name, part.restarts, why))
+            life.why = PartDied(worn_out(part.name, why, restarts=part.restarts))
             return
         part.spent += not free
         part.number += 1
-        life.why = PartDied(
-            f"{part.name} {why}; it is made again ({part.spent} of {part.restarts} restarts are spent)."
-        )
+        life.why = PartDied(made_again(part.name, why, spent=part.spent, restarts=part.restarts))
         self._begin(part, life.until if free else None)
+        if not free:
+            self.tell(str(life.why))
 
     def _kill(self, life: Life) -> None:
         if life in self._starting:

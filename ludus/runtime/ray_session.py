@@ -183,6 +183,7 @@ def _join(address: str, *, verbose: bool) -> Session:
 def _init(verbose: bool, **options: Any) -> None:
     with _signals_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice about future versions
+        read_token()
         ray.init(log_to_driver=verbose, logging_level=logging.INFO if verbose else logging.CRITICAL, **options)
     if not verbose:
         # Deaths would be printed to standard output, whatever log_to_driver says; here they are raised.
@@ -194,8 +195,8 @@ def _set_printer(printer: Any) -> None:
         ray._private.worker.print_to_stdstream = printer
 
 
-def _forget_token() -> None:
-    """Ray reads its mode and token once per process; the next cluster has others."""
+def read_token() -> None:
+    """Ray reads its mode and token once per process, when it is imported; the next cluster has others."""
     with contextlib.suppress(AttributeError):
         raylet: Any = ray._raylet
         raylet.Config.initialize("")
@@ -207,7 +208,7 @@ def _end(session: Session) -> None:
         _set_printer(_PRINTER)
         with contextlib.suppress(Exception):  # a Ray that is broken; the janitor ends it
             ray.shutdown()
-        _forget_token()
+        read_token()
     if session.janitor is not None and session.janitor.stdin is not None:
         session.janitor.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -78,8 +78,8 @@ def check_runtime(make: MakeRuntime) -> None:
     - A reference as an argument arrives as its value; if what it stands for failed, so does the call. The order of a part's calls stands
       also when one waits for such a value.
     - A reference inside of an argument arrives as what `fetch`, called by the part, gives the value of.
-    - `restart` makes a part again from `factory` and `spec` and spends one of `restarts`; without one left, calls fail with PartDied.
-      Values that were there before stay.
+    - `restart` makes a part again from `factory` and `spec`, spends one of `restarts` and says so to `tell`; without one left, calls fail
+      with PartDied. Values that were there before stay.
     - A part that is given a peer, in a spec or an argument, and at whatever depth, can ask that part, keep the peer, and ask several at
       once; errors arrive as in `get`. The driver can, too. A peer of an incarnation that was given up or stopped raises PartDied, and
       the part's new peer does not.
@@ -168,11 +168,15 @@ def _check_arguments(runtime: Runtime) -> None:
 
 
 def _check_restart(runtime: Runtime) -> None:
-    part = runtime.spawn(Tally, 5, restarts=1)
+    told: list[str] = []
+    runtime.tell = told.append
+    part = runtime.spawn(Tally, 5, restarts=1, name="the fifth")
     before = runtime.call(part, "add", 1)
     assert runtime.get(before) == 6, "a part that may be restarted does not start from its spec"
     assert runtime.incarnation(part) == 0, "a new part's incarnation is not 0"
-    runtime.restart(part)
+    runtime.restart(part, why="fell asleep")
+    assert len(told) == 1, f"one part was made again, and `tell` took {told}"
+    assert told[0].startswith("the fifth fell asleep"), f"`tell` does not say which part and why: {told[0]!r}"
     assert runtime.incarnation(part) == 1, "the incarnation of a part that was made again once is not 1"
     assert runtime.get(runtime.call(part, "add", 2)) == 7, "a part that was made again does not start from its spec"
     runtime.restart(part)

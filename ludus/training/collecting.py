@@ -16,7 +16,7 @@ from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.async_limits import AsyncLimits, Credits, Lease
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.manager import Pending, RemotePolicy, RolloutManager
+from ludus.rollout.manager import Pending, Receive, RemotePolicy, RolloutManager
 
 Policies = Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
 
@@ -67,9 +67,18 @@ class Collector(Protocol):
 class SyncCollector:
     """All hosts play one request, and nobody goes on before it is learned from."""
 
-    def __init__(self, rollouts: RolloutManager, request: MakeRequest, *, task_slot: int, carries_on: bool) -> None:
-        """carries_on: whether episodes stay open from one request to the next."""
+    def __init__(
+        self,
+        rollouts: RolloutManager,
+        request: MakeRequest,
+        *,
+        task_slot: int,
+        carries_on: bool,
+        receive: Receive | None = None,
+    ) -> None:
+        """carries_on: whether episodes stay open from one request to the next. receive: takes what hosts leave."""
         self._rollouts, self._request, self._task_slot, self._carries_on = rollouts, request, task_slot, carries_on
+        self._receive = receive
         self._open = False
         self._pending: Pending | None = None
 
@@ -81,7 +90,7 @@ class SyncCollector:
     def take(self) -> Collected:
         self.begin()
         assert self._pending is not None
-        rollout = self._rollouts.finish(self._pending)
+        rollout = self._rollouts.finish(self._pending, receive=self._receive)
         self._pending, self._open = None, self._carries_on
         return Collected((rollout,))
 
@@ -121,12 +130,14 @@ class AsyncCollector:
         version: Callable[[], int],
         wants: Callable[[float], bool],
         hosts: Sequence[int],
+        receive: Receive | None = None,
     ) -> None:
         """version: the newest weights'. wants(requests): whether the task needs more than that many whole requests, which are being played.
-        hosts: those that have a share of the task's requests. Raises ScenarioError if `async_limits` waits for more than there can be."""
+        hosts: those that have a share of the task's requests. receive: takes what they leave. Raises ScenarioError if `async_limits`
+        waits for more than there can be."""
         self._rollouts, self._request, self._task_slot, self._async_limits = rollouts, request, task_slot, async_limits
         self._carries_on, self._version, self._wants = carries_on, version, wants
-        self._hosts = hosts
+        self._hosts, self._receive = hosts, receive
         self._credits = Credits(async_limits.in_flight * len(hosts))
         self._least = len(hosts) if async_limits.min_completed is None else async_limits.min_completed
         if self._least > self._credits.limit:
@@ -206,7 +217,7 @@ class AsyncCollector:
         if asked not in self._asked:
             return None
         self._asked.remove(asked)
-        rollout = self._rollouts.take(asked.pending)
+        rollout = self._rollouts.take(asked.pending, receive=self._receive)
         if rollout is None:
             owed = [other for other in self._asked if other.host == asked.host]
             for lost in [other for other in owed if other.lease.worker == asked.lease.worker]:

@@ -195,6 +195,7 @@ class TrainerHost:
         self._ranks: Ranks = ALONE
         self._meeting: Any = None
         self._trainer: Trainer | None = None
+        self._received: dict[int, Sequence[Trajectories]] = {}
         if spec.threads > 1:
             import torch  # a part's process has one thread until it asks for more
 
@@ -220,9 +221,14 @@ class TrainerHost:
         self._trainer = Trainer(here, episodes, prefetch=self._spec.prefetch)
         return self._trainer.spec
 
-    def learn(self, version: int, *parts: Sequence[Trajectories]) -> LearnResult:
-        """See `Trainer.learn`. parts: what hosts have left; everything is one batch."""
-        collected = [trajectories for part in parts for trajectories in part]
+    def receive(self, numbers: Sequence[int], *parts: Sequence[Trajectories]) -> None:
+        """Keep what hosts have left, under these numbers, until the next `learn`."""
+        self._received.update(zip(numbers, parts, strict=True))
+
+    def learn(self, version: int, numbers: Sequence[int]) -> LearnResult:
+        """See `Trainer.learn`. Of what was received, these parts; everything is one batch."""
+        received, self._received = self._received, {}
+        collected = [trajectories for number in numbers for trajectories in received[number]]
         return self._own.learn([join(collected)] if collected else [], version=version)
 
     def message(self) -> PolicyMessage:
@@ -243,6 +249,7 @@ class TrainerHost:
 
     def end(self) -> None:
         """The task is over."""
+        self._received = {}
         if self._trainer is not None:
             self._trainer.close()
             self._trainer = None
@@ -261,11 +268,20 @@ class RemoteTrainer:
         self._runtime, self._ranks, self._profile = runtime, ranks, profile
         self.spec: PolicySpec = self._all("begin", runtime.put(spec))[0]
         self._policy: tuple[int, RemotePolicy] | None = None
+        self._parts = 0  # received so far
 
-    def learn(self, collected: Sequence[Ref], *, version: int) -> LearnResult:
-        """See `Trainer.learn`. collected: references to what hosts have left."""
+    def receive(self, left: Sequence[Ref]) -> Sequence[int]:
+        """Have every rank take what hosts have left; what `learn` knows it by. It is lost where a host's node dies
+        before that; once one rank learns, the others must have it, too, since they wait for each other."""
+        numbers = range(self._parts, self._parts + len(left))
+        self._parts += len(left)
+        self._all("receive", numbers, *left)
+        return numbers
+
+    def learn(self, collected: Sequence[Any], *, version: int) -> LearnResult:
+        """See `Trainer.learn`. collected: as `receive` gave it, or some of it."""
         with self._profile.part("learning"):
-            learned: LearnResult = self._all("learn", version, *collected)[0]
+            learned: LearnResult = self._all("learn", version, collected)[0]
         return learned
 
     def policy(self, version: int) -> RemotePolicy:

@@ -129,9 +129,17 @@ class RequestMaker:
         return all((ref.population, ref.policy) in self._learners for ref in self._live)
 
     def request(
-        self, count: TrainingCounts, *, learner: PolicyRef, weights: Policy | RemotePolicy, carry_on: bool, host: int
+        self,
+        count: TrainingCounts,
+        *,
+        learner: PolicyRef,
+        weights: Policy | RemotePolicy,
+        carry_on: bool,
+        host: int,
+        seconds: float | None = None,
     ) -> tuple[RolloutRequest, Policies]:
-        """The next one, and the policies that it names. learner: with its newest version, whose weights are `weights`."""
+        """The next one, and the policies that it names. learner: with its newest version, whose weights are `weights`. seconds: after which
+        it is cut short."""
         collect = self._collect
         if not carry_on:
             seats = self._task.seats
@@ -158,6 +166,7 @@ class RequestMaker:
             modes_seed=self._seed,
             state=collect.state,
             together=int((count.requests + 1) * share) > int(count.requests * share),
+            seconds=seconds,
         )
         named = {**dict(policies), **dict.fromkeys(learner_refs(request), weights)}
         count.requests += 1

@@ -76,8 +76,9 @@ class Stopper(Protocol):
         """The share that is done, in [0, 1]; None where nothing can be said in advance."""
         ...
 
-    def limit(self, unit: str) -> int | None:
-        """Most of the counter `unit` ("episodes", "decisions" …) that there can be; None: not bounded by this."""
+    def limit(self, unit: str) -> float | None:
+        """Most of the counter `unit` ("episodes", "decisions", "seconds" …) that there can be, a whole number but for seconds; None: not
+        bounded by this."""
         ...
 
 
@@ -101,14 +102,16 @@ def share_of(stopper: Stopper, progress: Progress) -> float | None:
     return None if share is None else min(1.0, max(0.0, float(share)))
 
 
-def limit_of(stopper: Stopper, unit: str) -> int | None:
-    """The most of a counter that there can be; None: it does not say. Raises ScenarioError for another answer."""
+def limit_of(stopper: Stopper, unit: str) -> float | None:
+    """The most of a counter that there can be, an int but for seconds; None: it does not say. Raises ScenarioError for another answer."""
     limit = stopper.limit(unit)
-    if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+    clock = unit == "seconds"
+    kinds = (int, np.integer, float) if clock else (int, np.integer)
+    if limit is not None and (not isinstance(limit, kinds) or not limit >= 0):
         raise ScenarioError(
-            f"stopper {own_name(stopper)}.limit({unit!r}) answered {brief(limit)}; expected a whole number, or None."
+            f"stopper {own_name(stopper)}.limit({unit!r}) answered {brief(limit)}; expected a {'' if clock else 'whole '}number, or None."
         )
-    return None if limit is None else int(limit)
+    return None if limit is None else float(limit) if clock else int(limit)
 
 
 def parse_stopper(value: Any) -> Stopper:
@@ -233,14 +236,14 @@ class Generations(_Counter):
 
 
 class _Unbounded(_Setting):
-    """Bounds no counter; how much is done cannot be said in advance. reads: the field of `Progress` that it waits for."""
+    """Bounds no counter; how much is done cannot be said in advance, mostly. reads: the field of `Progress` that it waits for."""
 
     reads: ClassVar[str]
 
     def fraction(self, progress: Progress) -> float | None:
         return None
 
-    def limit(self, unit: str) -> int | None:
+    def limit(self, unit: str) -> float | None:
         return None
 
     def lacks(self, grows: Collection[str]) -> str | None:
@@ -261,6 +264,9 @@ class Seconds(_Unbounded):
 
     def fraction(self, progress: Progress) -> float | None:
         return min(1.0, progress.seconds / self.value)
+
+    def limit(self, unit: str) -> float | None:
+        return self.value if unit == "seconds" else None
 
 
 # ---------------------------------------------------------------------------------------------- results
@@ -362,7 +368,7 @@ class AnyOf(_Setting):
     def fraction(self, progress: Progress) -> float | None:
         return max((done for stopper in self.of if (done := share_of(stopper, progress)) is not None), default=None)
 
-    def limit(self, unit: str) -> int | None:
+    def limit(self, unit: str) -> float | None:
         return min((most for stopper in self.of if (most := limit_of(stopper, unit)) is not None), default=None)
 
     def lacks(self, grows: Collection[str]) -> str | None:
@@ -385,7 +391,7 @@ class AllOf(_Setting):
         known = [share for share in shares if share is not None]
         return min(known) if len(known) == len(shares) else None
 
-    def limit(self, unit: str) -> int | None:
+    def limit(self, unit: str) -> float | None:
         limits = [limit_of(stopper, unit) for stopper in self.of]
         known = [most for most in limits if most is not None]
         return max(known) if len(known) == len(limits) else None

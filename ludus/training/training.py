@@ -101,7 +101,8 @@ class Training:
             task, self._collect, parts.rollouts, parts.policy, seed=seed, apart=async_limits is not None
         )
         self._total = limit_of(stop, self._collect.unit)
-        total = self._total * task.length if self._total is not None and task.length else None
+        self._limit = limit_of(stop, "seconds")
+        total = int(self._total) * task.length if self._total is not None and task.length else None
         targets = diversity_targets(task.diversity, parts.policy)
         context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, diversity=targets)
         spec = TrainerSpec(task.id, algorithm, context, start)
@@ -131,8 +132,9 @@ class Training:
         def request(*, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
             return this._request(carry_on=carry_on, host=host)
 
+        receive = self._trainer.receive if isinstance(self._trainer, RemoteTrainer) else None
         if async_limits is None:
-            return SyncCollector(rollouts, request, task_slot=task_slot, carries_on=carries_on)
+            return SyncCollector(rollouts, request, task_slot=task_slot, carries_on=carries_on, receive=receive)
         return AsyncCollector(
             rollouts,
             request,
@@ -142,6 +144,7 @@ class Training:
             version=lambda: this._version,
             wants=lambda requests: this._wants(requests),
             hosts=rollouts.playing(self._collect.unit, self._collect.amount),
+            receive=receive,
         )
 
     def meet(self, learners: Mapping[tuple[int, str], Training]) -> None:
@@ -205,10 +208,17 @@ class Training:
 
     def _request(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
         learner, weights = self.newest("explore")
-        return self._requests.request(self._count, learner=learner, weights=weights, carry_on=carry_on, host=host)
+        left = None if self._limit is None else max(0.0, self._limit - self._seconds)
+        return self._requests.request(
+            self._count, learner=learner, weights=weights, carry_on=carry_on, host=host, seconds=left
+        )
 
     def _wants(self, requests: float) -> bool:
         """Whether this much being played is not enough to reach the task's end, as far as that can be said."""
+        if self._limit is not None and requests >= 1:  # or what nobody waits for would be played for as long again
+            done = self._count.iterations
+            if not done or self._seconds * (1 + requests / done) >= self._limit:
+                return False
         if self._total is None or not requests:
             return True
         done = self._count.episodes if self._collect.unit == "episodes" else self._count.decisions

@@ -177,7 +177,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     going = folder / "runs" / "going"
     with Store.create(going, synthetic.info(going)):
         assert main(["list", "runs"]) == 0
-    rows = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
+    *rows, cut = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
     assert rows[0] == ["run", "scenario", "generations", "NashConv", "time", "state"]
     assert rows[2:] == [
         ["done", "leduc", "3", rows[2][3], "5.9s", "finished"],
@@ -185,6 +185,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["killed", "leduc", "0", "-", "-", "interrupted"],
         ["odd", "-", "-", "-", "-", "unreadable"],
     ]
+    assert " ".join(cut) == "Interrupted: it was cut off, its process is gone. `ludus resume killed` goes on."
     assert 2.0 < float(rows[2][3]) < 2.3  # 4.7 exp(-0.84) + 0.15 … 0.2
 
 

@@ -277,6 +277,21 @@ def test_a_learner_that_failed_stays_failed(tmp_path: Path, monkeypatch: pytest.
     assert tools.policies_of(run_dir) == tools.policies_of(whole)
 
 
+def test_a_response_whose_seconds_are_few_is_cut_short_and_says_so(tmp_path: Path) -> None:
+    options = ["algorithm={kind: ppo, batch: 1000000, hidden: [4], epochs: 1}", "response={seconds: 0.05}"]
+    tools.train("psro", tmp_path / "run", *options, "generations=1")
+    with Reader(tmp_path / "run") as reader:
+        (event,) = reader.events()  # of two responses: once
+        assert 0 < reader.summary().episodes < 1_000_000
+    assert re.fullmatch(
+        r"task response-0-1 ended after [\d,]+ decisions and only 1 update of policy 0-1\. Let .*",
+        event.text,
+    )
+    tools.train("psro", tmp_path / "asked", "response={updates: 1}", "generations=1")
+    with Reader(tmp_path / "asked") as reader:
+        assert not reader.events()
+
+
 def test_a_task_without_an_update_says_so(tmp_path: Path) -> None:
     """How many decisions its episodes would have was not known beforehand."""
     options = ["algorithm={kind: dqn, rollout: 20, hidden: [4]}", "response={episodes: 20}", "generations=1"]

@@ -67,7 +67,7 @@ def test_a_loss_that_is_no_number(name: str, tmp_path: Path, monkeypatch: pytest
         assert failure is not None
         assert "NaN or infinite" in failure
         assert failure.endswith("(task response-0-1, iteration 4)")
-        assert [(e.kind, e.level, e.text) for e in reader.events()] == [("training", "error", failure)]
+        assert [(e.kind, e.text) for e in reader.events() if e.level == "error"] == [("training", failure)]
     if name != "dqn":  # whose last good update came within the failed iteration
         good, kept = tools.policies_of(tmp_path / "short"), tools.policies_of(tmp_path / "run")
         assert kept["policies/0/0-1.safetensors"] == good["policies/0/0-1.safetensors"]

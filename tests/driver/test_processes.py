@@ -143,6 +143,7 @@ def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: P
         [*START, "resume", "run", f"generations={last}"], cwd=tmp_path, capture_output=True, timeout=60
     )
     assert done.returncode == 0
+    assert f"the last session was cut off: its process {going.pid} on " in done.stderr.decode()
     tools.train("ppo", tmp_path / "whole", *LONG, f"generations={last}")
     tools.assert_same_run(tmp_path / "whole", tmp_path / "run")
 

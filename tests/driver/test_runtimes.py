@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.driver.runner import resume, run
 from ludus.driver.scenario_files import load_scenario, parse_scenario
 from ludus.policies.file import load_policy
+from ludus.runtime.inprocess import InProcess
+from ludus.storage.base import Silent
+from ludus.storage.reader import Reader
 
 PSRO = """
 env: {id: openspiel/kuhn_poker, num_envs: 12, tree: off}
@@ -79,6 +84,38 @@ def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
     """With as many workers as there are shards; with fewer, test_a_run_goes_on_elsewhere."""
     here = policies(tmp_path, "generations=1", name="here")
     assert policies(tmp_path, "generations=1", "runtime.kind=ray", "runtime.workers=3", name="ray") == here
+
+
+class Stuck(InProcess):
+    """Its worker gives no answer when it is first asked for one."""
+
+    silent = 2  # looks; the first time, anything is a sign of life
+
+    def wait(self, refs: Any, *, at_least: int = 1, timeout: float | None = None) -> Any:
+        if at_least and self.silent:
+            self.silent -= 1
+            time.sleep(timeout or 0.0)
+            return [], list(refs)
+        return super().wait(refs, at_least=at_least, timeout=timeout)
+
+
+class Hears(Silent):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_a_worker_that_is_made_again_is_told_and_kept(tmp_path: Path) -> None:
+    whole, hears = policies(tmp_path, "generations=1", name="whole"), Hears()
+    changes = ["generations=1", "runtime.shards=3", f"runtime.kind={__name__}:Stuck", "runtime.deadline=0.001"]
+    run(parse_scenario(PSRO, changes), run_dir=tmp_path / "stuck", report=False, observer=hears)
+    text = "rollout worker 0 has made no step for 0.001 seconds; it is made again (2 of 3 restarts are left)."
+    assert text in hears.heard
+    with Reader(tmp_path / "stuck") as reader:
+        assert [(event.level, event.text) for event in reader.events() if event.kind == "worker"] == [("warning", text)]
+    assert tools.policies_of(tmp_path / "stuck") == whole
 
 
 def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:

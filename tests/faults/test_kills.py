@@ -23,8 +23,11 @@ pytestmark = pytest.mark.slow
 SHORT = ("generations=2", "response.episodes=1200")
 WORDS = {
     "last-node": "got no process: for 10 seconds the nodes that are left had no room for it. It needs num_cpus 1",
+    "workers": "rollout worker 0 died before it had answered (its process was killed, crashed or called os._exit",
+    "evaluator": "evaluator 0 died before it had answered",
+    "server": "inference server 0 died before it had answered",
 }
-"""What the user is told where a run ends."""
+"""What the user is told."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole
     assert scene.finished, scene.errors()
     assert flaws(scene.folder / "run", whole) == []
     assert scene.left_over() == []
-    assert scene.errors().count("versions are not scored any more: part 'Evaluator' died") == 1
+    assert scene.errors().count("versions are not scored any more: evaluator 0 died") == 1
     with Reader(scene.folder / "run") as reader:
         assert [event.kind for event in reader.events() if event.level == "warning"] == ["evaluation"]
 

@@ -1,4 +1,4 @@
-"""How often the weights of a policy travel: once per node and version, however many workers live there."""
+"""What travels between nodes: weights once per node and version, however many workers live there; trajectories once they are taken."""
 
 import contextlib
 import shutil
@@ -6,22 +6,25 @@ import tempfile
 from functools import partial
 
 import pytest
+from numpy.testing import assert_array_equal
 from weights_heavy import MEGABYTE, Short, heavy
 
 from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.envs.registry import make_env
+from ludus.replay.trajectories import join
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import HostSpec, PolicyMessage, RolloutHost
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import shards_of
+from ludus.runtime.inprocess import InProcess
 
 MAKE = partial(make_env, f"{Short.__module__}:Short")
 WORKERS = 16
 
 
-def request(learner, opponent):
+def request(learner, opponent, episodes=WORKERS):
     mixture = Mixture((Factor((1,), ((opponent,),), (1.0,)),))
-    return RolloutRequest(learner, (0,), mixture, "episodes", WORKERS, seed=1)
+    return RolloutRequest(learner, (0,), mixture, "episodes", episodes, seed=1)
 
 
 # ---------------------------------------------------------------------------------------------- on a worker
@@ -70,10 +73,14 @@ def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Two nodes on this machine, each with an object store of its own."""
+    """Two nodes on this machine, each with an object store of its own. They ask for a token, as the cluster page has it."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    from ludus.runtime import ray_session
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a1" * 32)
+    ray_session.read_token()  # tests before this one had none, or another
     folder = tempfile.mkdtemp(prefix="ludus-w-", dir="/tmp")
     monkeypatch.setenv("RAY_TMPDIR", folder)
     made = Cluster()
@@ -135,5 +142,48 @@ def test_one_transfer_for_a_node_and_a_version(cluster):
     assert play(first, frozen) == {"head": 0.0, "leaf": 0.0}, "nothing has changed"
     assert play(second, frozen) == {"head": 10.0, "leaf": 10.0}, "a new version, and not its frozen opponent"
     assert play(second, frozen) == {"head": 0.0, "leaf": 0.0}
+    manager.close()
+    runtime.close()
+
+
+class Sink:
+    """Stands for a trainer: takes what workers leave."""
+
+    def __init__(self, _):
+        pass
+
+    def receive(self, *parts):
+        return join([some for part in parts for some in part])
+
+
+@pytest.mark.slow
+def test_trajectories_that_are_lost_with_a_node_are_played_again(cluster):
+    """Workers have answered that they are done, and nobody has taken what they left: too much to come with the answer."""
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    learner, rival = (PolicyRef(0, "me", 1), heavy(0)), (PolicyRef(1, "rival", 1), heavy(0))
+    order = request(learner[0], rival[0], 20_000)
+    spec = MAKE(num_envs=1).spec
+    options = {"spec": spec, "num_envs": 8, "shards": 4}
+    expected = RolloutManager(InProcess(), MAKE, **options).run(order, [learner, rival])
+
+    runtime, told, lost = RayRuntime(address=cluster.address), [], []
+    runtime.tell = told.append
+    manager = RolloutManager(runtime, MAKE, **options, hosts=4, leave=True, resources={"num_cpus": 0.5}, restarts=2)
+    sink = runtime.spawn(Sink, None, resources={"head": 1})
+    assert len({runtime.node(host) for host in manager._hosts}) == 2, "two workers on each node"
+
+    def receive(left):
+        if not lost:
+            lost.append(cluster.worker_nodes.copy().pop())
+            cluster.remove_node(lost[0], allow_graceful=False)
+        return [runtime.get(runtime.call(sink, "receive", *left), timeout=60)]
+
+    got = manager.finish(manager.start(order, [learner, rival]), receive=receive)
+    assert got.counters == {**expected.counters, "worker_restarts": 2}
+    assert len(told) == 2
+    (taken,) = got.left
+    for name in ("observation", "action", "reward", "episode", "start"):
+        assert_array_equal(getattr(taken, name), getattr(expected.trajectories, name))
     manager.close()
     runtime.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -105,6 +106,16 @@ def test_partial_results_are_merged_into_what_was_requested() -> None:
     assert episodes.counters["episodes"] == 25
 
 
+def test_each_shard_of_a_host_has_a_share_of_the_time() -> None:
+    make = partial(make_env, "openspiel/kuhn_poker", tree="off")
+    manager = RolloutManager(InProcess(), make, spec=make(num_envs=1).spec, num_envs=7, shards=3, hosts=1)
+    got = manager.run(replace(request("episodes", 10**6), seconds=0.15), policies())
+    assert set(range(7)) <= set(got.episodes.index.tolist()), "each environment has played at least one"
+    assert len(got.episodes.index) < 10**6
+    assert got.trajectories is not None
+    assert set(got.trajectories.episode.tolist()) == set(got.episodes.index.tolist())
+
+
 def test_draws_of_opponents_do_not_depend_on_the_cut() -> None:
     """Each is a function of environment and episode; 25 episodes are preassigned to 7 environments."""
     drawn = [rollouts(shards=shards, hosts=1)[2].episodes.entry for shards in (1, 2, 7)]
@@ -181,6 +192,31 @@ def test_task_slots_have_episodes_of_their_own() -> None:
     for one, other in zip(alone, found[::2], strict=True):
         assert_equal(one, other)
     assert found[1].counters["learner_decisions"] >= 30
+
+
+def test_what_a_host_left_and_is_lost_with_it_is_played_again() -> None:
+    """The host had answered; nobody had taken its trajectories yet."""
+    make, runtime = partial(make_env, "openspiel/kuhn_poker", tree="off"), InProcess()
+    manager = RolloutManager(
+        runtime, make, spec=make(num_envs=1).spec, num_envs=7, shards=2, hosts=2, restarts=1, leave=True
+    )
+    died = [manager._hosts[1]]
+
+    def receive(left):
+        if died:
+            runtime.restart(died.pop())
+            raise PartDied("an argument was lost")
+        return [join(runtime.fetch(some)) for some in left]
+
+    expected = rollouts(shards=2, hosts=1)[2]
+    got = manager.finish(manager.start(request("episodes", 25), policies()), receive=receive)
+    assert got.counters == {**expected.counters, "worker_restarts": 1}
+    assert_equal(replace(got, counters=expected.counters, trajectories=join(got.left)), expected)
+    died.append(manager._hosts[0])
+    assert manager.take(manager.start(request("episodes", 25), policies(), hosts=(0,)), receive=receive) is None
+    died.append(runtime.spawn(lambda spec: spec, 0, restarts=1))
+    with pytest.raises(PartDied, match="an argument was lost"):  # of somebody else
+        manager.finish(manager.start(request("episodes", 25), policies()), receive=receive)
 
 
 def test_hosts_without_a_share_are_known() -> None:

@@ -21,11 +21,16 @@ NEXT_STEP = ("ddde", "de", "dde")  # after its end, an environment lists nothing
 ASYNCHRONOUS = ("d..d.dE.", "dd.E", "..d..d..e")
 
 
-def play(env: StreamEnv, amount: int, *, unit: str = "decisions", requests: int = 1) -> list[Rollout]:
+def play(
+    env: StreamEnv, amount: int, *, unit: str = "decisions", requests: int = 1, seconds: float | None = None
+) -> list[Rollout]:
     worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs))
     worker.bank.load([(ME, CountingPolicy()), (A, CountingPolicy()), (B, CountingPolicy())])
     others = Mixture.product({p: ([A, B], [0.5, 0.5]) for p in range(1, env.spec.num_players)})
-    return [worker.run(RolloutRequest(ME, (0,), others, unit, amount, seed=k, carry_on=k > 0)) for k in range(requests)]
+    return [
+        worker.run(RolloutRequest(ME, (0,), others, unit, amount, seed=k, carry_on=k > 0, seconds=seconds))
+        for k in range(requests)
+    ]
 
 
 def times(rollouts: list[Rollout]) -> dict[int, list[int]]:
@@ -47,6 +52,26 @@ def test_time_counts_the_steps_in_which_an_environment_has_something_due(streams
     assert {episode: len(t) for episode, t in times([got]).items()} == dict(lengths)
     assert got.counters["env_steps"] == rows.num_rows == got.episodes.length.sum()
     assert got.counters["decisions"] == rows.num_rows
+
+
+def test_whole_episodes_that_are_cut_short():
+    # Steps:          0 1 2 3   time is over in step 1
+    # environment 0:  d d d e   episode 0 is played to its end
+    # environment 1:  d e d e   episode 1 ended in time; 3 has begun only then
+    (whole,) = play(StreamEnv(("ddde", "de")), 9, unit="episodes")
+    (cut,) = play(StreamEnv(("ddde", "de")), 9, unit="episodes", seconds=0.0)
+    assert cut.episodes.index.tolist() == [0, 1]
+    assert times([cut]) == {0: [0, 1, 2], 1: [0]} == {k: times([whole])[k] for k in (0, 1)}
+    assert cut.episodes.returns.tolist() == whole.episodes.returns[:2].tolist()
+    assert (cut.counters["episodes"], cut.counters["learner_decisions"]) == (2, 4)
+    (ample,) = play(StreamEnv(("ddde", "de")), 9, unit="episodes", seconds=1e9)
+    assert times([ample]) == times([whole])
+
+
+def test_fragments_that_are_cut_short_go_on():
+    first, second = play(StreamEnv(("ddde", "de")), 100, requests=2, seconds=0.0)
+    assert times([first]) == {0: [0], 1: [0]}, "each environment's first decision has its reward"
+    assert times([first, second]) == {0: [0, 1], 1: [0]}
 
 
 def test_literal_clock_of_next_step_restarts():

@@ -94,7 +94,7 @@ def test_a_part_that_is_made_again():
     assert made == ["order", "order"]
     runtime.restart(part)
     assert runtime.incarnation(part) == 1
-    words = r"part '.*<lambda>' was given up, and its 1 restarts are used up; spawn it again"
+    words = r"part '.*<lambda>' was given up before it had answered, and its 1 restarts are used up. Give it more"
     with pytest.raises(PartDied, match=words):
         runtime.get(runtime.call(part, "add", 1))
 
@@ -152,15 +152,15 @@ class PassesReferences(InProcess):
 
 
 class RestartsForEver(InProcess):
-    def restart(self, handle):
+    def restart(self, handle, **why):
         handle.restarts += 1
-        super().restart(handle)
+        super().restart(handle, **why)
 
 
 class KeepsState(InProcess):
-    def restart(self, handle):
+    def restart(self, handle, **why):
         kept = handle.value
-        super().restart(handle)
+        super().restart(handle, **why)
         if not handle.ended:
             handle.value = kept
 

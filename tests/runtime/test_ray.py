@@ -225,7 +225,7 @@ def test_a_peer_that_dies_while_it_is_asked(runtime):
     assert words.startswith("part 'Worker', which was asked for something, died before it had answered")
     assert "ActorDiedError" in cause or "connection error code" in cause or "unavailable" in cause
     assert runtime.incarnation(asked) == 0  # the driver learns of it, and makes it again, when it calls it
-    with pytest.raises(PartDied, match="1 of 1 restarts are spent"):
+    with pytest.raises(PartDied, match="0 of 1 restarts are left"):
         runtime.get(runtime.call(asked, "process"))
     assert runtime.peer(asked).ask("add", 3) == 3
     closed = runtime.peer(asked)
@@ -277,7 +277,7 @@ def test_a_part_whose_process_is_killed(runtime):
     runtime.wait([running], timeout=0.2)
     os.kill(process, signal.SIGKILL)
     with pytest.raises(
-        PartDied, match=r"part 'Worker' died before .*made again \(1 of 2 restarts are spent\)"
+        PartDied, match=r"part 'Worker' died before .*made again \(1 of 2 restarts are left\)"
     ) as caught:
         runtime.get(running, timeout=30)
     assert "connection error code" in str(caught.value.__cause__)

@@ -25,6 +25,10 @@ class Placed(Tally):
     def process(self):
         return os.getpid()
 
+    def large(self):
+        """8 MB, which stay on this node until somebody fetches them."""
+        return np.full(10**6, float(self.total))
+
 
 @pytest.fixture
 def cluster(monkeypatch):
@@ -103,6 +107,37 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
     again = RayRuntime(address=cluster.address)  # the cluster is still there
     assert again.get(again.call(again.spawn(Tally, 1), "add", 1)) == 2
     again.close()
+
+
+def test_answers_that_are_lost_with_their_node(cluster):
+    """Large ones: small ones come with the word that a call is done."""
+    from ludus.runtime.ray_runtime import RayRuntime
+
+    runtime, told = RayRuntime(address=cluster.address), []
+    runtime.tell = told.append
+    near = runtime.spawn(Placed, 0, resources={"head": 1}, restarts=1)
+    leaf = runtime.node(runtime.spawn(Placed, 0, resources={"leaf": 1}))
+    far = [runtime.spawn(Placed, k, node=leaf, restarts=2, name=f"worker {k}") for k in (1, 2)]
+    small = runtime.call(far[0], "add", 1)
+    large = [runtime.call(part, "large") for part in far]
+    runtime.wait([small, *large], at_least=3)
+    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+    lost = (
+        r"worker 1 died with its node, and what it had answered is lost; it is made again \(1 of 2 restarts are left\)"
+    )
+    for _ in range(2):
+        with pytest.raises(PartDied, match=lost):
+            runtime.get(large[0], timeout=60)
+    assert runtime.get(small) == 2
+    assert [runtime.incarnation(part) for part in far] == [1, 0], "the other one was not asked for yet"
+    with pytest.raises(PartDied):
+        runtime.get(runtime.call(near, "double", large[1]), timeout=60)
+    assert runtime.get(runtime.call(near, "add", 1)) == 1, "whoever was to be given it lives"
+    assert runtime.incarnation(near) == 0
+    assert insist(runtime, far[0], "large").tolist() == [1.0] * 10**6
+    assert insist(runtime, far[1], "large").tolist() == [2.0] * 10**6
+    assert [text[:13] for text in told] == ["worker 1 died", "worker 2 died"]
+    runtime.close()
 
 
 def test_no_cluster_at_an_address():

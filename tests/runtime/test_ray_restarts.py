@@ -17,6 +17,8 @@ class Dry(RayRuntime):
 
     def __init__(self) -> None:
         self.begun: list[float | None] = []
+        self.told: list[str] = []
+        self.tell = self.told.append
 
     def _begin(self, part: RayPart, until: float | None = None) -> None:
         self.begun.append(until)
@@ -44,3 +46,4 @@ def test_a_process_that_never_came_costs_no_restart_and_one_that_died_does() -> 
     assert (part.spent, part.number, len(runtime.begun)) == (1, 3, 4)
     with pytest.raises(PartDied, match="worker"):
         raise cast(Exception, last.why)
+    assert runtime.told == ["worker died; it is made again (0 of 1 restarts are left)."], "one that cost a restart"

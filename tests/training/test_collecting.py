@@ -60,7 +60,7 @@ class FakeManager:
         self.clock = max(self.clock, times[at_least - 1] if timeout is None else self.clock + int(timeout))
         return [p for p in pending if self.due[id(p)] <= self.clock]
 
-    def take(self, pending: Pending) -> Rollout | None:
+    def take(self, pending: Pending, **receive: object) -> Rollout | None:
         host: int = pending.partials[0]  # type: ignore[assignment]
         if host in self.dies:
             self.dies.remove(host)

@@ -195,6 +195,7 @@ def test_limits():
     assert limit({"episodes": 200}, "decisions") is None
     assert limit({"decisions": 7}, "decisions") == 7
     assert limit({"seconds": 3}) is None
+    assert limit({"any": [{"seconds": 3}, {"seconds": 2.5}, {"episodes": 1}]}, "seconds") == 2.5
     assert limit({"nash_conv": 3}) is None
     assert limit({"any": [{"episodes": 5}, {"episodes": 3}, {"seconds": 1}]}) == 3
     assert limit({"all": [{"episodes": 5}, {"episodes": 3}]}) == 5

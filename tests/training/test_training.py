@@ -31,13 +31,13 @@ UNIFORM = PolicyRef(0, "uniform")
 class SpyRollouts(RolloutManager):
     """Keeps the requests and what came of them."""
 
-    def finish(self, pending) -> Rollout:
-        rollout = super().finish(pending)
+    def finish(self, pending, **receive) -> Rollout:
+        rollout = super().finish(pending, **receive)
         self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
-    def take(self, pending) -> Rollout | None:
-        rollout = super().take(pending)
+    def take(self, pending, **receive) -> Rollout | None:
+        rollout = super().take(pending, **receive)
         self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
@@ -138,6 +138,19 @@ def test_episode_ids_go_on_where_a_checkpoint_left_them() -> None:
     resumed.step()
     assert other.seen[0][0] == worker.seen[-1][0]
     assert other.seen[0][1].episodes.index.tolist() == worker.seen[-1][1].episodes.index.tolist()
+
+
+def test_a_rollout_has_the_seconds_that_are_left_of_a_response() -> None:
+    now = 100.0
+    training, worker = training_of(TabularQ(batch=500), seconds=10, episodes=5000, clock=lambda: now)
+    training.step()
+    now = 107.5
+    training.begin()
+    now = 111.0
+    training.complete()
+    assert [request.seconds for request, _ in worker.seen] == [10.0, 2.5]
+    assert [rollout.counters["episodes"] for _, rollout in worker.seen] == [500, 500], "it was not cut short"
+    assert training.finished() == "11.0 of 10 seconds have passed"
 
 
 def test_seconds_go_on_where_a_checkpoint_left_them() -> None:

@@ -384,11 +384,11 @@ class Servers:
             )
         self._server_of = [0] * len(nodes)
         for number, served in enumerate(groups.values()):
-            self._servers.append(self._server(callers=len(served), node=nodes[served[0]]))
+            self._servers.append(self._server(number, callers=len(served), node=nodes[served[0]]))
             for host in served:
                 self._server_of[host] = number
 
-    def _server(self, *, callers: int, node: str) -> Handle:
+    def _server(self, number: int, *, callers: int, node: str) -> Handle:
         choice = self._choice
         spec = ServerSpec(self._runtime.fetch, callers=callers, max_wait=choice.max_wait, max_batch=choice.max_batch)
         return self._runtime.spawn(
@@ -399,6 +399,7 @@ class Servers:
             concurrency=callers + _OTHERS,
             pulse=True,
             node=node,
+            name=f"inference server {number}",
         )
 
     def _node(self, host: Handle) -> str:
