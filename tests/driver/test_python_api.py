@@ -116,6 +116,7 @@ KUHN: dict[str, Any] = {"env": "openspiel/kuhn_poker", "algorithm": "exact"}
         (lambda: ludus.PSRO(**KUHN, callbacks=3), "callbacks: a callback was expected, by name or as a mapping"),
         (lambda: ludus.PSRO(**KUHN, runtime=3), "runtime: Input should be a valid dictionary or instance of RuntimeChoice"),
         (lambda: ludus.Episodes(3, 4), r"Episodes takes value, and others by name; given \(3, 4\)"),
+        (lambda: ludus.load_policy("@best"), "'@best' is no policy: it says of no run. Write RUN@best."),
         (lambda: ludus.load_policy("nobody"), "'nobody' is no policy: there is no run 'nobody'"),
     ],
 )  # fmt: skip
