@@ -156,7 +156,9 @@ def take_apart(
         owner = file.resolve().parent.parent.parent
         known = (owner / FILE).is_file() and file.resolve().parent.parent.name == "policies"
         return Wanted(text, run=open_run(owner) if known else None, file=file)
-    if text.startswith("@") and run is not None:
+    if text.startswith("@"):
+        if run is None:
+            raise ConfigError(f"{text!r} is no {what}: it says of no run. Write RUN{text}.")
         return Wanted(text, run=run, what=text[1:])
     try:
         folder, named = split_name(text, find_run)

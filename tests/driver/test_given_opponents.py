@@ -248,7 +248,7 @@ def test_killed_at_the_beginning_and_resumed(old: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ray_gives_the_same_numbers(old: Path, tmp_path: Path) -> None:
     learns(tmp_path / "here", old, "runtime.shards=2")
-    learns(tmp_path / "ray", old, "runtime.shards=2", "runtime=ray", "runtime.workers=2", "runtime.tasks=1")
+    learns(tmp_path / "ray", old, "runtime=ray", "runtime.shards=2", "runtime.workers=2", "runtime.tasks=1")
     assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "ray")
 
 

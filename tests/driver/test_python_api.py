@@ -116,6 +116,7 @@ KUHN: dict[str, Any] = {"env": "openspiel/kuhn_poker", "algorithm": "exact"}
         (lambda: ludus.PSRO(**KUHN, callbacks=3), "callbacks: a callback was expected, by name or as a mapping"),
         (lambda: ludus.PSRO(**KUHN, runtime=3), "runtime: Input should be a valid dictionary or instance of RuntimeChoice"),
         (lambda: ludus.Episodes(3, 4), r"Episodes takes value, and others by name; given \(3, 4\)"),
+        (lambda: ludus.load_policy("@best"), "'@best' is no policy: it says of no run. Write RUN@best."),
         (lambda: ludus.load_policy("nobody"), "'nobody' is no policy: there is no run 'nobody'"),
     ],
 )  # fmt: skip
@@ -247,3 +248,13 @@ def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:
     assert repr(result) == (
         f"<Result of '{tmp_path / 'run'}': 1 generations, NashConv {result.nash_conv[-1]:.4g}; the schedule is complete>"
     )
+
+
+@pytest.mark.slow
+@WARNED
+@pytest.mark.usefixtures("shared_ray")
+def test_a_lambda_goes_to_the_workers_of_ray(tmp_path: Path) -> None:
+    make: Callable[[], Coin] = lambda: Coin()  # noqa: E731
+    for name, runtime in (("here", {}), ("ray", {"kind": "ray", "workers": 2, "tasks": 1})):
+        ludus.run(learner(make, runtime={"shards": 2, **runtime}), run_dir=tmp_path / name, report=False)
+    assert tools.policies_of(tmp_path / "here") == tools.policies_of(tmp_path / "ray")
