@@ -162,6 +162,7 @@ ENV = st.just("openspiel/kuhn_poker") | options(
 ).map(lambda given: {"id": "openspiel/kuhn_poker", **given})
 OPTIONAL = {
     "algorithm": st.one_of(*ORACLES.values()),
+    "algorithms": st.dictionaries(st.sampled_from(["0", "1", 2]), st.one_of(*ORACLES.values()), max_size=2),
     "meta_solver": st.one_of(*SOLVERS.values()),
     "responses": st.sampled_from(sorted(RESPONSES)),
     "order": st.sampled_from(["simultaneous", "sequential"]),
