@@ -16,11 +16,12 @@ from scipy.special import stdtrit
 from ludus.cli.output import facts, table
 from ludus.core.timings import PARTS
 from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.driver.driver import COMPLETE
 from ludus.storage.base import GenerationRecord
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS
-from ludus.view.curves import short
+from ludus.view.curves import newest, short
 from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for, signed
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def show_next(result: Result) -> None:
         entrants = [quote(f"{run}@meta"), *earlier, quote(f"{run}@best"), "random"]
         commands.append((f"tournament {' '.join(entrants)}", "who beats whom"))
     commands.append((f"record {quote(f'{run}@best')}", "see it play"))
-    if len(last.marginals) > 1 and result.summary.complete and result.scenario.generations is not None:
-        commands.append((f"resume {quote(run)} generations={2 * last.number}", "go on"))
+    if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:
+        commands.append((f"resume {quote(run)} generations={2 * result.scenario.generations}", "go on"))
     facts("Next", [(f"ludus {command}", why) for command, why in commands])
 
 
@@ -119,10 +120,19 @@ def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str
 
 
 def _alone(result: Result) -> Iterator[tuple[str, str]]:
-    """What policies of a single player earn, by the episodes of evaluation."""
+    """What policies of a single player earn, by the episodes of evaluation; without one, by the newest of training."""
     payoffs, members = result.payoffs, result.populations[0]
     known = np.flatnonzero(np.isfinite(payoffs.mean[0]))
     if not len(known):
+        with Reader(result.run_dir, check=False) as reader:
+            curves = reader.curves()
+        numbers = newest(curves[-1].curve) if curves else {}
+        if "return" in numbers:
+            spread = f" ± {short(numbers['return_spread'])}" if "return_spread" in numbers else ""
+            yield (
+                "return",
+                f"{short(numbers['return'])}{spread} of policy {curves[-1].policy}, in the newest episodes of its training",
+            )
         return
     newest, best = int(known[-1]), int(known[np.argmax(payoffs.mean[0][known])])
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import __version__
-from ludus.core.errors import RunError, ScenarioError, one_line
+from ludus.core.errors import ConfigError, RunError, ScenarioError, one_line
 from ludus.core.files import replace_file
 from ludus.core.machine import thread_limits
 from ludus.core.types import PolicySpec, State
@@ -40,7 +40,7 @@ from ludus.runtime.base import Runtime
 from ludus.storage import live
 from ludus.storage.base import GenerationRecord, Observer, Observers, RunInfo, RunSummary, Silent
 from ludus.storage.policy_files import PolicyFiles
-from ludus.storage.run_dirs import require_empty, require_writable
+from ludus.storage.run_dirs import find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.callbacks import CallbackObserver
 from ludus.training.stopping import reason_of
@@ -68,6 +68,10 @@ def run(
     run_dir, name: where the run is written. stop: when it ends, as the scenario's key, or a `StopRequest` with which to end it. report:
     write one at the end. Raises LudusError, before anything is written, for what is wrong or does not fit together.
     """
+    if observer is not None and not isinstance(observer, Observer):
+        raise ConfigError(
+            f"observer={observer!r} was given; expected an object with the methods of ludus.storage.base.Silent."
+        )
     request = stop if isinstance(stop, StopRequest) else None
     if stop is not None and request is None:
         changes["stop"] = stop
@@ -110,9 +114,9 @@ def resume(
     stop: StopRequest | None = None,
     report: bool = True,
 ) -> Result:
-    """Go on from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
+    """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
     env: the environment again, where a Python object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
-    stored = read_run(Path(run_dir), overrides)
+    stored = read_run(find_run(run_dir), overrides)
     if env is not None:
         again = stored.scenario.env.given_again(env)
         stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))
@@ -259,6 +263,8 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
 
 def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
     if run_dir is not None:
+        if not isinstance(run_dir, str | PathLike):
+            raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")
         given = Path(run_dir)
         return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent
     if name is None:

@@ -20,7 +20,7 @@ from ludus.core.parts import build_part, load
 from ludus.core.types import EnvSpec
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_kinds import SCENARIOS
-from ludus.envs.families import FAMILIES
+from ludus.envs.families import FAMILIES, GivenObject
 from ludus.envs.options import Environment
 from ludus.learners.base import Algorithm, ComputedOracle
 from ludus.learners.registry import ALGORITHMS
@@ -33,9 +33,9 @@ def load_scenario(
 ) -> Scenario:
     """A preset, a YAML file, or the scenario that `first_scenario` makes for the id of an environment; with `key=value` overrides, and
     with values of keys as objects or data. Raises ConfigError with the nearest right name."""
-    name, texts = str(name_or_path), list(overrides or [])
+    name, texts = str(name_or_path), _texts(overrides or [])
     if _is_environment(name):
-        return _scenario(*first_scenario(name, texts, changes), seed=seed)
+        return _scenario(*first_scenario({"id": name}, texts, changes), seed=seed)
     source, text = _read(name)
     return parse_scenario(text, texts, seed, source=source, **changes)
 
@@ -43,16 +43,18 @@ def load_scenario(
 def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
     """The scenario that was given, changed, or what `load_scenario` makes of a name. Raises ConfigError for anything else."""
     if isinstance(given, str | PathLike):
-        return load_scenario(given, list(overrides), **changes)
+        return load_scenario(given, overrides, **changes)
+    if not isinstance(given, Scenario) and _is_made_of(given):
+        return _scenario(*first_scenario({"source": given}, _texts(overrides), changes), seed=None)
     if not isinstance(given, Scenario):
         hint = (
             f"; {given.__name__} is a class: give its options, {given.__name__}(env=…)"
-            if isinstance(given, type)
+            if isinstance(given, type) and issubclass(given, Scenario)
             else ""
         )
         raise ConfigError(
             f"{given!r} was given{hint}. Expected a scenario such as ludus.PSRO(env=…), a preset (`ludus list presets`), a path ending in "
-            ".yaml, or the id of an environment."
+            ".yaml, the id of an environment, an environment, or a function that makes one."
         )
     if overrides:
         raise ConfigError(
@@ -62,6 +64,21 @@ def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Sc
     if not changes:
         return given
     return type(given)(**{**{name: getattr(given, name) for name in type(given).model_fields}, **changes})
+
+
+def _texts(overrides: Sequence[str]) -> list[str]:
+    if isinstance(overrides, str) or not all(isinstance(text, str) for text in overrides):
+        raise ConfigError(
+            f'overrides {overrides!r} were given; expected a list of key=value texts, ["generations=5"] say.'
+        )
+    return list(overrides)
+
+
+def _is_made_of(given: Any) -> bool:
+    """Whether it is an environment, or may make some."""
+    if isinstance(given, type):
+        return not issubclass(given, Scenario) and hasattr(given, "reset") and hasattr(given, "step")
+    return callable(given) or (hasattr(given, "reset") and hasattr(given, "step"))
 
 
 def parse_scenario(
@@ -257,16 +274,16 @@ def _is_environment(name: str) -> bool:
 
 
 def first_scenario(
-    id: str, overrides: Sequence[str], changes: Mapping[str, Any]
+    played: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
     """A scenario for an environment, as data, and the overrides and changes that are still to be made. The environment is made once, to see
-    what it is.
+    what it is. played: its `id`, or from Python its `source`.
 
     One player learns by `fixed_opponents`, of whom there are none; the players of a game by `psro`; `scenario=` chooses another kind.
     Raises what making the environment raises.
     """
     texts, own = list(overrides), dict(changes)
-    wanted = {**override({"env": {"id": id}, "algorithm": "ppo"}, texts, names={"env": "id"}), **own}
+    wanted = {**override({"env": dict(played), "algorithm": "ppo"}, texts, names={"env": "id"}), **own}
     name = wanted["algorithm"]
     if isinstance(name, str):  # it is said here, with the options that go with it
         texts = [text for text in texts if text.partition("=")[0].strip() != "algorithm"]
@@ -274,7 +291,9 @@ def first_scenario(
     elif isinstance(name, Mapping):
         name = name.get("kind", "ppo")
     algorithm = build_part("algorithm", name, ALGORITHMS)
-    env = Environment(**{**wanted["env"], "num_envs": 1, "workers": 0, "deadline": None, "restarts": 0}).make()
+    environment = Environment(**{**wanted["env"], "workers": 0, "deadline": None, "restarts": 0})
+    whole = isinstance(environment.source, GivenObject)  # which is as many environments as it is
+    env = environment.make() if whole else environment.make(num_envs=1)
     try:
         spec = env.spec
     finally:
@@ -282,13 +301,13 @@ def first_scenario(
     kind = str(wanted.get("scenario", "fixed_opponents" if spec.num_players == 1 else "psro"))
     data = {
         "scenario": kind,
-        "env": {"id": id},
+        "env": dict(played),
         "algorithm": name,
         **_of_game(spec, computed=isinstance(algorithm, ComputedOracle)),
     }
     if isinstance(algorithm, Algorithm):
-        learned = _of_learner(id, spec, algorithm, name if isinstance(name, str) else "")
-        data = {**data, **learned, "env": {**data["env"], **learned["env"]}}
+        learned = _of_learner(environment.id, spec, algorithm, name if isinstance(name, str) else "")
+        data = {**data, **learned, "env": {**({} if whole else learned["env"]), **data["env"]}}
     known = _kind(kind).model_fields
     return {key: value for key, value in data.items() if key in known or key == "scenario"}, texts, own
 

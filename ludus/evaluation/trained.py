@@ -60,7 +60,10 @@ class TrainedPolicy:
         self.player = player
         self._seats = [tuple(some) for some in seats]
         self._env = env
-        self._rng = np.random.default_rng(seed)
+        try:
+            self._rng = np.random.default_rng(seed)
+        except (TypeError, ValueError) as error:
+            raise PolicyError(f"seed={seed!r} was given; expected a whole number from 0, or None.") from error
         if not self._of(player):
             raise PolicyError(f"nobody was given for player {player}; there is somebody for {self._who()}.")
 
@@ -92,6 +95,10 @@ class TrainedPolicy:
         """
         drawn = self._of(self.player)
         rows, single = self._rows(drawn, observation)
+        if not len(rows):
+            raise PolicyError(
+                f"observations of shape {np.shape(observation)} were given, which are none; expected at least one."
+            )
         ids = any(one.policy.takes_ids for one in drawn)
         n = len(rows)
         legal = self._legal(rows, mask, ids=ids)
@@ -129,9 +136,21 @@ class TrainedPolicy:
 
         Raises PolicyError where nobody plays a player, or who does cannot; EnvError as the environment's faults ask for.
         """
+        if others is not None and not (
+            isinstance(others, Mapping) and all(isinstance(one, TrainedPolicy) for one in others.values())
+        ):
+            raise PolicyError(
+                f"others={others!r} was given; expected players with policies, {{1: ludus.load_policy(…)}}."
+            )
+        if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
+            raise PolicyError(f"seed={seed!r} was given; expected a whole number from 0, or None.")
         vector = self._vector(env)
         try:
             spec, known, marginals = vector.spec, dict[PolicyRef, Policy](), {}
+            if strangers := sorted(set(others or {}) - set(range(spec.num_players)), key=str):
+                raise PolicyError(
+                    f"others names {strangers[0]!r}, and {spec.id} has the players 0 to {spec.num_players - 1}."
+                )
             for p in range(spec.num_players):
                 drawn = (others or {}).get(p, self)._of(p)
                 if not drawn:
@@ -248,6 +267,13 @@ class TrainedPolicy:
     def _ids(self, rows: Array) -> tuple[Array, bool]:
         """Of information states: given so, or found by their tensors."""
         if rows.dtype.kind in "iu" and rows.ndim < 2:
+            theirs = self._enumeration.ids(self.player)
+            wrong = (rows < theirs.start) | (rows >= theirs.stop)
+            if wrong.any():
+                raise PolicyError(
+                    f"information state {rows[wrong].flat[0]} was given; player {self.player} of {self._game.id} has "
+                    f"{theirs.start} to {theirs.stop - 1}."
+                )
             return np.atleast_1d(rows).astype(np.int32), rows.ndim == 0
         shape = self._enumeration.observation.shape[1:]
         single = rows.ndim == len(shape)
@@ -300,7 +326,14 @@ class TrainedPolicy:
         """Who plays each row, and the memories, where episodes begin anew too."""
         fresh = np.ones(n, np.bool_) if state is None else np.zeros(n, np.bool_)
         if episode_start is not None:
-            fresh = fresh | np.asarray(episode_start, np.bool_)
+            begun = np.atleast_1d(np.asarray(episode_start, np.bool_))
+            if begun.shape != (n,):
+                raise PolicyError(
+                    f"episode_start of shape {begun.shape} was given with {n} observations; expected ({n},)."
+                )
+            fresh = fresh | begun
+        if state is not None and not isinstance(state, PlayState):
+            raise PolicyError(f"state={state!r} was given; expected what the last call of `predict` answered, or None.")
         if state is not None and len(state.member) != n:
             raise PolicyError(f"{n} observations were given with the state of {len(state.member)}; expected as many.")
         probs = np.array([one.prob for one in drawn])
@@ -310,6 +343,10 @@ class TrainedPolicy:
         memory = {}
         for k, one in enumerate(drawn):
             if (shape := one.policy.memory_shape) is not None:
+                if state is not None and (k not in state.memory or state.memory[k].shape[1:] != shape):
+                    raise PolicyError(
+                        "the state of another policy was given; expected what this one answered, or None."
+                    )
                 memory[k] = np.zeros((n, *shape), np.float32) if state is None else state.memory[k].copy()
                 memory[k][fresh] = 0.0
         return member, memory

@@ -219,12 +219,10 @@ class Doing:
         return isinstance(task, TrainingTask) and isinstance(last, TrainingTask) and task.generation == last.generation
 
     def __str__(self) -> str:
-        populations = [str(task.population) for task in self._tasks if isinstance(task, TrainingTask)]
-        if populations:
-            *others, last = populations
-            return (
-                f"best responses of populations {', '.join(others)} and {last}"
-                if others
-                else f"best response of population {last}"
-            )
+        training = [str(task.population) for task in self._tasks if isinstance(task, TrainingTask)]
+        if training:
+            *others, last = dict.fromkeys(training)  # each once: a league trains several of a population
+            many = f"{len(training)} " if len(training) > len(others) + 1 else ""
+            what = f"{many}best response{'s' if len(training) > 1 else ''} of population"
+            return f"{what}s {', '.join(others)} and {last}" if others else f"{what} {last}"
         return "payoffs" if self._tasks else "starting"

@@ -17,8 +17,13 @@ from ludus.storage.database import FILE
 RUNS = Path("runs")
 
 
-def find_run(text: str) -> Path:
+def find_run(given: str | os.PathLike[str]) -> Path:
     """The directory that a user means by a path or by a name below ./runs. Raises RunError with the nearest names."""
+    if not isinstance(given, str | os.PathLike):
+        raise RunError(
+            f"{given!r} was given, a run's name or directory was expected. `ludus list runs` shows the runs."
+        )
+    text = os.fspath(given)
     if not text:
         raise RunError("'' was given, a run's name or directory was expected. `ludus list runs` shows the runs.")
     for candidate in (Path(text), RUNS / text):

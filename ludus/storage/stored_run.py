@@ -20,6 +20,7 @@ from ludus.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import find_run
 
 T = TypeVar("T")
 
@@ -167,8 +168,8 @@ class StoredRun:
 
 
 def open_run(folder: Path | str) -> StoredRun:
-    """A run that can be evaluated. Raises RunError if it is unreadable, or has no finished generation."""
-    run = StoredRun(Path(folder))
+    """A run that can be evaluated, by its directory or its name below ./runs. Raises RunError if it is unreadable, or has no finished generation."""
+    run = StoredRun(find_run(folder))
     _ = run.env, run.solution  # what is wrong with them shows now
     return run
 

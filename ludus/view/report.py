@@ -23,6 +23,7 @@ from ludus.population.base import Lineage
 from ludus.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.reader import Event, Rating, Reader, StoredCurve, StoredPolicy, run_state
+from ludus.storage.run_dirs import find_run
 from ludus.view.curves import is_told, learner_name
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -352,14 +353,16 @@ def _finite(value: float | None) -> Number:
 FILE = "report.html"
 
 
-def write_report(run_dir: Path) -> Path:
-    """Writes `<run_dir>/report.html` (aside, then renamed) from the run's database, and returns its path. Works while the run goes on.
+def write_report(run_dir: Path | str) -> Path:
+    """Writes `report.html` (aside, then renamed) into a run's directory, from its database, and returns its path. Works while the run goes
+    on. run_dir: that directory, or the run's name below ./runs.
 
     Raises RunError if the directory holds no readable run or cannot be written.
     """
-    with Reader(run_dir) as reader:
+    folder = find_run(run_dir)
+    with Reader(folder) as reader:
         page = render(collect(reader))
-    target, aside = run_dir / FILE, run_dir / f".{FILE}.{os.getpid()}"
+    target, aside = folder / FILE, folder / f".{FILE}.{os.getpid()}"
     try:
         aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
