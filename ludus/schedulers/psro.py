@@ -22,11 +22,11 @@ from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
-from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
+from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents, targets_of
 from ludus.schedulers.subgame import everyone
 from ludus.solvers.base import Solution
 from ludus.solvers.registry import META_SOLVERS, solve
@@ -139,7 +139,7 @@ class ResponseScheduler(PlanningScheduler):
         self, population: int, target: Target, opponents: Opponents, view: View, *, label: str = ""
     ) -> TrainingTask:
         """The task of a response. label: what tells it from the others of its population in this generation."""
-        generation, diversity = self.generation + 1, self.options.diversity
+        generation, rule = self.generation + 1, self.options.diversity
         return TrainingTask(
             id=f"response-{population}-{generation}{label}",
             generation=generation,
@@ -149,7 +149,7 @@ class ResponseScheduler(PlanningScheduler):
             opponents=opponents,
             start=self._start(population, target, view),
             mode=self.options.mode,
-            diversity=None if diversity is None else diversity.objective(view.populations[population]),
+            diversity=None if rule is None else objective_of(rule, view.populations[population]),
         )
 
     def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
@@ -289,15 +289,15 @@ class PSROScheduler(ResponseScheduler):
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
-        refs, diversity = tuple(view.populations[p] for p in self.population), self.options.diversity
-        moved: Opponents | None = None if diversity is None else diversity.opponents(target, view.payoffs, refs)
+        refs, rule = tuple(view.populations[p] for p in self.population), self.options.diversity
+        moved: Opponents | None = None if rule is None else moved_by(rule, target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
 
     # ------------------------------------------------------------------------------------------ responses
 
     def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
         """The responses of a population."""
-        targets = self.options.responses.targets(view.payoffs, solution, self.seats(population))
+        targets = targets_of(self.options.responses, view.payoffs, solution, self.seats(population))
         several = len(targets) > 1
         return [
             self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")
