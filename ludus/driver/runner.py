@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -86,6 +86,7 @@ def run(
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
     with (
+        _not_left_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime),
         Store.create(folder, info, locate=files.locate) as store,
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
@@ -208,6 +209,18 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         raise RunError(
             f"run {str(folder)!r} stopped: {error.strerror or error}. What was committed is kept; `ludus resume` goes on from there."
         ) from error
+
+
+@contextmanager
+def _not_left_empty(folder: Path | None) -> Iterator[None]:
+    """Removes a folder that was made for a run which could not begin."""
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            with suppress(OSError):  # something is there
+                folder.rmdir()
+        raise
 
 
 def _require_open(scenario: Scenario, state: State) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
+from ludus.core.parts import load
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
 
@@ -133,9 +134,9 @@ class RuntimeChoice(Config):
             max_lag=self.max_lag,
         )
 
-    def build(self) -> Runtime:
-        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
-        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
+    def check(self) -> None:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for."""
+        from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
 
         unused = {
             "workers": self.workers if self.workers > 1 else None,
@@ -157,5 +158,11 @@ class RuntimeChoice(Config):
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
+        load("runtime", self.kind, RUNTIMES)
+
+    def build(self) -> Runtime:
+        """Raises RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime
+
         options = {"address": self.address, "start_timeout": self.start_timeout}
         return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -221,52 +221,6 @@ def test_every_algorithm_on_any_terminal(
     assert (said in lines) == (width < 240)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (["trian", "leduc"], "unknown command 'trian'; did you mean 'train'?"),
-        (["train"], "the following arguments are required: PRESET|FILE.yaml|ENV. See `ludus train --help`."),
-        (["train", "ledcu"], "unknown preset 'ledcu'; did you mean 'leduc'?"),
-        (["train", "leduc", "--sed", "1"], "ludus train has no option '--sed'; did you mean '--seed'?"),
-        (["train", "leduc", "--generations", "3"], "Keys of a scenario are given without dashes: generations=3."),
-        (
-            ["train", "leduc", "--response.episodes=3"],
-            "Keys of a scenario are given without dashes: response.episodes=3.",
-        ),
-        (["train", "leduc", "--seed", "-1"], "argument --seed: '-1' was given, a whole number from 0 on was expected"),
-        (["train", "leduc", "--seed", "one"], "argument --seed: 'one' was given"),
-        (["train", "leduc", "--name", "../x"], "--name '../x' cannot name a folder of ./runs"),
-        (["train", "leduc", "--name=-x"], "--name '-x' cannot name a folder of ./runs"),
-        (["train", "leduc", "--name", "a\nb"], "--name 'a\\nb' cannot name a folder of ./runs"),
-        (["train", "leduc", "--run-dir", ""], "argument --run-dir: '' was given, a folder was expected"),
-        (["resume", ""], "'' was given, a run's name or directory was expected"),
-        (["list", "runs", "more"], "ludus list runs has no use for 'more'"),
-        (["train", "leduc", "--name", "x", "--run-dir", "y"], "--name and --run-dir were both given"),
-        (["resume", "nowhere"], "there is no run 'nowhere'; there are no runs in ./runs"),
-        (["resume", "."], "'.' is not a run: it has no ludus.db"),
-        (["report", "nowhere"], "there is no run 'nowhere'"),
-        (["evaluate", "nowhere"], "there is no run 'nowhere'"),
-        (["evaluate", "nowhere", "--episodes", "0"], "argument --episodes: 0 was given, at least 1 was expected"),
-        (["list", "envz"], "unknown list 'envz'; did you mean 'envs'?"),
-        (["list", "envs", "openspeil"], "unknown family of environments 'openspeil'; did you mean 'openspiel'?"),
-        (["list", "envs", "openspiel", "leduk"], "has 'leduk' in its name; did you mean 'openspiel/leduc_poker'"),
-        (["list", "envs", "openspiel", "zzz"], "no environment of openspiel has 'zzz' in its name."),
-        (["record", "nowhere"], "there is no run 'nowhere'"),
-    ],
-)
-def test_bad_input_is_one_line_and_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], words: str
-) -> None:
-    Called(monkeypatch)
-    assert main(line) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert words in err
-    assert err.count("\n") == 1
-    assert list(folder.iterdir()) == []
-
-
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUDUS_DEBUG", "1")
     with pytest.raises(RunError):
