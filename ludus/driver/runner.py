@@ -77,7 +77,7 @@ def run(
     scenario.check(env.spec)
     check_first_observations(scenario, env)
     given = read_given(scenario, env.spec)
-    folder = _folder(scenario, run_dir, name)
+    folder = new_folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
     require_empty(folder)
     info = _info(scenario, env, folder)
@@ -270,7 +270,8 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
     )
 
 
-def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+    """Where a new run is written: the folder that was given, or ./runs/<name>, by default after what runs and when."""
     if run_dir is not None:
         given = Path(run_dir)
         return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent

@@ -167,7 +167,7 @@ def test_report_is_written(folder: Path, capsys: pytest.CaptureFixture[str], mon
 
 
 def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "runs"]) == 0
+    assert main(["runs"]) == 0
     assert "no runs in ./runs" in capsys.readouterr().out
     synthetic.write(folder / "runs" / "done", generations=3)
     synthetic.write(folder / "runs" / "killed", generations=0, finished=False)
@@ -176,7 +176,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (broken / "ludus.db").write_text("no database")
     going = folder / "runs" / "going"
     with Store.create(going, synthetic.info(going)):
-        assert main(["list", "runs"]) == 0
+        assert main(["runs"]) == 0
     *rows, cut = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
     assert rows[0] == ["run", "scenario", "generations", "NashConv", "time", "state"]
     assert rows[2:] == [
@@ -200,7 +200,6 @@ def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         "on-policy",
         "nash",
         "psro",
-        "no runs",
         "ludus list envs",
     ):
         assert expected in out
@@ -356,7 +355,7 @@ def test_light_commands_do_not_import_torch(folder: Path) -> None:
     synthetic.write(folder / "runs" / "mine", generations=1)
     code = (
         "import sys; from ludus.cli.main import main\n"
-        "for line in (['--help'], ['train', '--help'], ['list', 'runs'], ['list', 'meta-solvers'], ['report', 'mine']):\n"
+        "for line in (['--help'], ['train', '--help'], ['runs'], ['list', 'meta-solvers'], ['report', 'mine'], ['compare', 'mine']):\n"
         "    assert main(line) == 0, line\n"
         "    assert 'torch' not in sys.modules, line\n"
     )
