@@ -102,6 +102,7 @@ def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
     assert 'data-ready="yes"' not in document
 
 
+@pytest.mark.slow
 def test_a_comparison_draws_its_charts(tmp_path: Path) -> None:
     groups = [read_group(str(synthetic.write(tmp_path / name, generations=k))) for name, k in (("a", 2), ("b", 3))]
     page = write_comparison(compare(groups, baselines=[Baseline("paper", 1.0, 0.2)]), tmp_path / "page.html")

@@ -163,6 +163,7 @@ function runs() {
 function drawAll() { figures(); curves(); profiles(); improvement(); }
 
 state.logarithmic = data.lower_is_better && decades();
+if (data.curve_title !== plain) state.axis = Math.max(0, known.findIndex((axis) => axis.name === "decisions"));  // where the learning curve is
 header();
 runs();
 drawAll();
