@@ -168,7 +168,7 @@ def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool
     if experiment.is_sweep:
         from ludus.driver.sweep import load_sweep
 
-        trials = load_sweep(experiment.folder / SWEEP).trials
+        trials = load_sweep(experiment.folder / SWEEP).most
         return len(standings) < trials or any(s.state in ("interrupted", "waiting") or s.was_stopped for s in standings)
     return any(s.state not in ("finished", "failed") for s in standings)
 

@@ -150,6 +150,13 @@ class Sweep(Config):
         return load_scenario(self.scenario, changes), spec
 
     @property
+    def most(self) -> int:
+        """Trials that there are to be: of a grid no more than it has points."""
+        if self.sampler["kind"] != "grid":
+            return self.trials
+        return min(self.trials, math.prod(len(option.grid(key)) for key, option in self.options.items()))
+
+    @property
     def measure(self) -> Measure:
         assert self.metric is not None
         return MEASURES[self.metric]
@@ -322,7 +329,7 @@ class _Trials:
 
     def more(self, stopping: bool) -> bool:
         """Whether there is another one to start."""
-        return not stopping and (bool(self._left) or self._asked < self._sweep.trials)
+        return not stopping and (bool(self._left) or self._asked < self._sweep.most)
 
     def start(self) -> str:
         """The next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an option."""
@@ -373,12 +380,17 @@ class _Trials:
         for step, value in self._values(name):
             trial.report(value, step)
         if standing.state == "stopped" and standing.why.startswith(PRUNED):
-            self._study.tell(trial, state=states.PRUNED)
+            self._tell(trial, None, states.PRUNED)
         elif standing.state == "finished":
             values = intermediate_values(standing.folder, self._sweep.measure)
-            if values:
-                self._study.tell(trial, values[-1][1])
-            else:
-                self._study.tell(trial, state=states.FAIL)
+            self._tell(trial, values[-1][1] if values else None, None if values else states.FAIL)
         elif standing.state in ("failed", "unreadable"):
-            self._study.tell(trial, state=states.FAIL)
+            self._tell(trial, None, states.FAIL)
+
+    def _tell(self, trial: Any, value: float | None, state: Any) -> None:
+        try:
+            self._study.tell(trial, value, state=state)
+        except RuntimeError:
+            # Optuna has noted the last trial of a grid, and wants to end a loop of its own, which does not run here.
+            if self._sweep.sampler["kind"] != "grid":
+                raise
