@@ -99,12 +99,15 @@ def _ratings() -> None:
 def _bots() -> None:
     import pyspiel
 
-    from ludus.evaluation.bots import BOTS
+    from ludus.policies.bots import BOTS
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
     others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
     table(("bot", "class"), sorted([("random", "uniform over the legal actions"), *named, *others]), left=(0, 1))
-    write("`ludus tournament RUN bot:NAME,key=value…` plays them; a bot of your own is named module:Class.")
+    write(
+        "`ludus tournament RUN bot:NAME,key=value…` plays them, `ludus train PRESET opponents=bot:NAME,…` trains against them."
+    )
+    write("A bot of your own is named module:Class.")
 
 
 def _parts(what: str, names: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
+from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
 
@@ -61,6 +62,8 @@ class RuntimeChoice(Config):
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
     many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+
+    bots: where opponents that are bots play (see `BotSettings`).
     """
 
     kind: str = "inprocess"
@@ -88,6 +91,7 @@ class RuntimeChoice(Config):
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
     max_lag: int | None = Field(8, ge=0)
+    bots: BotSettings = BotSettings()
 
     @property
     def task_slots(self) -> int:

@@ -165,7 +165,7 @@ def test_names_of_every_kind(finished: Path, tmp_path: Path) -> None:
         ("@newst", "no 'newst' to be named after the @; did you mean 'newest'"),
         ("@7", "has the generations 0 to 4; there is no 7 yet."),
         ("{run}@", "nothing follows the @."),
-        ("bot:mcts", "is a bot; bots play in `ludus tournament`."),
+        ("bot:mcts", "'bot:mcts' cannot play openspiel/kuhn_poker"),
         ("nobody@best", "is no policy: there is no run 'nobody'"),
     ],
 )
