@@ -61,6 +61,8 @@ class ISMCTS:
     """Information-set Monte Carlo tree search (Cowling et al. 2012), `pyspiel.ISMCTSBot`: each simulation begins in a state that is drawn
     from those that the player cannot tell apart. For games that can draw such states.
 
+    Its search goes through hash tables whose order is another one in every process: in one, the same seed gives the same moves.
+
     simulations, rollouts, uct_c: as of `MCTS`. play: by the most visited action, or in proportion to the visits.
     """
 

@@ -162,8 +162,9 @@ def test_ray_gives_the_same_numbers(shared_ray: None, tmp_path: Path) -> None:
     """Bots play in processes beside each worker, with copies of policies and with an inference server."""
     changes = [
         "runtime.shards=2",
-        "opponents=[bot:uniform_random, bot:ismcts-5]",
-        "env.id=openspiel/leduc_poker",
+        "opponents=[bot:uniform_random, bot:mcts-5]",
+        "env.id=openspiel/tic_tac_toe",
+        "env.tree=off",
         "generations=1",
     ]
     ray = ["runtime.kind=ray", "runtime.workers=2", "runtime.tasks=1", "runtime.bots={processes: 2}"]
