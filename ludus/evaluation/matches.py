@@ -43,6 +43,7 @@ class MatchPlayer:
 
     def planned(self, episodes: PlannedEpisodes) -> NDArray[np.float64]:
         """float64[n, P]: returns of these episodes."""
+        episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         pending = [self._rollouts.start(request, policies) for request in episodes.requests(self._rollouts.num_envs)]
         return np.concatenate([self._rollouts.finish(one).episodes.returns for one in pending])
