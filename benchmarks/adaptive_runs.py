@@ -5,8 +5,8 @@ python -m benchmarks.adaptive_runs --game leduc --seed 0
 The run is trained once; self-play learns nothing from its payoffs, so its policies are the same however these are found. Then its generations
 are evaluated one after the other, as its scheduler would: matches that were played stay in the table, those of the next generation come to
 them, and the meta-solver says what has weight. Ways: `even`, so many episodes of every profile; `three times even`; and `adaptive`, the
-scheduler's own selection with as many episodes as `even` in all, the same budget in each generation. The k-th episodes of all profiles have
-the same luck, as in runs.
+scheduler's own selection with as many episodes as `even` in all, the same budget in each generation. Every profile has luck of its own, as
+in runs.
 
 The figure is the mean over generations of what the meta-strategy loses in the meta-game (NashConv by exact payoffs), over several lucks.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,16 +82,14 @@ class Population:
 
     def begin(self, luck: int) -> None:
         """Nothing is played yet; another luck is another sample."""
-        self._luck, self.count = luck, np.zeros(self.sizes, np.int64)
+        self._luck, self.count = seeding.generator(luck, "real run"), np.zeros(self.sizes, np.int64)
         self._sum, self._squares = np.zeros_like(self.exact), np.zeros_like(self.exact)
 
     def play(self, profiles: Sequence[tuple[int, ...]], episodes: int) -> None:
         """So many more of each profile, each time that it is listed."""
-        times = Counter(profiles)
-        number = np.concatenate([self.count[profile] + np.arange(n * episodes) for profile, n in times.items()])
-        cells = np.repeat(np.array(list(times)), [n * episodes for n in times.values()], axis=0)
-        luck, own = (seeding.keys(self._luck, name, count=int(number.max()) + 1)[number] for name in ("luck", "own"))
-        planned = PlannedEpisodes(self._refs, (cells + self._offset).astype(np.int32), luck, own)
+        cells = np.repeat(np.array(profiles), episodes, axis=0)
+        luck = self._luck.integers(0, 2**64, size=(2, len(cells)), dtype=np.uint64)
+        planned = PlannedEpisodes(self._refs, (cells + self._offset).astype(np.int32), *luck)
         returns, where = self._player.planned(planned), tuple(cells.T)
         np.add.at(self.count, where, 1)
         for p in range(len(self.sizes)):

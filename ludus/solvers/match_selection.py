@@ -77,9 +77,8 @@ def _together(known: NDArray[np.bool_], a: int, b: int) -> NDArray[np.float64]:
 # in every order of their seats; episode k of each order starts from the same seeds. These episodes together are
 # block k of the profile. They are not independent of each other (that is their use: luck and the advantage of a
 # seat cancel), but blocks are. What is counted, and what intervals are made of, is therefore the block: its value
-# for a policy is the policy's mean return over the orders. Cells of different profiles share their seeds too.
-# Intervals of single cells, and those that hold for all cells at once, do not mind; a standard error of sums over
-# cells that takes them for independent is too small where they go up and down together.
+# for a policy is the policy's mean return over the orders. Other profiles have seeds of their own, so that
+# luck averages out over a mixture of opponents, and standard errors of sums over cells may take them for independent.
 
 PolicyProfile = tuple[int, ...]
 
