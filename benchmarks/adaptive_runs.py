@@ -2,11 +2,11 @@
 
 python -m benchmarks.adaptive_runs --game leduc --seed 0
 
-The run is trained once; self-play learns nothing from its payoffs, so its policies are the same however these are found. Then its generations
-are evaluated one after the other, as its scheduler would: matches that were played stay in the table, those of the next generation come to
-them, and the meta-solver says what has weight. Ways: `even`, so many episodes of every profile; `three times even`; and `adaptive`, the
-scheduler's own selection with as many episodes as `even` in all, the same budget in each generation. Every profile has luck of its own, as
-in runs.
+The run is trained once; self-play learns nothing from its payoffs, so its policies are the same however these are found. Then its
+generations are evaluated one after the other, as its scheduler would: matches that were played stay in the table, those of the next
+generation come to them, and the meta-solver says what has weight. Ways: `even`, so many episodes of every profile; `three times even`; and
+`adaptive`, the scheduler's own selection with as many episodes as `even` in all, the same budget in each generation. Every profile has luck
+of its own, as in runs.
 
 The figure is the mean over generations of what the meta-strategy loses in the meta-game (NashConv by exact payoffs), over several lucks.
 """

@@ -30,9 +30,10 @@ class MatchProfile:
 
 
 class MatchPlayer:
-    """Plays profiles through the rollout manager. Episode k of block b starts from seeds that the profile's policies share in whatever order
+    """Plays profiles through the rollout manager. Episode k of block b starts from seeds that a profile's policies have in whatever order
     they sit, so that with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks. Other profiles have luck
-    of their own: with the same cards against everybody, a policy's luck does not average out over a mixture of opponents."""
+    of their own: with the same cards against everybody, a policy's luck would not average out over a mixture of opponents.
+    """
 
     def __init__(self, rollouts: RolloutManager, policy: Callable[[PolicyRef], Policy], *, seed: int) -> None:
         self._rollouts, self._policy, self._seed = rollouts, policy, seed

@@ -32,8 +32,8 @@ class PlannedEpisodes:
     def of_players(self) -> PlannedEpisodes:
         """The same episodes, with those of `refs` alone who play in one: whoever is named is sent to the hosts."""
         playing, seats = np.unique(self.seats, return_inverse=True)
-        seats = seats.reshape(self.seats.shape).astype(np.int32)
-        return replace(self, refs=tuple(self.refs[k] for k in playing), seats=seats)
+        places = seats.reshape(self.seats.shape).astype(np.int32)
+        return replace(self, refs=tuple(self.refs[k] for k in playing), seats=places)
 
     def requests(self, num_envs: int) -> Iterator[RolloutRequest]:
         """To play them all, in order, one at a time in each of `num_envs` environments."""

@@ -442,9 +442,10 @@ class AdaptiveEvaluation:
     """Says what to play in order to solve one meta-game, step by step. It ends when NashConv is at most `tolerance` with `confidence`, the
     budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
 
-    In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch` (or the part of the budget that `LOOKS`
-    says, if that is less), at most what `budget` leaves, each cell in portions of `portion`. At first every policy is played in `start` random profiles (None: in all), also beyond the budget; what
-    is never played is guessed from these (`filled`), so a new policy does not cost a whole row.
+    In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch` (or one of `LOOKS` parts of the budget,
+    if that is less), at most what `budget` leaves, each cell in portions of `portion`. At first every policy is played in `start` random
+    profiles (None: in all), also beyond the budget; what is never played is guessed from these (`filled`), so a new policy does not cost a
+    whole row.
     """
 
     def __init__(

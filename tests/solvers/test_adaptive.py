@@ -364,7 +364,9 @@ def test_as_good_with_a_third_of_the_matches():
                 first_cells(uniform.table.view(), profiles=None, rng=np.random.default_rng(0), at_least=blocks)
             )
         found = [Nash().solve(filled(game.table.view()), rng=np.random.default_rng(0)) for game in (third, whole)]
-        errors.append([game.error(s) for game, s in ((adaptive, standing.solution), *zip((third, whole), found))])
+        errors.append(
+            [game.error(s) for game, s in ((adaptive, standing.solution), *zip((third, whole), found, strict=True))]
+        )
     own, third, whole = np.mean(errors, axis=0)
     assert own < whole
     assert own < third / 2
