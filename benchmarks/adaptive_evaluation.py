@@ -1,21 +1,28 @@
-"""Matches that adaptive and uniform sampling need to reach the same meta-strategy error, in populations of 200 policies with known payoffs
-(`benchmarks.adaptive_games`: five kinds, five seeds); and how often the intervals hold, in 1,000 repetitions.
+"""What adaptive evaluation saves.
 
     python -m benchmarks.adaptive_evaluation [--quick]
 
-The error is the true NashConv of the Nash equilibrium of the estimated payoffs (returns are -1 and 1). It is computed from the known
-payoffs, so no match that steered the sampling is part of it. Coverage, in per cent: `tables held`, all payoffs of a population of 8 within
-their simultaneous bounds at every step of an adaptive evaluation; `confident and right`, evaluations that ended because NashConv was at
-most 0.3 with 95% confidence, and were right; `cells held`, single cells within their interval after each of 2,000 blocks.
+Real runs (`benchmarks.adaptive_runs`): self-play by PPO on three games, five runs each. What the meta-strategies lose in the true meta-game
+with adaptive evaluation, relative to three times as many episodes that are spread evenly. Each run is a cell, kept in
+`benchmarks/results/adaptive_evaluation`; the command goes on where it stopped, and a cell that is deleted is measured anew.
+
+Populations of 200 policies with known payoffs (`benchmarks.adaptive_games`: five kinds, five seeds): matches that both need for the same
+error, the true NashConv of the Nash equilibrium of the estimated payoffs (returns are -1 and 1). It is computed from the known payoffs, so
+no match that steered the sampling is part of it. And how often the intervals hold, in 1,000 repetitions, in per cent: `tables held`, all
+payoffs of a population of 8 within their simultaneous bounds at every step of an adaptive evaluation; `confident and right`, evaluations
+that ended because NashConv was at most 0.3 with 95% confidence, and were right; `cells held`, single cells within their interval after each
+of 2,000 blocks.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from statistics import fmean
 
 from benchmarks.adaptive_evaluation_worker import TARGETS
 from benchmarks.adaptive_games import GAMES
+from benchmarks.adaptive_runs import RUNS
 from benchmarks.harness import Bar, Benchmark, Contestant, Medians
 
 WORKER = "benchmarks.adaptive_evaluation_worker"
@@ -52,6 +59,27 @@ def _bar(target: float, wanted: str, what: str) -> Bar:
     )
 
 
+def _real(game: str) -> Contestant:
+    return Contestant(
+        name=f"real runs, {game}",
+        module="benchmarks.adaptive_runs",
+        arguments=("--game", game),
+        quick_arguments=("--generations", "8", "--lucks", "1"),
+    )
+
+
+def _as_good(game: str) -> Bar:
+    """Means over the runs: single ones differ by a third."""
+
+    def value(medians: Medians) -> float:
+        found = (medians.values(f"real runs, {game}", f"{how}, NashConv") for how in ("adaptive", "three times even"))
+        adaptive, even = map(fmean, found)
+        return adaptive / even
+
+    name = f"real runs, {game}: NashConv relative to three times as many episodes spread evenly"
+    return Bar(name, "<= 1.1", value, unit="x", quick=False)
+
+
 def _holds(figure: str) -> Bar:
     return Bar(f"{figure}, of what is promised at 95%", ">= 95", lambda medians: medians("coverage", figure), unit="%")
 
@@ -59,6 +87,7 @@ def _holds(figure: str) -> Bar:
 BENCHMARK = Benchmark(
     name="adaptive_evaluation",
     contestants=(
+        *map(_real, RUNS),
         *(_contestant(sampling, game) for game in GAMES for sampling in ("adaptive", "uniform")),
         Contestant(
             name="coverage",
@@ -69,6 +98,7 @@ BENCHMARK = Benchmark(
         ),
     ),
     bars=(
+        *map(_as_good, RUNS),
         *(_bar(target, ">= 4", "") for target in TARGETS),
         *(_bar(target, ">= 10", " (aim)") for target in TARGETS),
         *(_holds(figure) for figure in ("tables held", "confident and right", "cells held")),

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.evaluation.bots import NamedBot, parse_bot
 from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField, sha256
 from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.policies.bots import BotPolicy, parse_bot
 from ludus.policies.file import digest_of
 from ludus.population.ratings.bradley_terry import Z95
 from ludus.storage.stored_run import StoredRun
@@ -85,6 +85,6 @@ def _members(stored: StoredRun, place: int) -> Entrant:
 def _search(simulations: int) -> Entrant:
     name = f"mcts,simulations={simulations}"
     spec = parse_bot(name)
-    seat = EntrantSeat((EntrantPlayer(name, bot=NamedBot(name, spec)),), (1.0,))
+    seat = EntrantSeat((EntrantPlayer(name, BotPolicy.of(spec)),), (1.0,))
     identity = json.dumps(spec.identity(), sort_keys=True)
     return Entrant(name, (seat, seat), sha256(identity.encode()), identity)

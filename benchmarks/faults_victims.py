@@ -66,7 +66,7 @@ def node(scene: Scene) -> list[list[int]]:
     return scene.nodes.victims()
 
 
-WORKERS = ("runtime.kind=ray", "runtime.workers=2", "runtime.shards=2")
+WORKERS = ("runtime.kind=ray", "runtime.workers=2")
 
 VICTIMS: dict[str, Victim] = {
     "worker": Victim(part("RolloutHost"), part="RolloutHost"),

@@ -4,7 +4,9 @@ A benchmark is a module with a `Benchmark`; its contestants (Ludus, peers, bare 
 pinned to one core with one thread. Every repetition goes to `benchmarks/results/NAME.json`; medians are compared; and
 the last lines say, bar by bar, whether what was asked for is reached:
 
-    bar NAME: VALUE (wanted CONDITION) met|short|unjudged
+    bar NAME: VALUE (wanted CONDITION) met|short|unjudged [(committed result: PEER of DATE)]
+
+where the end is there if a figure that it needs was not measured in this run.
 
     python -m benchmarks.NAME                 the whole measurement
     python -m benchmarks.NAME --quick         about a minute, slow peers from the committed results
@@ -34,7 +36,7 @@ from rich.table import Table
 
 from benchmarks.contestants import Contestant, Repetition, measure, seconds_to
 from benchmarks.machine import ROOT, this_machine
-from benchmarks.results import Outcome, committed, result_path, write
+from benchmarks.results import Outcome, Verdict, committed, result_path, write
 
 __all__ = ["Bar", "Benchmark", "Contestant", "Medians", "Missing", "ratio", "seconds_to", "setup"]
 
@@ -47,10 +49,14 @@ class Missing(LookupError):
 
 
 class Medians:
-    """Median figures over repetitions, by contestant and figure name."""
+    """Median figures over repetitions, by contestant and figure name. committed: of contestants that were not measured in this run, the
+    date of the committed result. read: the contestants whose figures were asked for."""
 
-    def __init__(self, repetitions: Mapping[str, Sequence[Repetition]]) -> None:
-        self._repetitions = repetitions
+    def __init__(
+        self, repetitions: Mapping[str, Sequence[Repetition]], *, committed: Mapping[str, str] | None = None
+    ) -> None:
+        self._repetitions, self.committed = repetitions, committed or {}
+        self.read: set[str] = set()
 
     @property
     def names(self) -> list[str]:
@@ -59,6 +65,7 @@ class Medians:
 
     def values(self, contestant: str, figure: str) -> list[float]:
         """The figure of every repetition; raises `Missing` if there is none or one of them lacks it."""
+        self.read.add(contestant)
         found = [r.figures.get(figure) for r in self._repetitions.get(contestant, ())]
         values = [value for value in found if value is not None]
         if not values or len(values) < len(found):
@@ -94,13 +101,16 @@ class Bar:
     def judge(self, medians: Medians, *, quick: bool = False) -> Outcome:
         """The bar's outcome: unjudged where a figure is missing or the value is not finite."""
         value = math.nan
+        medians.read.clear()
         if self.quick or not quick:
             with contextlib.suppress(Missing):
                 value = self.value(medians)
         if not math.isfinite(value):
             return Outcome(self.name, self.wanted, self.unit, None, "unjudged")
         comparison, limit = _condition(self.wanted)
-        return Outcome(self.name, self.wanted, self.unit, value, "met" if comparison(value, limit) else "short")
+        verdict: Verdict = "met" if comparison(value, limit) else "short"
+        carried = tuple(f"{name} of {date}" for name, date in medians.committed.items() if name in medians.read)
+        return Outcome(self.name, self.wanted, self.unit, value, verdict, carried)
 
 
 def _condition(wanted: str) -> tuple[Callable[[float, float], bool], float]:
@@ -135,9 +145,9 @@ class Benchmark:
         if absent and not part:
             return 2
         repetitions = self._measure(measured, pythons, quick=args.quick, core=args.core, console=console)
-        stored = committed(self.name, this_machine(), folder=args.results) if part else {}
+        date, stored = committed(self.name, this_machine(), folder=args.results) if part else ("", {})
         carried = {name: stored[name] for name, seeds in measured.items() if not seeds and name in stored}
-        medians = Medians({**repetitions, **carried})
+        medians = Medians({**repetitions, **carried}, committed=dict.fromkeys(carried, date))
         outcomes = [bar.judge(medians, quick=args.quick) for bar in self.bars]
         path = result_path(self.name, part=part, folder=args.results)
         write(path, name=self.name, quick=args.quick, measured=repetitions, carried=carried, outcomes=outcomes)

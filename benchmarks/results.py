@@ -16,22 +16,26 @@ from benchmarks.machine import Machine, commit, this_machine, today
 
 PACKAGES = ("highspy", "ludus", "numba", "numpy", "open-spiel", "scipy", "torch")
 FORMAT = 1
+Verdict = Literal["met", "short", "unjudged"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a bar; `value` is None where it could not be judged."""
+    """What became of a bar; `value` is None where it could not be judged. committed: whose figures are not of this run, and of when."""
 
     name: str
     wanted: str
     unit: str
     value: float | None
-    verdict: Literal["met", "short", "unjudged"]
+    verdict: Verdict
+    committed: tuple[str, ...] = ()
 
     def line(self) -> str:
-        """`bar NAME: VALUE (wanted CONDITION) met|short|unjudged`."""
+        """`bar NAME: VALUE (wanted CONDITION) met|short|unjudged`, and what of it was not measured in this run."""
         value = "-" if self.value is None else f"{self.value:.4g}{self.unit}"
-        return f"bar {self.name}: {value} (wanted {self.wanted}{self.unit}) {self.verdict}"
+        return f"bar {self.name}: {value} (wanted {self.wanted}{self.unit}) {self.verdict}" + (
+            f" (committed result: {', '.join(self.committed)})" if self.committed else ""
+        )
 
 
 def result_path(name: str, *, part: bool, folder: Path) -> Path:
@@ -68,15 +72,17 @@ def write(
     path.write_text(_dump(document), encoding="utf-8")
 
 
-def committed(name: str, machine: Machine, *, folder: Path) -> dict[str, list[Repetition]]:
-    """Repetitions by contestant of the committed result file; nothing if there is none from this kind of machine."""
+def committed(name: str, machine: Machine, *, folder: Path) -> tuple[str, dict[str, list[Repetition]]]:
+    """The date of the committed result file, and its repetitions by contestant; nothing if there is none from this kind of machine."""
     path = result_path(name, part=False, folder=folder)
     if not path.exists():
-        return {}
+        return "", {}
     document = json.loads(path.read_text(encoding="utf-8"))
     if document["format"] != FORMAT or not Machine(**document["machine"]).same_kind(machine):
-        return {}
-    return {contestant: [_from_json(r) for r in many] for contestant, many in document["measured"].items()}
+        return "", {}
+    return document["date"], {
+        contestant: [_from_json(r) for r in many] for contestant, many in document["measured"].items()
+    }
 
 
 def _to_json(repetition: Repetition) -> dict[str, Any]:

@@ -101,6 +101,12 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def check_run_name(name: str, what: str, *, more: str = "") -> None:
+    """Raises ConfigError for what cannot name a folder of ./runs. more: what else could be done."""
+    if not name or name.startswith((".", "-")) or "/" in name or "@" in name or not name.isprintable():
+        raise ConfigError(f"{what} {name!r} cannot name a folder of ./runs. Use letters, digits, - and _{more}.")
+
+
 def positive_number(text: str) -> int:
     """A type for options that count: 1, 2, 3 …"""
     if whole_number(text) == 0:
@@ -121,6 +127,16 @@ def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
         action="append",
         default=[],
         help=f"rate by NAME, NAME,NAME… or NAME,key=value…; `ludus list ratings` has them; the first orders the table ({default})",
+    )
+
+
+def add_parallel(parser: argparse.ArgumentParser) -> None:
+    """The option that says how many runs of an experiment go on side by side."""
+    parser.add_argument(
+        "--parallel",
+        type=positive_number,
+        metavar="N",
+        help="runs of an experiment that go on at a time (default: one for each core; with --runtime ray one)",
     )
 
 

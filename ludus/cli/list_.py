@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command
 from ludus.cli.output import table, write
-from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.storage.run_dirs import find_run, run_dirs
+from ludus.core.errors import ConfigError, UnknownName
+from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.envs.families import Family
@@ -101,32 +99,24 @@ def _ratings() -> None:
 def _bots() -> None:
     import pyspiel
 
-    from ludus.evaluation.bots import BOTS
+    from ludus.policies.bots import BOTS
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
     others = [(name, "OpenSpiel's") for name in set(pyspiel.registered_bots()) - set(BOTS)]
     table(("bot", "class"), sorted([("random", "uniform over the legal actions"), *named, *others]), left=(0, 1))
-    write("`ludus tournament RUN bot:NAME,key=value…` plays them; a bot of your own is named module:Class.")
+    write(
+        "`ludus tournament RUN bot:NAME,key=value…` plays them, `ludus train PRESET opponents=bot:NAME,…` trains against them."
+    )
+    write("A bot of your own is named module:Class.")
 
 
 def _parts(what: str, names: dict[str, str]) -> None:
     table((what, "class"), sorted(names.items()), left=(0, 1))
 
 
-def _runs() -> None:
-    found = run_dirs()
-    if not found:
-        write("There are no runs in ./runs. `ludus train leduc` makes one.")
-        return
-    rows = [_run_row(path) for path in found]
-    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5))
-    if cut := [name for name, *_, state in rows if state == "interrupted"]:
-        write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
-
-
 def _policies(text: str | None) -> None:
     if text is None:
-        raise ConfigError("of which run? `ludus list policies RUN`; `ludus list runs` shows the runs.")
+        raise ConfigError("of which run? `ludus list policies RUN`; `ludus runs` shows the runs.")
     from ludus.storage.stored_run import open_run
 
     run = open_run(find_run(text))
@@ -145,29 +135,6 @@ def _policies(text: str | None) -> None:
     )
 
 
-def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
-    from ludus.storage.reader import Reader, run_state
-    from ludus.view.progress import duration, number
-
-    try:
-        with Reader(run_dir, check=False) as reader:
-            info, last, summary = reader.info(), reader.last_generation(), reader.summary()
-    except LudusError:  # one broken run must not hide the others
-        return run_dir.name, "-", "-", "-", "-", "unreadable"
-    if last is None:
-        numbers = ("0", "-", "-")
-    else:
-        numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
-    return run_dir.name, info.scenario, *numbers, _state(run_dir, run_state(run_dir, summary))
-
-
-def _state(run_dir: Path, state: str) -> str:
-    from ludus.storage import live
-
-    status = live.read_status(run_dir) if state == "running" else None
-    return state if status is None else live.state_of(status)
-
-
 KINDS: dict[str, Callable[..., None]] = {
     "envs": _envs,
     "policies": _policies,
@@ -177,7 +144,6 @@ KINDS: dict[str, Callable[..., None]] = {
     "scenarios": _scenarios,
     "ratings": _ratings,
     "bots": _bots,
-    "runs": _runs,
 }
 
 
@@ -202,7 +168,8 @@ def _execute(options: argparse.Namespace) -> int:
         write("`ludus list envs` lists the families of environments, `ludus list policies RUN` what a run has.")
         return 0
     if options.kind not in KINDS:
-        raise UnknownName("list", options.kind, KINDS)
+        moved = "Runs are listed by `ludus runs`" if options.kind == "runs" else ""
+        raise UnknownName("list", options.kind, KINDS, hint=moved)
     if options.kind == "envs":
         _envs(options.family, options.word)
         return 0
@@ -218,10 +185,9 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="list",
-    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots, runs or a run's policies.",
+    summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots or a run's policies.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
-        ("ludus list runs", "the runs in ./runs and how they stand"),
         ("ludus list policies try1", "what the run has, as every command takes it"),
         ("ludus list envs", "the families of environments"),
         ("ludus list envs gymnasium cart", "those of one, with a word in their names"),

@@ -10,7 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ludus import __version__
-from ludus.cli import check_env, clone, config, evaluate, list_, live, record, report, resume, status, tournament, train
+from ludus.cli import (
+    check_env,
+    clone,
+    compare,
+    config,
+    evaluate,
+    list_,
+    live,
+    record,
+    report,
+    resume,
+    runs,
+    status,
+    sweep,
+    tournament,
+    train,
+)
 from ludus.cli.command import Command
 from ludus.core.errors import LudusError, UnknownName
 
@@ -21,6 +37,7 @@ COMMANDS: dict[str, Command] = {
     command.name: command
     for command in (
         train.COMMAND,
+        sweep.COMMAND,
         resume.COMMAND,
         status.COMMAND,
         live.PAUSE,
@@ -32,6 +49,8 @@ COMMANDS: dict[str, Command] = {
         record.COMMAND,
         clone.COMMAND,
         report.COMMAND,
+        compare.COMMAND,
+        runs.COMMAND,
         list_.COMMAND,
         config.COMMAND,
         check_env.COMMAND,

@@ -32,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         help="after RUN: who plays, one for all or one per player: @meta, @best, @12, @PLAYER/POLICY of RUN, any policy of another run of "
-        "the game, a file or random",
+        "the game, a file, random, bot:NAME or module:Class",
     )
     parser.add_argument(
         "--out", type=_file, help="a .gif, .mp4 or .txt file (default: episode.gif, or .txt, in the run's directory)"

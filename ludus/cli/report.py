@@ -5,22 +5,47 @@ from __future__ import annotations
 import argparse
 import sys
 import webbrowser
+from pathlib import Path
 
 from ludus.cli.command import Command
+from ludus.cli.compare import add_comparison, compared, left_out
 from ludus.cli.output import write
-from ludus.storage.run_dirs import find_run
+from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import find_experiment, find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory; it may be going on")
+    parser.add_argument(
+        "runs",
+        metavar="RUN|EXPERIMENT",
+        nargs="+",
+        help="a run's name below ./runs, or its directory; it may be going on; several, or an experiment: compared in one page",
+    )
+    add_comparison(parser)
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
 
 
-def _execute(options: argparse.Namespace) -> int:
-    run_dir = find_run(options.run)
+def _write(options: argparse.Namespace) -> Path:
+    names = options.runs
+    if len(names) > 1 or find_experiment(names[0]) is not None:
+        from ludus.view.comparison import page_of, write_comparison
+
+        comparison = compared(options, names)
+        for group in comparison.groups:
+            for line in left_out(group):
+                sys.stderr.write(f"{line}\n")
+        return write_comparison(comparison, page_of(names))
+    if options.metric is not None or options.baseline:
+        given = "--baseline" if options.metric is None else "--metric"
+        raise ConfigError(f"{given} is for comparisons, and {names[0]!r} is one run.")
+    run_dir = find_run(names[0])
     from ludus.view.report import write_report
 
-    path = write_report(run_dir)
+    return write_report(run_dir)
+
+
+def _execute(options: argparse.Namespace) -> int:
+    path = _write(options)
     write(str(path))
     if options.open and not webbrowser.open(path.resolve().as_uri()):
         sys.stderr.write("No browser was found on this machine; open the file yourself.\n")
@@ -29,8 +54,12 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="report",
-    summary="Write a run's report.html from its database, and print its path.",
-    examples=(("ludus report leduc-20261120-120000 --open", "write it and look at it"),),
+    summary="Write a run's report.html from its database, or a page that compares several, and print its path.",
+    examples=(
+        ("ludus report leduc-20261120-120000 --open", "write it and look at it"),
+        ("ludus report try1 try2 try3", "three runs in one page"),
+        ("ludus report ppo dqn --metric nash_conv", "two experiments in one page"),
+    ),
     add_arguments=_add_arguments,
     execute=_execute,
 )

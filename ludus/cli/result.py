@@ -21,7 +21,8 @@ from ludus.storage.base import GenerationRecord
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS
-from ludus.view.curves import newest, short
+from ludus.view.curves import newest as newest_of
+from ludus.view.curves import short
 from ludus.view.progress import PlainProgress, RichProgress, compilation_told, duration, number, progress_for, signed
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _alone(result: Result) -> Iterator[tuple[str, str]]:
     if not len(known):
         with Reader(result.run_dir, check=False) as reader:
             curves = reader.curves()
-        numbers = newest(curves[-1].curve) if curves else {}
+        numbers = newest_of(curves[-1].curve) if curves else {}
         if "return" in numbers:
             spread = f" ± {short(numbers['return_spread'])}" if "return_spread" in numbers else ""
             yield (

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from ludus.cli.command import Command, add_profile, add_runtime, runtime_overrides
-from ludus.storage.run_dirs import find_run
+from ludus.cli.command import Command, add_parallel, add_profile, add_runtime, runtime_overrides
+from ludus.core.errors import ConfigError
+from ludus.storage.run_dirs import find_experiment, find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory")
+    parser.add_argument("run", metavar="RUN", help="a run's or an experiment's name below ./runs, or its directory")
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
     )
     add_profile(parser)
+    add_parallel(parser)
     add_runtime(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
+    overrides = [*runtime_overrides(options), *options.overrides]
+    if (folder := find_experiment(options.run)) is not None:
+        return _experiment(folder, overrides, options)
+    if options.parallel is not None:
+        raise ConfigError(f"--parallel is for experiments, and {options.run!r} is none.")
     run_dir = find_run(options.run)
     from ludus.cli.result import execute
     from ludus.driver.runner import resume
 
-    overrides = [*runtime_overrides(options), *options.overrides]
     return execute(
         lambda observer, stop: resume(run_dir, overrides, observer=observer, stop=stop), profile=options.profile
     )
+
+
+def _experiment(folder: Path, overrides: list[str], options: argparse.Namespace) -> int:
+    if options.profile:
+        raise ConfigError(f"--profile is for one run, and {options.run!r} is an experiment.")
+    from ludus.cli.experiment import go_on
+    from ludus.storage.experiments import read_experiment
+
+    return go_on(read_experiment(folder), overrides, parallel=options.parallel)
 
 
 COMMAND = Command(
@@ -34,6 +50,7 @@ COMMAND = Command(
     examples=(
         ("ludus resume leduc-20261120-120000", "from its last barrier"),
         ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
+        ("ludus resume leduc-20261120-130000", "an experiment: those of its runs that are not done"),
         ("ludus resume leduc-20261120-120000 --workers 2", "with as many processes as there are now"),
         ("ludus resume leduc-20261120-120000 --address 10.0.0.5:6379", "on another cluster"),
     ),

@@ -3,34 +3,134 @@
 from __future__ import annotations
 
 import argparse
+import io
+import re
 import shlex
 import socket
+import sys
 import time
+from contextlib import redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
 
 from ludus.cli.command import Command
-from ludus.cli.output import facts
+from ludus.cli.output import facts, table
+from ludus.core.errors import RunError
 from ludus.storage import live
 from ludus.storage.live import Status
-from ludus.storage.run_dirs import find_run, is_running
+from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
 
 _FRESH = 3.0  # seconds for which a status counts as new
+_EVERY = 1.0  # seconds between two looks
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_WITHOUT_TIMES = re.compile(r"  (since|last sign) .*\n|, for [^\n]*")  # which change by themselves
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name below ./runs, or its directory")
+    parser.add_argument("run", metavar="RUN", help="a run's or an experiment's name below ./runs, or its directory")
+    parser.add_argument(
+        "--watch", action="store_true", help="show it every second until it ends; Ctrl-C leaves it alone"
+    )
 
 
 def _execute(options: argparse.Namespace) -> int:
+    folder = find_experiment(options.run) or find_run(options.run)
+    if not options.watch:
+        _show(folder)
+        return 0
+    with suppress(KeyboardInterrupt):  # the way out
+        _watch(folder)
+    return 0
+
+
+def _show(folder: Path) -> bool:
+    """Whether the run, or one of the experiment, goes on."""
+    if (folder / EXPERIMENT).is_file():
+        return _show_experiment(folder)
+    pairs, goes_on = _run(folder)
+    facts(folder.name, pairs)
+    return goes_on
+
+
+def _watch(folder: Path) -> None:
+    """Shows it again and again until nothing goes on: in place in a terminal, else when what it does has changed."""
+    screen, shown = sys.stdout.isatty(), ""
+    while True:
+        text, goes_on = _captured(folder)
+        if screen:
+            sys.stdout.write(f"{_CLEAR}{text}")
+        elif (told := _WITHOUT_TIMES.sub("", text)) != shown:
+            shown = told
+            sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        if not goes_on:
+            return
+        time.sleep(_EVERY)
+
+
+def _captured(folder: Path) -> tuple[str, bool]:
+    """What `_show` shows, as text, so that a terminal gets it in one piece."""
+    screen = _Screen(is_terminal=sys.stdout.isatty())
+    with redirect_stdout(screen):
+        goes_on = _show(folder)
+    return screen.getvalue(), goes_on
+
+
+class _Screen(io.StringIO):
+    """What is written here is laid out as for a terminal, or as for a pipe."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def _show_experiment(folder: Path) -> bool:
+    from ludus.storage.experiments import read_experiment
+
+    experiment = read_experiment(folder)
+    rows, standings = [], experiment.standings()
+    for standing in standings:
+        does = standing.why
+        if standing.state == "running" and (status := live.read_status(standing.folder)) is not None:
+            share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
+            limit = "" if status.generations is None else f" of {status.generations}"
+            does = f"generation {status.generation}{limit}, {status.doing}{share}"
+        rows.append((standing.name, standing.state, _after(standing.folder), does))
+    done = sum(standing.is_done for standing in standings)
+    title = f"{run_name(folder)}: {done} of {len(standings)} runs are done"
+    table(("run", "state", "complete", "what it does, or why it ended"), rows, title=title, left=(0, 1, 2, 3))
+    return any(standing.state == "running" for standing in standings) or is_running(folder)
+
+
+def _after(folder: Path) -> str:
+    """The last complete generation of a run, in a few words."""
+    from ludus.storage.reader import Reader
+    from ludus.view.progress import duration, number
+
+    try:
+        with Reader(folder, check=False) as reader:
+            last = reader.last_generation()
+    except RunError:
+        return ""
+    if last is None:
+        return ""
+    nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
+    return f"generation {last.number}, {duration(last.seconds)}{nash_conv}"
+
+
+def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
+    """(what is known of it, whether it goes on)"""
     from ludus.storage.reader import Reader, run_state
     from ludus.view.progress import duration, number
 
-    folder = find_run(options.run)
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live.read_status(folder) if summary is None else None
+    goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
     if summary is not None:
         pairs = [("state", f"{run_state(folder, summary)}: {summary.stopped_by}")]
     elif status is None:
@@ -43,9 +143,9 @@ def _execute(options: argparse.Namespace) -> int:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
     if pairs[0][1] == "interrupted":
-        pairs.append(("go on", f"it was cut off, its process is gone: ludus resume {shlex.quote(options.run)}"))
-    facts(folder.name, pairs)
-    return 0
+        again = f"ludus resume {shlex.quote(run_name(folder))}"
+        pairs.append(("go on", f"it was cut off, its process is gone: {again}"))
+    return pairs, goes_on
 
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
@@ -81,8 +181,11 @@ def _ago(when: float) -> str:
 
 COMMAND = Command(
     name="status",
-    summary="Say what a run is doing: generation, task, speed, paused or not, process.",
-    examples=(("ludus status leduc-20261120-120000", "also of a run that has ended"),),
+    summary="Say what a run is doing: generation, task, speed, paused or not, process; or how an experiment stands.",
+    examples=(
+        ("ludus status leduc-20261120-120000", "also of a run that has ended, or of an experiment"),
+        ("ludus status leduc-20261120-120000 --watch", "again every second, until it ends"),
+    ),
     add_arguments=_add_arguments,
     execute=_execute,
 )

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, add_profile, add_runtime, add_scenario, folder, runtime_overrides, scenario_of
+from ludus.cli.command import (
+    Command,
+    add_parallel,
+    add_profile,
+    add_runtime,
+    add_scenario,
+    check_run_name,
+    folder,
+    runtime_overrides,
+    scenario_of,
+)
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +34,12 @@ _ASYNC_HERE = (
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario(parser)
+    parser.add_argument(
+        "--seeds",
+        metavar="N|LIST",
+        help="an experiment: a run for each of so many seeds, or of 0-4 or 0,3,7, side by side",
+    )
+    add_parallel(parser)
     parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
     add_profile(parser)
     add_runtime(parser)
@@ -35,6 +51,8 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.cli.result import execute
 
     scenario = scenario_of(options, *runtime_overrides(options))
+    if options.seeds is not None:
+        return _train_seeds(scenario, options)
     from ludus.core.machine import cores
     from ludus.driver.runner import run
 
@@ -44,6 +62,18 @@ def _execute(options: argparse.Namespace) -> int:
         return run(scenario, run_dir=options.run_dir, name=options.name, observer=observer, stop=stop)
 
     return execute(go, profile=options.profile)
+
+
+def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
+    from ludus.cli.experiment import go_on
+    from ludus.driver.experiment import new_experiment, parse_seeds
+
+    seeds = parse_seeds(options.seeds)
+    if options.seed is not None or options.profile:
+        given = "--profile" if options.seed is None else "--seed"
+        raise ConfigError(f"{given} and --seeds were both given; {given} is for one run.")
+    experiment = new_experiment(scenario, seeds, run_dir=options.run_dir, name=options.name)
+    return go_on(experiment, parallel=options.parallel)
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
@@ -65,10 +95,7 @@ def _check_name(name: str | None, run_dir: Path | None) -> None:
         return
     if run_dir is not None:
         raise ConfigError("--name and --run-dir were both given; --run-dir alone says where the run is written.")
-    if not name or name.startswith((".", "-")) or "/" in name or "@" in name or not name.isprintable():
-        raise ConfigError(
-            f"--name {name!r} cannot name a folder of ./runs. Use letters, digits, - and _, or give --run-dir."
-        )
+    check_run_name(name, "--name", more=", or give --run-dir")
 
 
 COMMAND = Command(
@@ -77,6 +104,7 @@ COMMAND = Command(
     examples=(
         ("ludus train leduc", "the preset as it is"),
         ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
+        ("ludus train leduc --seeds 5", "five seeds side by side, as one experiment to compare"),
         ("ludus train leduc --profile", "and say where the time went"),
         ("ludus train leduc --runtime ray --workers 8", "eight processes on this machine"),
         ("ludus train leduc --runtime ray --workers 8 --mode async", "and nobody waits for the slowest"),

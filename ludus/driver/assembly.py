@@ -54,6 +54,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callab
         deadline=scenario.runtime.deadline,
         leave=scenario.runtime.trainers > 0,
         inference=scenario.runtime.shared,
+        bots=scenario.runtime.bots,
         ready=env if here else None,
         tell=tell,
     )
@@ -89,6 +90,7 @@ def _background(
         restarts=scenario.runtime.restarts,
         deadline=scenario.runtime.deadline,
         leave=True,  # nobody wants the trajectories
+        bots=scenario.runtime.bots,
         kind=Evaluator,
     )
     return BackgroundEvaluator(

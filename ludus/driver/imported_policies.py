@@ -1,8 +1,8 @@
-"""Policies from elsewhere that a run's learners meet: read when it begins, and members of its populations from then on.
+"""Policies and bots from elsewhere that a run's learners meet: read when it begins, and members of its populations from then on.
 
 names, weights ── read_given ──► members, and the mixture over them ── Given.admit ──► store, scheduler, a first barrier
 
-Nothing of a run depends on where they came from after that.
+Nothing of a run depends on where policies came from after that. Of a bot, or a Policy of the user's own, the run has name and options.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ludus.evaluation.policies import (
     Drawn,
     NamedSeats,
     Wanted,
+    bots_of,
     misfit,
     policies_of,
     require_same_game,
@@ -28,6 +29,7 @@ from ludus.evaluation.policies import (
     take_apart,
 )
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
 from ludus.population.base import Lineage
 from ludus.schedulers.base import MeetsGiven
@@ -45,8 +47,8 @@ class ImportedPolicies:
     lacking: tuple[int, ...]
 
     def admit(self, driver: Driver) -> None:
-        """Make them members, behind the first policies, and tell the scheduler. They are durable, by a barrier, when this returns."""
-        assert isinstance(driver.scheduler, MeetsGiven)
+        """Make them members, behind the first policies, and tell a scheduler that meets them by weight. They are durable, by a barrier,
+        when this returns."""
         for ref, policy, source in self.members:
             driver.manager.add(
                 ref.population,
@@ -57,7 +59,8 @@ class ImportedPolicies:
                 lineage=Lineage(start=source),
             )
             driver.work.admit(ref)
-        driver.scheduler.meet(self.mixture, lacking=self.lacking)
+        if isinstance(driver.scheduler, MeetsGiven):
+            driver.scheduler.meet(self.mixture, lacking=self.lacking)
         driver.checkpoint({})
 
 
@@ -95,34 +98,40 @@ def _file(text: str) -> str:
 def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
     """What `scenario.given` names, in the game `spec`; None if that is nobody.
 
-    Raises ConfigError for a name of nobody, ScenarioError for a bot, a policy of another game or one that cannot be played or evaluated
-    where it is to be, and for a seat that has none; whatever reading runs and files raises.
+    Raises ConfigError for a name of nobody, ScenarioError for a policy of another game or one that cannot be played or evaluated where it
+    is to be, and for a seat that is to have one and has none; PolicyError for a bot that cannot be made; whatever reading runs and files
+    raises.
     """
     if not scenario.given:
         return None
     scheduler = scenario.scheduler(scenario.population(spec))
-    if not isinstance(scheduler, MeetsGiven):
-        raise ScenarioError(
-            f"the scenario {scenario.kind!r} brings opponents, and its scheduler has no methods `met` and `meet` to take them."
-        )
     opened = lru_cache(maxsize=None)(open_run)
-    entries: list[tuple[Wanted, float, NamedSeats]] = []
-    for text, weight in scenario.given:
-        wanted = take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS} or random")
-        _require_playable(wanted, scenario)
-        entries.append((wanted, weight, policies_of(wanted, spec)))
-    _require_seats(entries, scheduler.met, spec)
-    return _Members(scenario, spec).given(entries)
-
-
-def _require_playable(wanted: Wanted, scenario: Scenario) -> None:
-    """That it is a policy, and of this game."""
-    if wanted.bot:
-        raise ScenarioError(
-            f"{wanted.text!r} is a bot, which is asked one decision at a time, in a process of its own, and cannot play while a policy "
-            "trains. Record its games and clone it (ludus record --trajectories, ludus clone), or play `ludus tournament` against it."
+    given = [
+        (
+            take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"),
+            weight,
         )
-    require_same_game(wanted, scenario.env, "this scenario")
+        for text, weight in scenario.given
+    ]
+    bots = [wanted for wanted, _ in given if wanted.bot]
+    wrapped, deadline = bool(scenario.env.wrappers), scenario.runtime.bots.deadline
+    if bots and scenario.env.workers and scenario.env.options.get("openings"):
+        raise ScenarioError(
+            f"opponents: {bots[0].text!r} may have to know how an episode began, and openings are drawn in subprocesses, env.workers. "
+            "Set env.workers=0, or leave env.options.openings out."
+        )
+    made = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
+    entries: list[tuple[Wanted, float, NamedSeats]] = []
+    for wanted, weight in given:
+        require_same_game(wanted, scenario.env, "this scenario")
+        entries.append((wanted, weight, made[wanted] if wanted.bot else policies_of(wanted, spec)))
+    if isinstance(scheduler, MeetsGiven):
+        _require_seats(entries, scheduler.met, spec)
+    elif spec.num_players == 1:
+        raise ScenarioError(
+            f"opponents were given, and {spec.id} is a task of one player, who meets nobody. Leave them out."
+        )
+    return _Members(scenario, spec).given(entries)
 
 
 def _require_seats(entries: Sequence[tuple[Wanted, float, NamedSeats]], met: Sequence[int], spec: EnvSpec) -> None:
@@ -190,8 +199,7 @@ class _Members:
     def _require_fit(self, wanted: Wanted, drawn: Drawn, population: int) -> None:
         """That it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
-        chosen = (scenario.evaluation.payoffs, scenario.evaluation.exploitability)
-        exact = spec.enumeration is not None and (chosen != ("simulate", "off") or scenario.computes)
+        exact = spec.enumeration is not None and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
         name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
         seats = [p for p, which in enumerate(self._population) if which == population]
         for seat in seats:
@@ -201,15 +209,20 @@ class _Members:
                     f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
                 )
             if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
+                why = f"is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the information state"
+                if isinstance(drawn.policy, BotPolicy):
+                    why = "is a bot, and what it would play in each information state is not known before it is asked"
+                needed = ["evaluation.payoffs=simulate"] if scenario.evaluation.payoffs != "simulate" else []
+                needed += ["an algorithm that learns"] if scenario.computes else []
                 raise ScenarioError(
-                    f"opponents: {name!r} is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the "
-                    f"information state; on the tree of {spec.id} that cannot be evaluated exactly. Set evaluation.payoffs=simulate and "
-                    "evaluation.exploitability=off, with an algorithm that learns."
+                    f"opponents: {name!r} {why}; on the tree of {spec.id} that cannot be computed with. Set {' and '.join(needed)}."
                 )
 
     def _name(self, wanted: Wanted, drawn: Drawn, population: int) -> str:
         """A name that no member has, and no learner will: those are POPULATION-NUMBER."""
         owner = "file" if wanted.run is None or drawn.ref is None else wanted.run.folder.resolve().name
+        if wanted.bot:
+            owner = "bot" if isinstance(drawn.policy, BotPolicy) else "own"
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{owner}.{drawn.name}").lstrip(".-")
         k, name = 1, stem
         while (population, name) in self._names:
@@ -225,6 +238,8 @@ def _first(population: int) -> PolicyRef:
 
 def _source(wanted: Wanted, drawn: Drawn) -> str:
     """Where it was, for its lineage."""
+    if wanted.bot:
+        return wanted.text
     if wanted.file is not None:
         return str(wanted.file)
     assert wanted.run is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -81,7 +81,7 @@ def run(
     scenario.check(env.spec)
     check_first_observations(scenario, env)
     given = read_given(scenario, env.spec)
-    folder = _folder(scenario, run_dir, name)
+    folder = new_folder(scenario, run_dir, name)
     require_new(folder)  # before a runtime is started, which may take long
     require_empty(folder)
     info = _info(scenario, env, folder)
@@ -90,6 +90,7 @@ def run(
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), stacklevel=2)
     with (
+        _not_left_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime),
         Store.create(folder, info, locate=files.locate) as store,
         closing(Control(folder, stop, observer=observer, event=store.event)) as control,
@@ -114,8 +115,9 @@ def resume(
     stop: StopRequest | None = None,
     report: bool = True,
 ) -> Result:
-    """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run (generations=40). A finished run that is not extended is left as it is.
-    env: the environment again, where a Python object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
+    """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run
+    (generations=40). A finished run that is not extended is left as it is. env: the environment again, where a Python
+    object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
     stored = read_run(find_run(run_dir), overrides)
     if env is not None:
         again = stored.scenario.env.given_again(env)
@@ -214,6 +216,18 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
         ) from error
 
 
+@contextmanager
+def _not_left_empty(folder: Path | None) -> Iterator[None]:
+    """Removes a folder that was made for a run which could not begin."""
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            with suppress(OSError):  # something is there
+                folder.rmdir()
+        raise
+
+
 def _require_open(scenario: Scenario, state: State) -> None:
     """Raises RunError if a run that is to be extended would stop at once."""
     history = History(**state["history"])
@@ -261,7 +275,8 @@ def _info(scenario: Scenario, env: VectorEnv, folder: Path) -> RunInfo:
     )
 
 
-def _folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
+    """Where a new run is written: the folder that was given, or ./runs/<name>, by default after what runs and when."""
     if run_dir is not None:
         if not isinstance(run_dir, str | PathLike):
             raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")

@@ -45,7 +45,7 @@ class AdaptivePayoffs(Config):
 
     budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks
     that a profile gets at a time. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out
-    before it is looked again at what matters.
+    before it is looked again at what matters, at most a sixteenth of the budget.
     """
 
     goal: Literal["meta_strategy", "ranking"] = "meta_strategy"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario, env: EnvSpec) -> None:
     """Raises ScenarioError or ConfigError: what does not fit, and what would."""
+    scenario.runtime.check()
     context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
     computed = next((assignment for assignment in context.assigned if assignment.computed), None)
     if scenario.needs_learner and computed is not None:

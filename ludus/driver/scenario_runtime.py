@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError
+from ludus.core.parts import load
+from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
 
@@ -60,6 +62,8 @@ class RuntimeChoice(Config):
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
     many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
+
+    bots: where opponents that are bots play (see `BotSettings`).
     """
 
     kind: str = "inprocess"
@@ -87,6 +91,7 @@ class RuntimeChoice(Config):
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
     max_lag: int | None = Field(8, ge=0)
+    bots: BotSettings = BotSettings()
 
     @property
     def task_slots(self) -> int:
@@ -133,9 +138,9 @@ class RuntimeChoice(Config):
             max_lag=self.max_lag,
         )
 
-    def build(self) -> Runtime:
-        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, RunError if it cannot start."""
-        from ludus.runtime.inprocess import build_runtime  # a scenario can be read without loading what it runs on
+    def check(self) -> None:
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for."""
+        from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
 
         unused = {
             "workers": self.workers if self.workers > 1 else None,
@@ -157,5 +162,11 @@ class RuntimeChoice(Config):
                 f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime ray, or leave it out; "
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
+        load("runtime", self.kind, RUNTIMES)
+
+    def build(self) -> Runtime:
+        """Raises RunError if it cannot start."""
+        from ludus.runtime.inprocess import build_runtime
+
         options = {"address": self.address, "start_timeout": self.start_timeout}
         return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

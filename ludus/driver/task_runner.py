@@ -119,9 +119,10 @@ class TaskRunner:
     def return_of(self, result: Trained, seat: int) -> float:
         """What a new response earns against what it was trained against: exactly where possible, else in its last rollout."""
         opponents = result.task.opponents
+        value = np.nan
         if self.exact is not None and isinstance(opponents, Mixture) and not live_refs(opponents):
-            return self.exact.value_against(result.ref, seat, opponents)
-        return float(result.metrics.get("return", np.nan))
+            value = self.exact.value_against(result.ref, seat, opponents)
+        return float(result.metrics.get("return", np.nan)) if np.isnan(value) else value
 
     # ------------------------------------------------------------------------------------------ training
 

@@ -66,6 +66,15 @@ class Unsaved:
 
 
 @runtime_checkable
+class HoldsGames(Protocol):
+    """A `VectorEnv` whose environments are objects that a bot may read (`ludus.policies.bots.StateBot`)."""
+
+    def game(self, environment: int) -> object:
+        """The object of one environment, as its author made it, in its present state."""
+        ...
+
+
+@runtime_checkable
 class Renders(Protocol):
     """A `VectorEnv` that can show itself."""
 

@@ -194,6 +194,11 @@ class PythonEnv(Protocol):
         """actions[agent] of those that were due; what stands for the others is to be ignored."""
         ...
 
+    @property
+    def game(self) -> object:
+        """What is played, as its author made it."""
+        ...
+
     def render(self) -> NDArray[np.uint8] | str:
         """An image uint8[height, width, 3], or text."""
         ...
@@ -259,14 +264,22 @@ class PythonVectorEnv(Unsaved):
         """See `Truncates.truncate` of `ludus.envs.wrappers.rewards`."""
         self._cut = np.array(environments, np.int64)
 
+    def game(self, environment: int) -> object:
+        """See `HoldsGames.game`."""
+        game = self._made(environment).game
+        return getattr(game, "unwrapped", game)
+
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """See `Renders.render`. Raises EnvError if the environment cannot."""
+        return self._made(environment).render()
+
+    def _made(self, environment: int) -> PythonEnv:
         env = self._envs[environment]
         if env is None:
             raise EnvError(
-                f"environment {environment} of {self.spec.id} has not been reset yet; there is nothing to render."
+                f"environment {environment} of {self.spec.id} has not been reset yet; there is nothing to see."
             )
-        return env.render()
+        return env
 
     def close(self) -> None:
         """Close every environment, whatever some of them raise."""

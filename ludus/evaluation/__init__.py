@@ -1,1 +1,1 @@
-"""Matches, exact values, exploiters, tournaments, bots, recordings."""
+"""Matches, exact values, exploiters, tournaments, recordings."""

@@ -16,7 +16,6 @@ from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, facts
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
-from ludus.policies.specs import tabulates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +62,12 @@ def evaluate_run(
 
 
 def _exact(run: EvaluatedRun) -> ExactEvaluator | None:
-    """Where there is a tree, and every policy can be written as a table (one with memory cannot)."""
-    policies = {ref: run.policy(ref) for ref in run.stored.records}
-    if run.tree is None or not all(tabulates(p.spec, mode=ref.mode) for ref, p in policies.items()):
+    """Where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a bot)."""
+    if run.tree is None:
         return None
     exact = ExactEvaluator(run.tree, run.stored.population)
-    for ref, policy in policies.items():
-        exact.add(ref, policy)
+    for ref in run.stored.records:
+        exact.add(ref, run.policy(ref))
     return exact
 
 
@@ -83,5 +81,9 @@ def _match(run: EvaluatedRun, exact: ExactEvaluator | None, profile: tuple[str, 
         mean=returns.mean(axis=0),
         half_width=spread * float(student.ppf(0.975, episodes - 1)),
         wins=outcomes(returns),
-        exact=None if exact is None or not run.named.is_own(players) else exact.values(players),
+        exact=None if exact is None or not run.named.is_own(players) else _known(exact.values(players)),
     )
+
+
+def _known(values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    return None if np.isnan(values).any() else values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -15,7 +15,8 @@ from ludus.policies.base import Policy
 
 
 class ExactEvaluator:
-    """Holds every policy's realisation plans, seat by seat, and the exact table of all profiles; a new policy adds one slice."""
+    """Holds every policy's realisation plans, seat by seat, and the exact table of all profiles; a new policy adds one slice. Of policies
+    that cannot be tabulated (bots, those with memory) no plan is known, and nothing where they play a part."""
 
     def __init__(self, tree: GameTree, population: tuple[int, ...]) -> None:
         """population: [P] index of each player's population."""
@@ -24,19 +25,19 @@ class ExactEvaluator:
         self._known = (0,) * tree.num_players
         self._table = np.empty((tree.num_players, *self._known))
         self._index: dict[PolicyRef, int] = {}
+        self._unknown: dict[tuple[int, int], str] = {}  # (player, place) -> kind
 
     def add(self, ref: PolicyRef, policy: Policy) -> None:
-        """The next policy of its population. Raises ScenarioError if it cannot be tabulated (it has memory, say)."""
+        """The next policy of its population."""
         self._index[ref] = len(self._stacks[self.population.index(ref.population)])
         for player, which in enumerate(self.population):
             if which == ref.population:
                 table = policy.tabulate(self.tree.enumeration, player, mode=ref.mode)
                 if table is None:
-                    raise ScenarioError(
-                        f"exact evaluation needs policies that depend on the information state alone; {policy.spec.kind} does not. "
-                        "Set evaluation.payoffs=simulate and evaluation.exploitability=off."
-                    )
-                self._stacks[player].append(self.tree.realisation(player, table))
+                    self._unknown[player, self._index[ref]] = policy.spec.kind
+                    self._stacks[player].append(np.zeros(self.tree.num_sequences(player)))
+                else:
+                    self._stacks[player].append(self.tree.realisation(player, table))
 
     def plans(self, player: int) -> NDArray[np.float64]:
         """float64[n_p, S_p]: the plans of a player's policies."""
@@ -47,7 +48,16 @@ class ExactEvaluator:
         return self.plans(player)[[self._index[ref] for ref in refs]]
 
     def payoffs(self) -> NDArray[np.float64]:
-        """Expected returns float64[P, n_0, …] of every profile; valid until policies are added."""
+        """Expected returns float64[P, n_0, …] of every profile; valid until policies are added. Raises ScenarioError if one cannot be
+        tabulated."""
+        if self._unknown:
+            raise ScenarioError(
+                "exact payoffs need policies that depend on the information state alone, and one of kind "
+                f"{next(iter(self._unknown.values()))} does not. Set evaluation.payoffs=simulate."
+            )
+        return self._computed()
+
+    def _computed(self) -> NDArray[np.float64]:
         self._extend()
         return self._table[(slice(None), *map(slice, self._known))]
 
@@ -93,11 +103,13 @@ class ExactEvaluator:
         return [stack.mixture(m) for stack, m in zip(self._stacks, solution.strategies, strict=True)]
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
-        """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored)."""
+        """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored). NaN as of `values`."""
         return float(self.values(opponents.instead(seat, ref))[seat])
 
     def values(self, players: Mixture) -> NDArray[np.float64]:
-        """float64[P]: expected returns where every seat is drawn from `players`."""
+        """float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
+        if self._unknown and any((seat, self._index[ref]) in self._unknown for seat, ref in _drawn(players)):
+            return np.full(self.tree.num_players, np.nan)
         plans = [np.empty(0)] * self.tree.num_players
         joint = [f for f in players.factors if len(f.seats) > 1]
         for factor in players.factors:
@@ -114,14 +126,25 @@ class ExactEvaluator:
             total += prob * self.tree.values(plans)
         return total
 
-    def exploitability(self, solution: Solution) -> Exploitability:
-        """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn)."""
+    def exploitability(self, solution: Solution) -> Exploitability | None:
+        """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn). None if a
+        policy that cannot be tabulated has weight."""
+        if any(solution.strategies[player][place : place + 1].any() for player, place in self._unknown):
+            return None
         if solution.marginals is not None:
             return self.tree.exploitability(self.mixed(solution))
         assert solution.joint is not None
         profiles = np.argwhere(solution.joint > 0)
         probs = solution.joint[tuple(profiles.T)]
-        value = self.payoffs()[(slice(None), *profiles.T)] @ probs
+        value = self._computed()[(slice(None), *profiles.T)] @ probs
         drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
         best = [self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in range(self.tree.num_players)]
         return Exploitability(gain=np.array(best) - value, value=value)
+
+
+def _drawn(players: Mixture) -> Iterator[tuple[int, PolicyRef]]:
+    """Who may play which seat."""
+    for factor in players.factors:
+        for entry, prob in zip(factor.entries, factor.probs, strict=True):
+            if prob > 0:
+                yield from zip(factor.seats, entry, strict=True)

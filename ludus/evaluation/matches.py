@@ -1,4 +1,4 @@
-"""Payoffs by play: every missing profile plays the same, commonly seeded episodes."""
+"""Payoffs by play: the matches of profiles, each with luck of its own."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class MatchProfile:
 
 
 class MatchPlayer:
-    """Plays profiles through the rollout manager. Episode k of block b of every profile starts from the same seeds (common random numbers),
-    so that with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks."""
+    """Plays profiles through the rollout manager. Episode k of block b starts from seeds that a profile's policies have in whatever order
+    they sit, so that with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks. Other profiles have luck
+    of their own: with the same cards against everybody, a policy's luck would not average out over a mixture of opponents.
+    """
 
     def __init__(self, rollouts: RolloutManager, policy: Callable[[PolicyRef], Policy], *, seed: int) -> None:
         self._rollouts, self._policy, self._seed = rollouts, policy, seed
@@ -43,6 +45,7 @@ class MatchPlayer:
 
     def planned(self, episodes: PlannedEpisodes) -> NDArray[np.float64]:
         """float64[n, P]: returns of these episodes."""
+        episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         pending = [self._rollouts.start(request, policies) for request in episodes.requests(self._rollouts.num_envs)]
         return np.concatenate([self._rollouts.finish(one).episodes.returns for one in pending])
@@ -53,20 +56,20 @@ class MatchPlayer:
         waiting: deque[tuple[MatchProfile, Pending]] = deque()
         for profile in profiles:
             alone = Mixture((Factor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-            waiting.append((profile, self._start(alone, episodes * profile.portions, profile.block)))
+            waiting.append((profile, self._start(alone, episodes * profile.portions, *_luck(profile))))
             if len(waiting) >= ahead:
                 yield self._match(*waiting.popleft())
         while waiting:
             yield self._match(*waiting.popleft())
 
-    def _start(self, players: Mixture, episodes: int, block: int | str) -> Pending:
+    def _start(self, players: Mixture, episodes: int, *luck: int | str) -> Pending:
         request = RolloutRequest(
             learner=None,
             seats=(),
             opponents=players,
             unit="episodes",
             amount=episodes,
-            seed=seeding.key(self._seed, "matches", block),
+            seed=seeding.key(self._seed, "matches", *luck),
         )
         return self._rollouts.start(request, [(ref, self._policy(ref)) for ref in mixture_refs(players)])
 
@@ -83,6 +86,11 @@ class MatchPlayer:
             found.m2,
             wins=outcomes(returns),
         )
+
+
+def _luck(profile: MatchProfile) -> list[int | str]:
+    """What the seeds of its episodes depend on: not on the order of the seats, nor on how old the weights are."""
+    return [profile.block, *sorted(f"{ref.population}/{ref.policy}" for ref in profile.seats)]
 
 
 def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:

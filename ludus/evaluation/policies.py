@@ -7,7 +7,7 @@ RUN@PLAYER/POLICY         one policy, as `ludus list policies RUN` prints it
 @…                        the same of the run that is at hand, where there is one
 FILE.safetensors          a policy's file
 random, bot:random        uniform over the legal actions
-bot:NAME, module:Class    a bot, which is none of these: what is asked for is passed on
+bot:NAME, module:Class    a bot, or a Policy of the user's own, in every seat
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from ludus.core.types import EnvSpec, Factor, Mixture, PolicyRef, Solution
 from ludus.envs.options import Environment
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy
+from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.population.base import PolicyRecord
+from ludus.rollout.bot_process import read_bots
 from ludus.storage.database import FILE
 from ludus.storage.run_dirs import find_run
 from ludus.storage.stored_run import StoredRun, open_run
@@ -200,9 +202,18 @@ def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None
         )
 
 
-def policies_of(wanted: Wanted, spec: EnvSpec) -> NamedSeats:
-    """Who plays each player of a game; it must be what the run plays. Raises ConfigError for a name that the run does not have,
-    ScenarioError for another number of players, PolicyError for a file that is unreadable or fits nobody."""
+def bots_of(wanted: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:
+    """Bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is raised."""
+    found = read_bots([parse_bot(one.bot) for one in wanted], spec, wrapped=wrapped, deadline=deadline)
+    return [((Drawn(named.name, named.policy),),) * spec.num_players for named in found]
+
+
+def policies_of(wanted: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
+    """Who plays each player of a game; it must be what the run plays. wrapped: whether wrappers stand between the game and its players.
+    Raises ConfigError for a name that the run does not have, ScenarioError for another number of players, PolicyError for a file that is
+    unreadable or fits nobody; of a bot as `bots_of`."""
+    if wanted.bot:
+        return bots_of([wanted], spec, wrapped=wrapped)[0]
     if wanted.random:
         policies = [build_policy(random_spec(spec.agents_of(p)[0].action), {}) for p in range(spec.num_players)]
         return tuple((Drawn(_RANDOM, policy),) for policy in policies)
@@ -296,7 +307,7 @@ class NamedPlayers:
         self._others: dict[PolicyRef, Policy] = {}  # that are not of the run
 
     def seats(self, name: str) -> NamedSeats:
-        """Who may play each player. Raises ConfigError for a name of nobody, ScenarioError for a bot or another game; else as
+        """Who may play each player. Raises ConfigError for a name of nobody, ScenarioError for another game; else as
         `policies_of`."""
         return self._read(name)[1]
 
@@ -377,12 +388,10 @@ class NamedPlayers:
                 self._open,
                 run=self._run,
                 what="policy",
-                forms=f"{FORMS} or random; of this run, @meta, …",
+                forms=f"{FORMS}, random, bot:NAME or module:Class; of this run, @meta, …",
             )
-            if wanted.bot:
-                raise ScenarioError(f"{name!r} is a bot; bots play in `ludus tournament`. Name policies here.")
             require_same_game(wanted, self._run.env, f"run {self._run.folder.name!r}")
-            self._known[name] = (wanted, policies_of(wanted, self._spec))
+            self._known[name] = (wanted, policies_of(wanted, self._spec, wrapped=bool(self._run.env.wrappers)))
         return self._known[name]
 
     def _open(self, folder: Path) -> StoredRun:
@@ -413,10 +422,14 @@ def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
 
 
 def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
-    """Why a policy cannot play for a player: it is asked once. Empty if it can."""
+    """Why a policy cannot play for a player: it is asked once. Empty if it can, and for a bot of a user's own, which is made elsewhere."""
     agent = spec.agents_of(player)[0]
     choices = Choices.of(agent.action)
     try:
+        if isinstance(policy, BotPolicy):
+            if not policy.bot.own:
+                require_fit("it", policy.bot.make(), spec)
+            return ""
         if spec.enumeration is not None and policy.tabulate(spec.enumeration, player, mode=mode) is not None:
             return ""
         if policy.takes_ids:

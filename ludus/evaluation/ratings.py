@@ -117,7 +117,7 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
 @dataclass(frozen=True, kw_only=True)
 class MeanPayoff:
     """The mean return over all profiles of the other players that were played, each with equal weight; averaged over the seats of players
-    who share a population. Its 95% interval is normal, and takes cells for independent: with common random numbers it may be too narrow.
+    who share a population. Its 95% interval is normal, and takes cells for independent, as profiles of runs are.
     """
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:

@@ -29,7 +29,9 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META, NamedPlayers
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotSettings
 from ludus.rollout.base import RolloutRequest
+from ludus.rollout.bot_process import bot_players
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.opponent_sampling import mixture_refs
 from ludus.rollout.worker import RolloutWorker
@@ -190,8 +192,9 @@ def record(
     filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
     mixture, find = _players(players, policy)
     played = wrap(filmed, wrappers)
+    bots = bot_players(BotSettings())
     try:
-        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs))
+        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs), bots=bots)
         policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
         returns, length = [], []
         cut = ""
@@ -213,6 +216,7 @@ def record(
                 length.append(found.length)
             filmed.end()
     finally:
+        bots.close()
         played.close()
     return Recording(
         filmed.frames,

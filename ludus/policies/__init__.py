@@ -1,1 +1,1 @@
-"""Policies: networks, how they act, and their files."""
+"""Policies: networks, how they act, and their files; bots by name."""

@@ -17,6 +17,7 @@ POLICIES = {
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "actor_critic_team": "ludus.policies.actor_critic_team:ActorCriticTeam",
+    "bot": "ludus.policies.bots:BotPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
     "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",

@@ -331,7 +331,7 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    return spec.kind not in ("q_recurrent", "deterministic", "squashed_gaussian", "actor_critic_team")
+    return spec.kind not in ("bot", "q_recurrent", "deterministic", "squashed_gaussian", "actor_critic_team")
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:

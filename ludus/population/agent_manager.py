@@ -160,7 +160,8 @@ class AgentManager:
 
     def view(self) -> View:
         """What schedulers see now; later changes do not show in it."""
-        return View(self.populations, self.table.view())
+        initial = tuple(sum(not record.lineage.task for record in members) for members in self._members)
+        return View(self.populations, self.table.view(), initial)
 
     def elo(self) -> tuple[dict[str, float], ...]:
         """Per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were

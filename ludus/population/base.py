@@ -39,10 +39,17 @@ class PolicyRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What a scheduler sees: the policies of each population, oldest first, and the payoffs with their holes."""
+    """What a scheduler sees: the policies of each population, oldest first, and the payoffs with their holes. initial: how many of each
+    population no task has made; (): one."""
 
     populations: tuple[tuple[PolicyRef, ...], ...]
     payoffs: Payoffs
+    initial: tuple[int, ...] = ()
+
+    def first(self, population: int) -> int:
+        """The place of the first policy that was trained: those before it were there from the start. Place 0 plays at random, the others
+        were given (`ludus.schedulers.options.Opponent`)."""
+        return self.initial[population] if self.initial else 1
 
 
 def seats_of(population: Sequence[int]) -> list[tuple[int, ...]]:

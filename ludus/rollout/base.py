@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -28,6 +28,12 @@ class PlannedEpisodes:
     seats: NDArray[np.int32]
     luck: NDArray[np.uint64]
     noise: NDArray[np.uint64]
+
+    def of_players(self) -> PlannedEpisodes:
+        """The same episodes, with those of `refs` alone who play in one: whoever is named is sent to the hosts."""
+        playing, seats = np.unique(self.seats, return_inverse=True)
+        places = seats.reshape(self.seats.shape).astype(np.int32)
+        return replace(self, refs=tuple(self.refs[k] for k in playing), seats=places)
 
     def requests(self, num_envs: int) -> Iterator[RolloutRequest]:
         """To play them all, in order, one at a time in each of `num_envs` environments."""

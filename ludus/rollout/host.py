@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
 
@@ -13,9 +13,11 @@ from ludus.core.errors import PartDied
 from ludus.core.types import PolicyRef, PolicySpec, Weights
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.policies.registry import build_policy
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import PolicyBank, RecentCache, Rollout, RolloutRequest
+from ludus.rollout.bot_process import bot_players
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.shards import Shard
@@ -36,7 +38,8 @@ class MakeEnv(Protocol):
 class HostSpec:
     """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
     exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
-    host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself."""
+    host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
+    play."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
@@ -44,6 +47,7 @@ class HostSpec:
     ready: VectorEnv | None = None
     kept: int = KEPT
     client: str = ""
+    bots: BotSettings = field(default_factory=BotSettings)
 
 
 class RolloutHost:
@@ -58,6 +62,7 @@ class RolloutHost:
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: RecentCache[Policy] = RecentCache(spec.kept)
+        self._bots = bot_players(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._told: list[Rollout] | Exception = []
@@ -70,17 +75,18 @@ class RolloutHost:
         policies: Sequence[tuple[PolicyRef, Ref]],
         server: Peer | None = None,
     ) -> list[Rollout]:
-        """One rollout per shard. server: what holds the policies, where the host does not. Raises what `RolloutWorker.play` raises;
+        """One rollout per shard. policies: references to their messages; a `BotPolicy` itself, since bots play here. server: what holds
+        the policies, where the host does not. Raises what `RolloutWorker.play` raises;
         PartDied if the server died: then episodes that are open in the task slot are lost, as if the host had died itself."""
         self._begun += 1
         workers = self._workers(task_slot)
         if server is None:
-            loaded = [(ref, self._policy(sent)) for ref, sent in policies]
+            loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
             self._policies.trim(len(policies))
             return _play(workers, request, loaded)
         for worker in workers:
-            assert isinstance(worker.bank, RemoteBank)
-            worker.bank.server = server
+            assert isinstance(worker.policies, RemoteBank)
+            worker.policies.server = server
         try:
             return _play(workers, request, policies)
         except PartDied:
@@ -110,16 +116,17 @@ class RolloutHost:
             raise self._told
         return self._told
 
-    def pulse(self) -> list[int]:
-        """Changes with every step: requests that were begun, and steps of each worker. Asked from another thread."""
+    def pulse(self) -> list[float]:
+        """Changes with every step: requests that were begun, steps of each worker, and what bots are asked. Asked from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
-        return [self._begun, *(worker.steps for worker in workers)]
+        return [self._begun, *(worker.steps for worker in workers), *self._bots.pulse()]
 
     def ready(self) -> None:
         """Answered as soon as the host is made, and has done what was asked before."""
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and let the bots go."""
+        self._bots.close()
         for workers in self._task_slots.values():
             for worker in workers:
                 worker.close()
@@ -141,7 +148,8 @@ class RolloutHost:
             if client
             else LocalBank(env.spec, env.num_envs)
         )
-        return RolloutWorker(env, bank, shard=self._spec.shards[number])
+        name = task_slot, number
+        return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bots, name=name)
 
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)

@@ -17,6 +17,7 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import KEPT, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
@@ -196,15 +197,16 @@ class RolloutManager:
         ready: VectorEnv | None = None,
         profile: Timings | None = None,
         inference: SharedInference | None = None,
+        bots: BotSettings | None = None,
         kind: type[RolloutHost] = RolloutHost,
         tell: Callable[[str], None] = nobody,
     ) -> None:
         """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
         a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
         (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
-        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). kind:
-        of the hosts, whose name messages have. tell: takes a sentence where environments were made again. Raises ScenarioError for more
-        shards than environments, or more hosts than shards."""
+        process. profile: what rollouts are added to. inference: by servers (None: by copies of the policies in the hosts). bots: where
+        they play, beside each host. kind: of the hosts, whose name messages have. tell: takes a sentence where environments were made
+        again. Raises ScenarioError for more shards than environments, or more hosts than shards."""
         self.spec, self.num_envs = spec, num_envs
         self.profile = profile or Timings()
         self._runtime = runtime
@@ -223,6 +225,7 @@ class RolloutManager:
                     runtime.fetch,
                     ready=ready if k == 0 else None,
                     client=f"worker {k}" if inference else "",
+                    bots=bots or BotSettings(),
                 ),
                 resources=resources,
                 restarts=restarts,
@@ -417,6 +420,8 @@ class RolloutManager:
         """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
         if isinstance(policy, RemotePolicy):
             return policy.message
+        if isinstance(policy, BotPolicy):  # which goes as it is
+            return policy
         last = self._sent.find(ref)
         if last is not None and last[0] is policy:
             return last[1]

@@ -9,7 +9,7 @@ opponents.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import fields
 from time import perf_counter
 
@@ -24,9 +24,11 @@ from ludus.core.errors import EnvError, ScenarioError
 from ludus.core.types import Act, Array, Due, EnvSpec, Finished, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy
 from ludus.replay.trajectories import Trajectories, select
 from ludus.rollout import writer
 from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
+from ludus.rollout.bots import BotBank, BotPlayers, BotPool
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
 from ludus.rollout.writer import Clocks, EnvironmentStates, TrajectoryWriter
@@ -192,12 +194,25 @@ _PATIENCE = 1000  # episodes per environment without a decision of the learner
 
 
 class RolloutWorker:
-    """Owns `env` and `bank`; the driver loads the bank with every policy that a request names, then runs the request."""
+    """Owns `env` and `policies`, which evaluates policies. bank: what is asked in the present request; it has bots too, where one of them
+    plays. Whoever calls `run` loads the bank before with every policy that the request names."""
 
-    def __init__(self, env: VectorEnv, bank: PolicyBank, *, shard: Shard | None = None) -> None:
-        """shard: which environments of how many these are; default: all."""
+    def __init__(
+        self,
+        env: VectorEnv,
+        policies: PolicyBank,
+        *,
+        shard: Shard | None = None,
+        bots: BotPlayers | None = None,
+        name: Hashable = 0,
+    ) -> None:
+        """shard: which environments of how many these are; default: all. bots: that are asked; default: in this process. name: tells it
+        from other workers that ask them."""
         self.env = env
-        self.bank = bank
+        self.policies = self.bank = policies
+        self._played = env
+        self._bots: BotBank | None = None  # where there are some
+        self._players, self._name = bots, name
         self._shard = shard or whole(env.num_envs)
         spec = env.spec
         self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
@@ -213,8 +228,19 @@ class RolloutWorker:
         """Load the policies that a request names, then run it. Raises as `PolicyBank.load` and `run` do."""
         if not request.carry_on:
             self.bank.release()
+            self.bank = self._bank(policies)
         self.bank.load(policies, extras=request.extras)
+        if not request.carry_on:
+            self._played = self.bank.env if isinstance(self.bank, BotBank) else self.env
         return self.run(request)
+
+    def _bank(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> PolicyBank:
+        """The one that knows these."""
+        if not any(isinstance(policy, BotPolicy) for _, policy in policies):
+            return self.policies
+        if self._bots is None:
+            self._bots = BotBank(self.env, self.policies, self._players or BotPool(), worker=self._name)
+        return self._bots
 
     @property
     def steps(self) -> int:
@@ -251,7 +277,7 @@ class RolloutWorker:
         while not self._done(run, timestep):
             actions = self._act(run, sampler, timestep)
             begun = perf_counter()
-            timestep = self.env.step(actions)
+            timestep = self._played.step(actions)
             now = perf_counter()
             run.environment += now - begun
             self._clocks.step += 1
@@ -276,7 +302,7 @@ class RolloutWorker:
                 np.int32
             )
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
-        timestep = self.env.reset(self._seeds(request), episodes=quota)
+        timestep = self._played.reset(self._seeds(request), episodes=quota)
         self._observe(sampler, log, run, timestep)
         return timestep
 

@@ -176,7 +176,7 @@ class RayRuntime:
                     if lost
                     else f"died before it had answered ({reason(error, said)})"
                 )
-                self._end(life, why, free=not life.process)
+                self._end(life, why, free=not (lost or life.process))
                 raise _again(life.why) from RemoteTraceback(f"{error}{said}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 

@@ -37,7 +37,8 @@ class Scheduler(Protocol):
 
 @runtime_checkable
 class MeetsGiven(Protocol):
-    """A scheduler whose learners meet policies from elsewhere, which are members of their populations before the first task."""
+    """A scheduler whose learners meet policies from elsewhere by the weights that they were given with. They are members of its populations
+    before the first task."""
 
     @property
     def met(self) -> tuple[int, ...]:

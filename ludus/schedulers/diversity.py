@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.core.errors import ConfigError, ScenarioError, either
+from ludus.core.own_code import brief, own_name
 from ludus.core.parts import build_part, dump_part, kind_of, load
 from ludus.core.types import Adaptive, Diversity, Mixture, PolicyRef, PolicySpec
 from ludus.learners.base import ComputedOracle
@@ -181,6 +182,28 @@ def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> 
             weights = strategies[player]
             mean = np.moveaxis(mean, player, -1)[..., weights > 0] @ weights[weights > 0]
     return mean if mine < other else mean.T
+
+
+def objective_of(rule: DiversityRule, members: Sequence[PolicyRef]) -> Diversity | None:
+    """What the rule answers. Raises ScenarioError for anything that a learner cannot differ by."""
+    answer = rule.objective(members)
+    if answer is not None and not isinstance(answer, Diversity):
+        raise ScenarioError(
+            f"diversity {own_name(rule)} answered {brief(answer)} for an objective; expected a Diversity of ludus.core.types, or None."
+        )
+    return answer
+
+
+def moved_by(
+    rule: DiversityRule, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
+) -> Adaptive | None:
+    """What the rule answers. Raises ScenarioError for anything that cannot be trained against."""
+    answer = rule.opponents(target, payoffs, populations)
+    if answer is not None and not isinstance(answer, Adaptive):
+        raise ScenarioError(
+            f"diversity {own_name(rule)} answered {brief(answer)} for opponents; expected an Adaptive of ludus.core.types, or None."
+        )
+    return answer
 
 
 def check_diversity(rule: Any, algorithm: object, policies: Sequence[PolicySpec] = (), *, moved: bool = False) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
-from ludus.core.config import Config
 from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.core.types import Mixture, State, TrainingTask
 from ludus.population.base import View
@@ -20,48 +19,20 @@ from ludus.solvers.base import Solution
 from ludus.solvers.match_selection import PolicyProfile
 
 
-class FixedOpponent(Config):
-    """policy: RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors or random, as
-    `ludus tournament` names them. weight: how often it is met, beside the others."""
-
-    policy: str = Field(min_length=1)
-    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
-
-
-def _opponents(value: Any) -> Any:
-    entries = value if isinstance(value, list | tuple) else (value,)
-    entries = tuple({"policy": entry} if isinstance(entry, str) else entry for entry in entries)
-    if wrong := [entry for entry in entries if not isinstance(entry, Mapping | FixedOpponent)]:
-        raise ConfigError(
-            f"{wrong[0]!r} was given; an opponent is a name, as `ludus tournament` takes it, or {{policy: NAME, weight: NUMBER}}."
-        )
-    return entries
-
-
 class FixedOpponentsOptions(ChunkedOptions):
     """Train against opponents that do not learn, or, in a task of one player, against nothing.
 
-    opponents: who they are (see `FixedOpponent`), drawn by their weights in each episode, for each seat by itself; they are copied into the
+    opponents: who they are (see `Opponent`), drawn by their weights in each episode, for each seat by itself; they are copied into the
     run. Without any they play uniformly at random. learners: the populations that learn. mode: in which snapshots are played; each
     generation adds one. start: the file of a policy that each learner starts from, also one that a run goes on with and that did not train
     in the last chunk.
     """
 
+    by_weight: ClassVar[bool] = True
+
     generations: int = Field(1, ge=0)
     learners: tuple[int, ...] = (0,)
-    opponents: Annotated[tuple[FixedOpponent, ...], BeforeValidator(_opponents)] = ()
     mode: Literal["explore", "greedy"] = "explore"
-
-    @model_validator(mode="after")
-    def _once(self) -> FixedOpponentsOptions:
-        names = [opponent.policy for opponent in self.opponents]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"opponents: {twice[0]!r} was given twice; give it once, with a weight.")
-        return self
-
-    @property
-    def given(self) -> Sequence[tuple[str, float]]:
-        return [(opponent.policy, opponent.weight) for opponent in self.opponents]
 
 
 class FixedOpponentsScheduler(ChunkedScheduler):

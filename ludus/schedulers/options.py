@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from ludus.core.config import Config
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.registry import Algorithms
@@ -69,15 +69,51 @@ class ScheduleContext:
             )
 
 
+class Opponent(Config):
+    """policy: who it is, as `ludus tournament` names entrants: policies of runs, FILE.safetensors, random, bot:NAME, or module:Class, a bot
+    or Policy of the user's own. weight: how often it is met, beside the others, where a schedule goes by that (fixed_opponents)."""
+
+    policy: str = Field(min_length=1)
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+
+
+def _opponents(value: Any) -> Any:
+    entries = value if isinstance(value, list | tuple) else (value,)
+    entries = tuple({"policy": entry} if isinstance(entry, str) else entry for entry in entries)
+    if wrong := [entry for entry in entries if not isinstance(entry, Mapping | Opponent)]:
+        raise ConfigError(
+            f"{wrong[0]!r} was given; an opponent is a name, as `ludus tournament` takes it, or {{policy: NAME, weight: NUMBER}}."
+        )
+    return entries
+
+
 class ScheduleOptions(Config):
     """generations: tasks per population, one after the other. mode: how the members of a population are played; against a fixed mixture
-    some best response is deterministic, so greedy loses nothing. seed: of all that is drawn."""
+    some best response is deterministic, so greedy loses nothing. seed: of all that is drawn. opponents: policies and bots from elsewhere
+    (see `Opponent`): they are members of the populations from the start and never train; how often each is met, the schedule says."""
+
+    by_weight: ClassVar[bool] = False  # whether opponents are met by their weights
 
     generations: int = Field(20, ge=0)
     mode: Literal["explore", "greedy"] = "greedy"
     seed: int = Field(0, ge=0)
+    opponents: Annotated[tuple[Opponent, ...], BeforeValidator(_opponents)] = ()
 
     model_config = ConfigDict(validate_default=True, defer_build=True)  # of the kinds, a run uses one
+
+    @model_validator(mode="after")
+    def _opponents_once(self) -> Self:
+        names = [opponent.policy for opponent in self.opponents]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(
+                f"opponents: {twice[0]!r} was given twice; give it once{', with a weight' * self.by_weight}."
+            )
+        if not self.by_weight and (weighed := [each for each in self.opponents if each.weight != 1.0]):
+            raise ConfigError(
+                f"opponents: a weight was given for {weighed[0].policy!r}; here the schedule says how often each is met. Leave it out, or "
+                "use scenario fixed_opponents."
+            )
+        return self
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -101,9 +137,9 @@ class ScheduleOptions(Config):
 
     @property
     def given(self) -> Sequence[tuple[str, float]]:
-        """Policies from elsewhere that its learners meet, as (name, weight): they are read when a run begins, and members from then on. Its
-        scheduler is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
-        return ()
+        """Policies and bots from elsewhere, as (name, weight): they are read when a run begins, and members from then on. A scheduler that
+        meets them by weight is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
+        return [(opponent.policy, opponent.weight) for opponent in self.opponents]
 
     def check_schedule(self, context: ScheduleContext) -> None:
         """Raises ScenarioError or ConfigError for options that do not fit where they are to be used. What does not fit the populations

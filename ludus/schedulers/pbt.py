@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,7 @@ class Tuned:
     place: int = -1
 
 
+Rival: TypeAlias = Tuned | Member
 _LEARNERS = TypeAdapter(tuple[Tuned, ...])
 
 
@@ -200,8 +201,10 @@ class PBTScheduler(ChunkedScheduler):
     def _against(self, population: int) -> list[int]:
         return [k for k in self.populations if k != population or len(self.seats(k)) > 1]
 
-    def _rivals(self, learner: Tuned, population: int) -> list[Tuned]:
-        return [other for other in self._of(population) if other is not learner]
+    def _rivals(self, learner: Tuned, population: int, view: View) -> list[Rival]:
+        """Whom it meets: the other learners, and opponents that were given."""
+        given = [Member(population, place) for place in range(1, view.first(population))]
+        return [*(other for other in self._of(population) if other is not learner), *given]
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
         """The newest snapshots among each other."""
@@ -214,7 +217,7 @@ class PBTScheduler(ChunkedScheduler):
             profile
             for mine in self._learners
             for k in self._against(mine.population)
-            for profile in rates.profiles(_member(mine), (_member(other) for other in self._rivals(mine, k)))
+            for profile in rates.profiles(_member(mine), (_member(other) for other in self._rivals(mine, k, view)))
         ]
 
     def _win_rates(self, view: View) -> WinRates:
@@ -226,7 +229,7 @@ class PBTScheduler(ChunkedScheduler):
         if len(self.population) == 1:
             return float(view.payoffs.mean[0, learner.place])
         rates = self._win_rates(view)
-        others = [other for k in self._against(learner.population) for other in self._rivals(learner, k)]
+        others = [other for k in self._against(learner.population) for other in self._rivals(learner, k, view)]
         return float(np.mean([_rate(rates, learner, other) for other in others]))
 
     def review(self, view: View) -> None:
@@ -299,11 +302,16 @@ class PBTScheduler(ChunkedScheduler):
             if rates is None or population not in self._against(learner.population):
                 marginals[seat] = ([view.populations[population][0]], [1.0])
                 continue
-            others = self._rivals(learner, population)
+            others = self._rivals(learner, population, view)
             probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.options.rules.spread)
-            live = [PolicyRef(population, self._name(other, self.chunk + 1), None) for other in others]
-            marginals[seat] = (live, probs.tolist())
+            marginals[seat] = ([self._ref(other, view) for other in others], probs.tolist())
         return Mixture.product(marginals)
+
+    def _ref(self, rival: Rival, view: View) -> PolicyRef:
+        """How it is met: a learner by its newest weights."""
+        if isinstance(rival, Member):
+            return view.populations[rival.population][rival.place]
+        return PolicyRef(rival.population, self._name(rival, self.chunk + 1), None)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "learners": _LEARNERS.dump_python(self._learners, mode="json")}
@@ -326,11 +334,11 @@ def _options(learners: Sequence[Tuned]) -> dict[str, object]:
     }
 
 
-def _member(learner: Tuned) -> Member:
-    return Member(learner.population, learner.place)
+def _member(rival: Rival) -> Member:
+    return Member(rival.population, rival.place)
 
 
-def _rate(rates: WinRates, mine: Tuned, other: Tuned) -> float:
+def _rate(rates: WinRates, mine: Tuned, other: Rival) -> float:
     if mine.place < 0 or other.place < 0:
         return 0.5
     return rates.of([_member(mine)], [_member(other)])

@@ -22,11 +22,18 @@ from ludus.core.parts import build_part, dump_part, kind_of, require
 from ludus.core.types import EvaluationTask, Opponents, PolicyRef, State, Task, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
-from ludus.schedulers.diversity import DiversityField, check_diversity
+from ludus.schedulers.diversity import DiversityField, check_diversity, moved_by, objective_of
 from ludus.schedulers.match_selection import EveryHole, MatchSelection, task_id
 from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.queue import PlanningScheduler, alone, pack_solution, unpack_solution
-from ludus.schedulers.responses import RESPONSES, ResponseRule, Target, opponents
+from ludus.schedulers.responses import (
+    RESPONSES,
+    ResponseRule,
+    SequentialLeague,
+    Target,
+    opponents,
+    targets_of,
+)
 from ludus.schedulers.subgame import everyone
 from ludus.solvers.base import Solution
 from ludus.solvers.registry import META_SOLVERS, solve
@@ -68,16 +75,16 @@ def choose(
     """The start of a new policy of `population`: a ref, a file, or None for random. The first rule that applies decides.
 
     gains: float64[n], mean payoff of each of the population's policies against the meta-strategy.
-    The initial policies (generation 0) are not copied: they are not of the learner's architecture.
+    Policies that were there from the start are not copied: they are not of the learner's architecture.
     """
     for rule in rules:
         if rule.first <= generation and (rule.last is None or generation <= rule.last):
-            refs = view.populations[population]
+            refs, first = view.populations[population], view.first(population)
             if rule.source == "file":
                 return rule.path
-            if rule.source == "random" or len(refs) < 2:
+            if rule.source == "random" or len(refs) <= first:
                 return None
-            return refs[-1] if rule.source == "last" else refs[1 + int(np.argmax(gains[1:]))]
+            return refs[-1] if rule.source == "last" else refs[first + int(np.argmax(gains[first:]))]
     return None
 
 
@@ -139,7 +146,9 @@ class ResponseScheduler(PlanningScheduler):
         self, population: int, target: Target, opponents: Opponents, view: View, *, label: str = ""
     ) -> TrainingTask:
         """The task of a response. label: what tells it from the others of its population in this generation."""
-        generation, diversity = self.generation + 1, self.options.diversity
+        generation, rule = self.generation + 1, self.options.diversity
+        first, *others = view.populations[population]
+        trained = others[view.first(population) - 1 :]
         return TrainingTask(
             id=f"response-{population}-{generation}{label}",
             generation=generation,
@@ -149,11 +158,11 @@ class ResponseScheduler(PlanningScheduler):
             opponents=opponents,
             start=self._start(population, target, view),
             mode=self.options.mode,
-            diversity=None if diversity is None else diversity.objective(view.populations[population]),
+            diversity=None if rule is None else objective_of(rule, (first, *trained)),
         )
 
     def _start(self, population: int, target: Target, view: View) -> PolicyRef | str | None:
-        if target.improves:  # the initial policy, at 0, is not of the learner's architecture
+        if target.improves is not None and target.improves >= view.first(population):
             return view.populations[population][target.improves]
         return choose(
             self.options.warm_start,
@@ -289,15 +298,21 @@ class PSROScheduler(ResponseScheduler):
 
     def opponents(self, target: Target, view: View) -> Opponents:
         """What a response is trained against."""
-        refs, diversity = tuple(view.populations[p] for p in self.population), self.options.diversity
-        moved: Opponents | None = None if diversity is None else diversity.opponents(target, view.payoffs, refs)
+        refs, rule = tuple(view.populations[p] for p in self.population), self.options.diversity
+        moved: Opponents | None = None if rule is None else moved_by(rule, target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
 
     # ------------------------------------------------------------------------------------------ responses
 
     def tasks(self, population: int, view: View, solution: Solution) -> list[TrainingTask]:
         """The responses of a population."""
-        targets = self.options.responses.targets(view.payoffs, solution, self.seats(population))
+        rule, first = self.options.responses, view.first(population)
+        if isinstance(rule, SequentialLeague) and rule.initial != first:
+            raise ScenarioError(
+                f"responses: initial={rule.initial}, and population {population} began with {first} policies, opponents that were given "
+                f"included. Give responses={{kind: sequential_league, initial: {first}}}."
+            )
+        targets = targets_of(rule, view.payoffs, solution, self.seats(population))
         several = len(targets) > 1
         return [
             self.response(population, target, self.opponents(target, view), view, label=f"-{k + 1}" if several else "")

@@ -8,17 +8,20 @@ PreferenceResponse   against α-Rank's masses (α-PSRO, Muller et al. 2020)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import SolverError
+from ludus.core.errors import ScenarioError, SolverError
+from ludus.core.own_code import brief, own_name
 from ludus.core.types import Mixture, PolicyRef, Solution
 from ludus.population.payoffs import Payoffs
 from ludus.solvers import games
 from ludus.solvers.games import distribution, payoff_range, shared
+from ludus.solvers.registry import wrong_solution
 
 Array = NDArray[np.float64]
 
@@ -158,6 +161,31 @@ class SequentialLeague:
         """Whether the policy at a place of its population is a main agent."""
         made = place - self.initial  # the how many-th that was trained
         return made == -1 or (made >= 0 and made % 2 == (0 if self.first == "main" else 1))
+
+
+def targets_of(rule: ResponseRule, payoffs: Payoffs, solution: Solution, seats: tuple[int, ...]) -> tuple[Target, ...]:
+    """What the rule answers, which a run can train. Raises SolverError, as it does, or ScenarioError for an answer that is no responses of
+    these seats."""
+    targets = rule.targets(payoffs, solution, seats)
+    if wrong := _wrong(targets, payoffs, seats):
+        raise ScenarioError(f"response rule {own_name(rule)} answered {wrong}.")
+    return tuple(targets)
+
+
+def _wrong(targets: object, payoffs: Payoffs, seats: tuple[int, ...]) -> str:
+    if not isinstance(targets, Sequence) or not targets or not all(isinstance(target, Target) for target in targets):
+        return f"{brief(targets)}; expected one or several Target of ludus.schedulers.responses"
+    size = payoffs.sizes[seats[0]]
+    for target in targets:
+        if not target.seats or not set(target.seats) <= set(seats):
+            return f"a target for the seats {brief(target.seats)}; expected some of {list(seats)}, which the population plays"
+        if wrong := wrong_solution(target.opponents, payoffs):
+            return f"a target against {wrong}"
+        if np.shape(target.scores) != (size,):
+            return f"a target with scores {brief(target.scores)}; expected one for each of the population's {size} policies"
+        if target.improves is not None and target.improves not in range(size):
+            return f"a target that improves policy {brief(target.improves)}; expected one of 0 to {size - 1}"
+    return ""
 
 
 # ---------------------------------------------------------------------------------------------- mathematics

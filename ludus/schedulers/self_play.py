@@ -160,6 +160,11 @@ class SelfPlayOptions(_SolvedOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
+        if self.opponents and self.latest == 1:
+            raise ConfigError(
+                "opponents were given, and with latest=1 learners meet each other's newest weights alone. Give latest=0.8, say: then the "
+                "rest of the games is against the past, and opponents."
+            )
         learners = [a.algorithm for a in context.assigned if isinstance(a.algorithm, Algorithm)]
         cut = any(algorithm.collect().unit == "decisions" for algorithm in learners)
         if self.every_seat and 0 < self.latest < 1 and cut:
@@ -265,7 +270,7 @@ class SelfPlayScheduler(ChunkedScheduler):
         return self.past.reads and self.options.latest < 1
 
     def _win_rates(self, view: View) -> WinRates:
-        reference = {k: len(view.populations[k]) - 1 for k in self.populations}
+        reference = {k: _newest(view, k).place for k in self.populations}
         return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
     def trained(self, result: Trained, view: View) -> None:
@@ -348,4 +353,6 @@ def _members(view: View, population: int) -> list[Member]:
 
 
 def _newest(view: View, population: int) -> Member:
-    return Member(population, len(view.populations[population]) - 1)
+    """The newest snapshot; before there is one, the policy that was there first."""
+    count = len(view.populations[population])
+    return Member(population, count - 1 if count > view.first(population) else 0)

@@ -77,9 +77,8 @@ def _together(known: NDArray[np.bool_], a: int, b: int) -> NDArray[np.float64]:
 # in every order of their seats; episode k of each order starts from the same seeds. These episodes together are
 # block k of the profile. They are not independent of each other (that is their use: luck and the advantage of a
 # seat cancel), but blocks are. What is counted, and what intervals are made of, is therefore the block: its value
-# for a policy is the policy's mean return over the orders. Cells of different profiles share their seeds too.
-# Intervals of single cells, and those that hold for all cells at once, do not mind; a standard error of sums over
-# cells that takes them for independent is too small where they go up and down together.
+# for a policy is the policy's mean return over the orders. Other profiles have seeds of their own, so that
+# luck averages out over a mixture of opponents, and standard errors of sums over cells may take them for independent.
 
 PolicyProfile = tuple[int, ...]
 
@@ -421,6 +420,8 @@ def _rows(values: Array, player: int) -> Array:
 # on.
 
 Reason = Literal["confident", "budget", "nothing to learn"]
+LOOKS = 16
+"""A batch is at most this part of the budget: who looks twice spends half of it on what a first, noisy solution happened to mix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -441,9 +442,10 @@ class AdaptiveEvaluation:
     """Says what to play in order to solve one meta-game, step by step. It ends when NashConv is at most `tolerance` with `confidence`, the
     budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
 
-    In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch`, at most what `budget` leaves, each
-    cell in portions of `portion`. At first every policy is played in `start` random profiles (None: in all), also beyond the budget; what
-    is never played is guessed from these (`filled`), so a new policy does not cost a whole row.
+    In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch` (or one of `LOOKS` parts of the budget,
+    if that is less), at most what `budget` leaves, each cell in portions of `portion`. At first every policy is played in `start` random
+    profiles (None: in all), also beyond the budget; what is never played is guessed from these (`filled`), so a new policy does not cost a
+    whole row.
     """
 
     def __init__(
@@ -472,7 +474,8 @@ class AdaptiveEvaluation:
         certain = Certainty(tolerance=tolerance, confidence=confidence, steer=steer) if tolerance > 0.0 else None
         self.solver, self.budget, self.goal = solver, budget, goal or certain or steer
         self.tolerance, self.confidence, self.min_units, self.seed = tolerance, confidence, min_units, seed
-        self._start, self._batch, self._growth, self._portion = start, batch, growth, portion
+        self._start, self._growth, self._portion = start, growth, portion
+        self._batch = min(batch, max(1, budget // LOOKS))
         self.step, self.units = 0, 0
         self.standing: SamplingStanding | None = None
         self.reason: Reason | None = None

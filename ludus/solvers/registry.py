@@ -40,12 +40,13 @@ def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.ran
     """What the solver answers, which a run can go on with. Raises SolverError, as it does or for an answer that is no distribution over the
     policies there are."""
     solution = solver.solve(payoffs, warm=warm, rng=rng)
-    if wrong := _wrong(solution, payoffs):
+    if wrong := wrong_solution(solution, payoffs):
         raise SolverError(f"meta-solver {own_name(solver)} answered {wrong}.")
     return solution
 
 
-def _wrong(solution: Any, payoffs: Payoffs) -> str:
+def wrong_solution(solution: Any, payoffs: Payoffs) -> str:
+    """What keeps it from being a solution over the policies there are, as the end of a sentence; "" if nothing does."""
     if not isinstance(solution, Solution):
         return f"{brief(solution)}; expected a Solution of ludus.solvers.base"
     marginals, joint = solution.marginals, solution.joint

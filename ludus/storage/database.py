@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 from ludus.core.errors import RunError
 
@@ -113,6 +115,15 @@ def version_of(connection: sqlite3.Connection, where: str) -> int:
             "scenario.yaml again."
         )
     return version
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the file is a database of Ludus, or one that was never begun."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return path.stat().st_size == 0 or _pragma(connection, "application_id") == APPLICATION_ID
+    except sqlite3.Error:
+        return False
 
 
 def migrate(connection: sqlite3.Connection, where: str) -> int:

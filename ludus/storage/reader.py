@@ -222,7 +222,7 @@ class Reader:
         self.run_dir = run_dir
         self.path = run_dir / FILE
         if not self.path.is_file():
-            raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+            raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
         with translated(self.path):
             self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
             try:
@@ -249,12 +249,12 @@ class Reader:
         return self._connection.execute(sql, arguments).fetchall()
 
     def info(self) -> RunInfo:
-        """The run's facts; `run_dir` is where the run lies now."""
+        """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
         with translated(self.path):
             facts = json.loads(self._rows("SELECT value FROM run WHERE key = 'info'")[0][0])
             facts["population"] = tuple(facts["population"])
             facts["utility_range"] = tuple((low, high) for low, high in facts["utility_range"])
-            return RunInfo(**{**facts, "run_dir": self.run_dir})
+            return RunInfo(**{**facts, "run_dir": self.run_dir, "name": self.run_dir.resolve().name})
 
     def summary(self) -> RunSummary | None:
         """How the last session ended; None if it did not end by itself."""

@@ -15,37 +15,57 @@ from ludus.storage.database import FILE
 # Run directories by name or path.
 
 RUNS = Path("runs")
+EXPERIMENT = "experiment.yaml"
+"""The file that lists the runs of an experiment, in the folder that they lie in."""
+SWEEP, STUDY = "sweep.yaml", "study.db"
+"""Beside it where its runs are the trials of a sweep: what is swept, and Optuna's study."""
 
 
 def find_run(given: str | os.PathLike[str]) -> Path:
     """The directory that a user means by a path or by a name below ./runs. Raises RunError with the nearest names."""
     if not isinstance(given, str | os.PathLike):
-        raise RunError(
-            f"{given!r} was given, a run's name or directory was expected. `ludus list runs` shows the runs."
-        )
+        raise RunError(f"{given!r} was given, a run's name or directory was expected. `ludus runs` shows the runs.")
     text = os.fspath(given)
     if not text:
-        raise RunError("'' was given, a run's name or directory was expected. `ludus list runs` shows the runs.")
+        raise RunError("'' was given, a run's name or directory was expected. `ludus runs` shows the runs.")
     for candidate in (Path(text), RUNS / text):
         if (candidate / FILE).is_file():
             return candidate
+    if (folder := find_experiment(text)) is not None:
+        inside = [f"{text.rstrip('/')}/{path.parent.name}" for path in sorted(folder.glob(f"*/{FILE}"))]
+        named = f" Name one of them: {', '.join(inside)}." if inside else ""
+        raise RunError(f"{text!r} is an experiment, and one run was expected.{named}")
     if Path(text).is_dir():
-        raise RunError(f"{text!r} is not a run: it has no {FILE}. `ludus list runs` shows the runs.")
+        raise RunError(f"{text!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
     for head, mark, _ in (text.rpartition("@"), text.partition(":")):
         if mark and any((folder / FILE).is_file() for folder in (Path(head), RUNS / head)):
             wanted = f"a whole run is wanted here. Give {head!r}" if mark == "@" else "that is named with @"
             raise RunError(
                 f"{text!r} names what run {head!r} has, and {wanted}; `ludus list policies {head}` shows it."
             )
-    known = [path.name for path in run_dirs()]
+    known = [run_name(path) for path in run_dirs()]
     hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}"
     raise RunError(f"there is no run {text!r}{hint}")
 
 
+def find_experiment(text: str) -> Path | None:
+    """The folder of the experiment that a user means by a path or by a name below ./runs; None if it is none."""
+    candidates = (Path(text), RUNS / text) if text else ()
+    return next((folder for folder in candidates if (folder / EXPERIMENT).is_file()), None)
+
+
 def run_dirs(root: Path | None = None) -> list[Path]:
-    """Directories below `root` (default ./runs) that hold a run, by name."""
+    """Directories below `root` (default ./runs) that hold a run, those of experiments included, by name."""
     root = root or RUNS
-    return sorted(path.parent for path in root.glob(f"*/{FILE}") if path.is_file()) if root.is_dir() else []
+    if not root.is_dir():
+        return []
+    inside = (path.parent.glob(f"*/{FILE}") for path in root.glob(f"*/{EXPERIMENT}"))
+    return sorted({path.parent for paths in (root.glob(f"*/{FILE}"), *inside) for path in paths if path.is_file()})
+
+
+def run_name(run_dir: Path) -> str:
+    """How a user names a run: below ./runs by what comes after that, a run of an experiment as EXPERIMENT/RUN; others by their path."""
+    return str(run_dir.relative_to(RUNS)) if run_dir.is_relative_to(RUNS) else str(run_dir)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -168,7 +168,8 @@ class StoredRun:
 
 
 def open_run(folder: Path | str) -> StoredRun:
-    """A run that can be evaluated, by its directory or its name below ./runs. Raises RunError if it is unreadable, or has no finished generation."""
+    """A run that can be evaluated, by its directory or its name below ./runs. Raises RunError if it is unreadable, or has
+    no finished generation."""
     run = StoredRun(find_run(folder))
     _ = run.env, run.solution  # what is wrong with them shows now
     return run

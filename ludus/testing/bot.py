@@ -12,11 +12,12 @@ from ludus.core import seeding
 from ludus.core.types import Array, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.envs.wrappers.base import Wrapper
-from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import NamedBot, parse_bot, require_fit
+from ludus.policies.bots import BotPolicy, BotSpec, parse_bot, require_fit
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.worker import RolloutWorker
 
 _ENVS = 4
 
@@ -31,29 +32,28 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     vector = make_env(env, num_envs=_ENVS, **options)
     found = parse_bot(bot)
     require_fit(repr(bot), found.make(), vector.spec)
-    player = NamedBot(bot, found)
     spec = vector.spec
     for seat in range(spec.num_players):
         keys = seeding.keys(seed, "check bot", seat, count=episodes)
         before = _streams()
-        first = _moves(env, options, player, seat, keys)
+        first = _moves(env, options, found, seat, keys)
         same = _streams() == before
         assert same, (
             f"{bot} draws from the global streams of random or NumPy; draw from a generator of your own, made from `seed`."
         )
-        again = _moves(env, options, player, seat, keys)
+        again = _moves(env, options, found, seat, keys)
         assert first == again, (
             f"{bot} plays other moves in the same episodes as player {seat}; all of its chance must come from the `seed` of `restart`, and "
             "`restart` must forget the episode before."
         )
-        backwards = _moves(env, options, player, seat, keys[::-1])
+        backwards = _moves(env, options, found, seat, keys[::-1])
         assert first == backwards[::-1], (
             f"{bot} plays an episode otherwise after others, as player {seat}; `restart` must forget the episode before."
         )
     vector.close()
 
 
-def _moves(env: str, options: dict[str, Any], bot: NamedBot, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
+def _moves(env: str, options: dict[str, Any], bot: BotSpec, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
     """Per episode, what was played in it, against chance."""
     out = []
     filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))
@@ -64,11 +64,12 @@ def _moves(env: str, options: dict[str, Any], bot: NamedBot, seat: int, keys: ND
     }
     seats = np.arange(spec.num_players, dtype=np.int32)
     seats[seat] = spec.num_players
-    worker = bot_worker(filmed, {me: bot})
+    worker = RolloutWorker(filmed, LocalBank(spec, filmed.num_envs))
+    policies = [*chance.items(), (me, BotPolicy.of(bot))]
     for key in keys.reshape(-1, 1):
         filmed.moves = []
         (request,) = PlannedEpisodes((*chance, me), seats[None, :], key, key).requests(_ENVS)
-        played = worker.play(request, list(chance.items()))
+        played = worker.play(request, policies)
         out.append([played.episodes.returns.tolist(), filmed.moves])
     worker.close()
     return out

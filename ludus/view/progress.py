@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
@@ -179,6 +179,11 @@ class RichProgress(Silent):
         self._doing = str(self._tasks)
         self._fraction: float | None = None
         self._trainings: dict[str, tuple[str, Curve]] = {}  # task -> whose, and its curve; replaced, never changed
+        self._drawn: tuple[Mapping[str, tuple[str, Curve]], tuple[int, int], str] = (
+            {},
+            (0, 0),
+            "",
+        )  # of which, on what size
         self._looked: dict[str, float] = {}  # when, at which task; the first time when it began
         self._ended: tuple[str, ...] = ()  # tasks
         self._pace = ""
@@ -260,8 +265,10 @@ class RichProgress(Silent):
             rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
             for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width)):
                 shown.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
-        for line in self._learning():
-            shown.append(line + "\n")
+        trainings, size = self._trainings, self._console.size
+        if self._drawn[0] is not trainings or self._drawn[1] != size:
+            self._drawn = trainings, size, "".join(f"{line}\n" for line in self._learning([*trainings.values()]))
+        shown.append(self._drawn[2])
         self._draw_bar(shown)
         left = None if self._over else self._rates.seconds_left()
         about = "" if left is None else f", {remaining(left)}"
@@ -270,9 +277,8 @@ class RichProgress(Silent):
             shown.append(f"\n{self._warning}", style="bold")
         return shown
 
-    def _learning(self) -> Sequence[str]:
-        trainings = [*self._trainings.values()][: self.TRAININGS]
-        lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings]
+    def _learning(self, trainings: Sequence[tuple[str, Curve]]) -> Sequence[str]:
+        lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings[: self.TRAININGS]]
         if len(lines) == 1:
             lines = _filled(lines[0].split("  "), self._console.width)[:2]
         width, height = self.PICTURE

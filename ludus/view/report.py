@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -362,7 +363,12 @@ def write_report(run_dir: Path | str) -> Path:
     folder = find_run(run_dir)
     with Reader(folder) as reader:
         page = render(collect(reader))
-    target, aside = folder / FILE, folder / f".{FILE}.{os.getpid()}"
+    return put_page(folder / FILE, page)
+
+
+def put_page(target: Path, page: str) -> Path:
+    """Writes a page (aside, then renamed). Raises RunError if it cannot be written."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         aside.write_text(page, encoding="utf-8", errors="replace")  # a folder's name need not be UTF-8
         aside.replace(target)
@@ -374,15 +380,21 @@ def write_report(run_dir: Path | str) -> Path:
 
 def render(data: ReportData) -> str:
     """The whole page: styles, script, Plotly and data inline; nothing is fetched when it is opened."""
+    return fill("report.html", "page.js", title=f"{data.info.name} · Ludus report", data=_facts(data))
+
+
+def fill(template: str, script: str, *, title: str, data: Mapping[str, Any]) -> str:
+    """A page of `assets`, with all that it needs inline."""
     assets = resources.files("ludus.view") / "assets"
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     parts = {
-        "title": html.escape(f"{data.info.name} · Ludus report"),
+        "title": html.escape(title),
         "style": (assets / "report.css").read_text(encoding="utf-8"),
         "plotly": get_plotlyjs(),
-        "data": _json(data),
-        "script": "\n".join((assets / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js")),
+        "data": text.replace("<", "\\u003c"),  # so that no text of a run can end the script element
+        "script": "\n".join((assets / name).read_text(encoding="utf-8") for name in ("charts.js", script)),
     }
-    page = (assets / "report.html").read_text(encoding="utf-8")
+    page = (assets / template).read_text(encoding="utf-8")
     pieces = []
     for piece in page.split("{{"):  # one pass, so that what is filled in is never looked at again
         name, closing, rest = piece.partition("}}")
@@ -390,12 +402,11 @@ def render(data: ReportData) -> str:
     return "".join(pieces)
 
 
-def _json(data: ReportData) -> str:
+def _facts(data: ReportData) -> dict[str, Any]:
     facts = asdict(data)
     facts["info"]["run_dir"] = data.info.run_dir.name
     facts["info"]["utility_range"] = []  # may be infinite, which JSON has no word for; not shown
     summary = facts["summary"]
     if summary is not None:
         summary["run_dir"], summary["report"] = "", ""
-    text = json.dumps(facts, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")  # so that no text of a run can end the script element
+    return facts

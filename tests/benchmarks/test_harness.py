@@ -14,7 +14,7 @@ from benchmarks import harness, results
 from benchmarks.contestants import Contestant, Repetition, measure, read, seconds_to
 from benchmarks.harness import Bar, Benchmark, Medians, Missing, ratio
 from benchmarks.lines import Lines
-from benchmarks.machine import ROOT, Machine, this_machine
+from benchmarks.machine import ROOT, Machine, this_machine, today
 
 CORE = min(os.sched_getaffinity(0))
 WORKER = "tests.benchmarks.bench_worker"
@@ -153,7 +153,9 @@ def test_quick_uses_committed_medians_of_slow_peers(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert benchmark.main(["--quick", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-1] == "bar leduc/0.2: 10x (wanted >= 5x) met"  # only seed 0: 3 s
+    assert out.splitlines()[-1] == (  # only seed 0: 3 s
+        f"bar leduc/0.2: 10x (wanted >= 5x) met (committed result: slow of {today()})"
+    )
     assert "slow (committed)" in out
     quick = json.loads((tmp_path / "pair.quick.json").read_text())
     assert quick["from_committed_results"] == ["slow"]
@@ -164,17 +166,17 @@ def test_quick_uses_committed_medians_of_slow_peers(tmp_path: Path, capsys: pyte
 def test_results_of_another_kind_of_machine_are_not_compared(tmp_path: Path) -> None:
     benchmark = pair(quick_seeds=())
     benchmark.main(["--results", str(tmp_path)])
-    assert set(results.committed("pair", this_machine(), folder=tmp_path)) == {"fast", "slow"}
+    assert set(results.committed("pair", this_machine(), folder=tmp_path)[1]) == {"fast", "slow"}
     other = Machine(cpu="abacus", cores=1, memory_gb=1, system=this_machine().system, python="3.11")
-    assert results.committed("pair", other, folder=tmp_path) == {}
-    assert results.committed("nothing", other, folder=tmp_path) == {}
+    assert results.committed("pair", other, folder=tmp_path) == ("", {})
+    assert results.committed("nothing", other, folder=tmp_path) == ("", {})
 
 
 def test_infinity_survives_the_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = Benchmark("late", (contestant("slow", "slow"), contestant("fast", "short")), (SPEEDUP,))
     assert late.main(["--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "bar leduc/0.2: 0x (wanted >= 5x) short"
-    stored = results.committed("late", this_machine(), folder=tmp_path)
+    _, stored = results.committed("late", this_machine(), folder=tmp_path)
     assert stored["fast"][0].figures["seconds to 0.2"] == math.inf
 
 
@@ -194,7 +196,8 @@ def test_a_peer_without_environment_stops_the_whole_measurement(
     assert not (tmp_path / "pair.json").exists()
     assert benchmark.main(["--results", str(tmp_path), "--peer-python", f"tortoise={sys.executable}"]) == 0
     assert benchmark.main(["--quick", "--results", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "bar leduc/0.2: 10x (wanted >= 5x) met"
+    carried = f"(committed result: slow of {today()})"
+    assert capsys.readouterr().out.splitlines()[-1] == f"bar leduc/0.2: 10x (wanted >= 5x) met {carried}"
 
 
 PEERS = {

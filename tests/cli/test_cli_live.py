@@ -198,7 +198,7 @@ def test_status_of_a_run_that_goes_on(driver: Driver, folder: Path, capsys: pyte
     ]
     assert lines[4].startswith("since 20")
     assert lines[-1].startswith("complete generation 2 of 20 after 4.2s, NashConv ")
-    assert main(["list", "runs"]) == 0
+    assert main(["runs"]) == 0
     assert said(capsys).splitlines()[-1].split()[-1] == "paused"
 
 

@@ -38,7 +38,7 @@ def result(run_dir: Path, *records: GenerationRecord, matches: list[Any], exploi
             store.generation_done(record)
         store.commit("end")
     scenario: Any = SimpleNamespace(generations=2, evaluation=SimpleNamespace(exploitability=exploitability))
-    return read_result(run_dir, scenario, RunSummary(run_dir, 2, 3.0, 60, None, "reached generations=2"))
+    return read_result(run_dir, scenario, RunSummary(run_dir, 2, 3.0, 60, None, "the schedule is complete"))
 
 
 @pytest.fixture

@@ -93,8 +93,8 @@ ORACLES = {
         hidden=HIDDEN,
         double=st.booleans(),
         dueling=st.booleans(),
-        n_step=positive,
-        rollout=positive,
+        n_step=st.integers(1, 9),
+        rollout=st.integers(9, 10**6),
         rollout_unit=UNITS,
         min_size=st.integers(1, 1000),
         learning_rate=schedules(1),
@@ -162,8 +162,9 @@ ENV = st.just("openspiel/kuhn_poker") | options(
 ).map(lambda given: {"id": "openspiel/kuhn_poker", **given})
 OPTIONAL = {
     "algorithm": st.one_of(*ORACLES.values()),
-    "algorithms": st.dictionaries(st.sampled_from(["0", "1", 2]), st.one_of(*ORACLES.values()), max_size=2),
+    "algorithms": st.dictionaries(st.sampled_from(["0", "1"]), ORACLES["tabular_q"], max_size=2),
     "meta_solver": st.one_of(*SOLVERS.values()),
+    "opponents": st.lists(st.sampled_from(["random", "bot:mcts-20", "mine:Scripted"]), max_size=2, unique=True),
     "responses": st.sampled_from(sorted(RESPONSES)),
     "order": st.sampled_from(["simultaneous", "sequential"]),
     "diversity": st.none()

@@ -17,6 +17,8 @@ from ludus.driver.driver import tasks_of
 from ludus.evaluation.ratings import rate
 from ludus.population.ratings.base import RatingTable
 from ludus.rollout.opponents import MovingOpponents
+from ludus.schedulers.diversity import moved_by, objective_of
+from ludus.schedulers.responses import Target, targets_of
 from ludus.solvers.registry import solve
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, limit_of, reason_of, share_of
@@ -25,6 +27,7 @@ from ludus.training.trainer import Trainer
 HERE = __name__
 VIEW = zero_sum_view([[1.0, 0.0, 2.0]])  # one policy against three
 THIRD = np.full(3, 1 / 3)
+FIRST = Solution((np.ones(1), THIRD), 0.0)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,14 @@ class Answers:
 
     def rate(self, payoffs: Any, log: Any) -> Any:
         return self.answer
+
+    def targets(self, payoffs: Any, solution: Any, seats: Any) -> Any:
+        return self.answer
+
+    def objective(self, members: Any) -> Any:
+        return self.answer
+
+    opponents = targets
 
     def next_tasks(self, view: Any, free: int) -> Any:
         return self.answer
@@ -184,6 +195,29 @@ def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest
     line = ["train", "kuhn", "scenario=self_play", "algorithm=ppo", "response.episodes=20", "generations=2"]
     assert main([*line, f"past={HERE}:Past", "latest=0.5", "--run-dir", str(tmp_path / "run")]) == 2
     assert f"rule {HERE}:Past answered" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "answered None; expected one or several Target"),
+        ((), r"answered \(\); expected one or several Target"),
+        ((Target((1,), FIRST, np.zeros(1)),), r"a target for the seats \(1,\); expected some of \[0\]"),
+        ((Target((0,), Solution((np.ones(1), 2 * THIRD), 0.0), np.zeros(1)),), "a target against for player 1 .* sums to 2"),
+        ((Target((0,), FIRST, np.zeros(3)),), "with scores .* for each of the population's 1 policies"),
+        ((Target((0,), FIRST, np.zeros(1), improves=1),), "improves policy 1; expected one of 0 to 0"),
+    ],
+)  # fmt: skip
+def test_what_a_response_rule_may_not_answer(answer: Any, words: str) -> None:
+    with pytest.raises(ScenarioError, match=rf"response rule {HERE}:Answers .*{words}"):
+        targets_of(Answers(answer), VIEW, FIRST, (0,))
+
+
+def test_what_a_diversity_may_not_answer() -> None:
+    for call in (lambda rule: objective_of(rule, ()), lambda rule: moved_by(rule, None, VIEW, ())):
+        assert call(Answers(None)) is None
+        with pytest.raises(ScenarioError, match=rf"diversity {HERE}:Answers answered 7 for .*, or None"):
+            call(Answers(7))
 
 
 def test_what_a_learner_may_not_answer() -> None:

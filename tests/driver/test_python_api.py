@@ -116,6 +116,10 @@ KUHN: dict[str, Any] = {"env": "openspiel/kuhn_poker", "algorithm": "exact"}
         (lambda: ludus.PSRO(**KUHN, callbacks=3), "callbacks: a callback was expected, by name or as a mapping"),
         (lambda: ludus.PSRO(**KUHN, runtime=3), "runtime: Input should be a valid dictionary or instance of RuntimeChoice"),
         (lambda: ludus.Episodes(3, 4), r"Episodes takes value, and others by name; given \(3, 4\)"),
+        (lambda: ludus.run("kuhn", "generations=3"), "overrides 'generations=3' were given; expected a list"),
+        (lambda: ludus.run("kuhn", run_dir=3), "run_dir=3 was given; expected the path of a folder"),
+        (lambda: ludus.run("kuhn", observer=3), "observer=3 was given; expected an object with the methods of"),
+        (lambda: ludus.resume(3), "3 was given, a run's name or directory was expected"),
         (lambda: ludus.load_policy("@best"), "'@best' is no policy: it says of no run. Write RUN@best."),
         (lambda: ludus.load_policy("nobody"), "'nobody' is no policy: there is no run 'nobody'"),
     ],
@@ -125,6 +129,23 @@ def test_wrong_types(make: Callable[[], object], words: str, tmp_path: Path, mon
     with pytest.raises(ludus.LudusError, match=words):
         make()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_alone_is_a_scenario_and_runs_are_found_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = {
+        "algorithm": {"kind": "ppo", "batch": 40, "epochs": 1},
+        "response": {"episodes": 4},
+        "evaluation": {"episodes": 2},
+    }
+    with pytest.warns(UserWarning, match="resume"):
+        result = ludus.run(lambda: gymnasium.make("CartPole-v1"), name="mine", report=False, **small)
+    assert (type(result.scenario).kind, result.scenario.env.id) == ("fixed_opponents", "object/lambda")
+    ludus.run("kuhn", name="k", generations=1, report=False)
+    assert ludus.resume("k", report=False).run_dir == Path("runs/k")
+    assert ludus.write_report("k") == Path("runs/k/report.html")
 
 
 def test_a_preset_by_name_with_changes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
 )
 def test_refusals(changes: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_scenario("kuhn", changes).runtime.build()
+        load_scenario("kuhn", changes).runtime.check()
 
 
 @pytest.mark.slow

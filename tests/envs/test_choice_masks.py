@@ -24,12 +24,12 @@ from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.spaces import Choices
-from ludus.evaluation.bots import BotPool, NamedBot, parse_bot
 from ludus.evaluation.policies import misfit
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
+from ludus.rollout.bots import LegalMoves
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "locks", count=2)
@@ -209,24 +209,12 @@ def test_policies_of_all_actions_fit(space: Any) -> None:
         assert misfit(build_policy(made, weights), spec, 0, "explore") == ""
 
 
-class Stubborn:
-    """Answers 3, whatever is legal."""
-
-    def restart(self, player: int, seed: int) -> None:
-        pass
-
-    def act(self, observation: Any, mask: Any) -> Any:
-        return np.array([3])
-
-
 def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
     spec = one_agent("made up", Box(0, 1, (3,), np.float32), MultiDiscrete([5]))
-    cast = BotPool(spec, [NamedBot("stubborn", parse_bot("test_choice_masks:Stubborn"))])
-    cast.restart(0, 0, 0, 1)
-    seen, mask = np.zeros(3, np.float32), np.array([1, 0, 0, 1, 0], np.bool_)
-    assert cast.act(0, 0, 0, observation=seen, mask=mask).tolist() == [3]
+    moves, mask = LegalMoves(spec, 0), np.array([[1, 0, 0, 1, 0]], np.bool_)
+    assert moves.checked([np.array([3])], mask, ["stubborn"]).tolist() == [[3]]
     with pytest.raises(PolicyError, match=r"'stubborn' answered .*3.* as player 0; legal are \[\[0\]\]"):
-        cast.act(0, 0, 0, observation=seen, mask=mask & (np.arange(5) < 3))
+        moves.checked([np.array([3])], mask & (np.arange(5) < 3), ["stubborn"])
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])

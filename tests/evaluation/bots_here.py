@@ -6,22 +6,20 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ludus.evaluation.tournament.process import Job
+from ludus.rollout.bot_process import Job
 
 
 class Asked:
     """Nobody waits for these bots."""
 
-    making = False
-
-    def __call__(self, bot: int) -> None:
+    def __call__(self, bot: int, *, making: bool = False) -> None:
         pass
 
 
 class BotsHere:
     """A `BotProcess` without a process. An error in a bot is raised where it is asked."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, longer: str = "") -> None:
         self._play: Callable[..., Any] = job.begin(Asked())  # type: ignore[arg-type]
         self._ready = os.open(os.devnull, os.O_RDONLY)  # has always something to say
         self._answer: Any = None
@@ -36,6 +34,9 @@ class BotsHere:
         return True
 
     def answer(self) -> Any:
+        return self._answer
+
+    def wait(self, deadline: float) -> Any:
         return self._answer
 
     def close(self) -> None:

@@ -136,13 +136,28 @@ def test_a_restored_part_is_kept_to_the_bit() -> None:
 
 
 def test_a_policy_with_memory_has_no_plan() -> None:
+    """Nothing is known where it plays a part, and all else is."""
     from ludus.policies.actor_critic import initial_weights
 
     tree = compile_tree("kuhn_poker")
     spec = gru_spec(inputs=tree.enumeration.observation.shape[1], actions=2, hidden=3)
     policy = build_policy(spec, initial_weights(spec, np.random.default_rng(0)))
+    exact, refs = filled(tree, (2, 2))
+    mixture = Mixture.product({p: ([refs[p][0]], [1.0]) for p in (0, 1)})
+    known = exact.values(mixture), exact.exploitability(first(2))
+    remembers = PolicyRef(0, "0-2")
+    exact.add(remembers, policy)
+    assert np.isnan(exact.values(mixture.instead(0, remembers))).all()
+    assert exact.exploitability(Solution((np.eye(3)[2], np.eye(2)[0]), 0.0)) is None
+    assert known[0].tolist() == exact.values(mixture).tolist()
+    assert known[1].nash_conv == exact.exploitability(first(3)).nash_conv
     with pytest.raises(ScenarioError, match=r"actor_critic does not. Set evaluation.payoffs=simulate"):
-        ExactEvaluator(tree, (0, 1)).add(PolicyRef(0, "0-0"), policy)
+        exact.payoffs()
+
+
+def first(of: int) -> Solution:
+    """The first policies alone, of so many of player 0 and two of player 1."""
+    return Solution((np.eye(of)[0], np.eye(2)[0]), 0.0)
 
 
 def test_two_teams_of_joint_strategies_are_drawn_apart() -> None:

@@ -1,4 +1,4 @@
-"""Payoffs by play: common luck between profiles, episodes of their own for final figures, counts of wins; `evaluate_run`."""
+"""Payoffs by play: luck of mixtures and of profiles, episodes of their own for final figures, counts of wins; `evaluate_run`."""
 
 from __future__ import annotations
 
@@ -65,14 +65,29 @@ def test_a_match_by_hand(player: MatchPlayer) -> None:
     assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
 
 
-def test_profiles_share_their_luck_and_blocks_do_not(player: MatchPlayer) -> None:
-    """The cards of episode k are the same in every profile, so called bets are twice what checks are, episode by episode."""
+def test_mixtures_share_their_luck_and_blocks_do_not(player: MatchPlayer) -> None:
+    """The cards of episode k are the same whoever plays, for differences of pairs: called bets are twice what checks are."""
     small, large = (player.returns(alone(*names), 200) for names in (("pass", "pass"), ("bet", "bet")))
     np.testing.assert_array_equal(2 * small, large)
     again, other = player.returns(alone("pass", "pass"), 200), player.returns(alone("pass", "pass"), 200, block=1)
     np.testing.assert_array_equal(again, small)
     assert not np.array_equal(other, small)
     assert abs(np.corrcoef(small[:, 0], other[:, 0])[0, 1]) < 0.3
+
+
+def test_profiles_have_luck_of_their_own_in_every_order_of_the_seats() -> None:
+    """Policies that all pass: (a, b) and (b, a) get the same cards, and so return the same; (a, c) gets others."""
+    env = make_env("openspiel/kuhn_poker", num_envs=16)
+    assert env.spec.enumeration is not None
+    spec = tabular_spec(env.spec.enumeration, (0, 1))
+    passing = build_policy(spec, {"probs": np.tile([1.0, 0.0], (12, 1))})
+    player = MatchPlayer(manage(InProcess(), env), lambda _: passing, seed=3)
+    a, b, c = (PolicyRef(0, name) for name in "abc")
+    found = player.play(
+        [MatchProfile((0, 0), seats) for seats in ((a, b), (b, a), (a, c), (a, b._replace(version=7)))], 500
+    )
+    one, turned, other, older = (match.mean[0] for match in found)
+    assert one == turned == older != other
 
 
 def alone(*names: str) -> Mixture:
@@ -165,7 +180,7 @@ def test_names_of_every_kind(finished: Path, tmp_path: Path) -> None:
         ("@newst", "no 'newst' to be named after the @; did you mean 'newest'"),
         ("@7", "has the generations 0 to 4; there is no 7 yet."),
         ("{run}@", "nothing follows the @."),
-        ("bot:mcts", "is a bot; bots play in `ludus tournament`."),
+        ("bot:mcts", "'bot:mcts' cannot play openspiel/kuhn_poker"),
         ("nobody@best", "is no policy: there is no run 'nobody'"),
     ],
 )

@@ -12,17 +12,18 @@ from numpy.testing import assert_allclose
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.options import Environment
-from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import NamedBot, parse_bot
 from ludus.evaluation.matches import MatchPlayer
 from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy, parse_bot
 from ludus.policies.network import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, random_spec
 from ludus.rollout.base import PlannedEpisodes, RolloutRequest
+from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.manager import RolloutManager
+from ludus.rollout.worker import RolloutWorker
 from ludus.runtime.inprocess import InProcess
 
 GAME = Environment(id="openspiel/kuhn_poker", tree="off")
@@ -101,14 +102,15 @@ def test_bots_of_both_kinds_beside_a_policy(policies: dict[PolicyRef, Policy], m
     """Whoever plays by the state sees that of its own environment, however they are mixed and numbered."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
     env = Environment(id="openspiel/tic_tac_toe", tree="off").make(num_envs=3)
-    names = {PolicyRef(0, name): NamedBot(name, parse_bot(name)) for name in ("own_bots:First", "own_bots:ByState")}
+    names = ("own_bots:First", "own_bots:ByState")
+    bots = {PolicyRef(0, name): BotPolicy.of(parse_bot(name)) for name in names}
     chance = {PolicyRef(0, "chance"): build_policy(random_spec(env.spec.agents[0].action), {})}
-    refs = (*chance, *names)
+    refs = (*chance, *bots)
     seats = np.array([[1, 2], [2, 1], [2, 2], [1, 1], [2, 0], [0, 2], [1, 0]], np.int32)
     keys = np.arange(7).astype(np.uint64)
-    worker = bot_worker(env, names)
+    worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs))
     found = [
-        worker.play(request, list(chance.items())).episodes.returns
+        worker.play(request, [*chance.items(), *bots.items()]).episodes.returns
         for request in PlannedEpisodes(refs, seats, keys, keys).requests(3)
     ]
     worker.close()

@@ -292,7 +292,9 @@ def test_a_table_against_a_search(tmp_path: Path) -> None:
 
 def test_what_a_bad_bot_played_is_not_stored(tmp_path: Path) -> None:
     play("bot:random", "own_bots:First", to=tmp_path, env=KUHN)
-    with pytest.raises(PolicyError, match=r"bot 'own_bots:Raises' raised as player .: ValueError: no idea"):
+    with pytest.raises(
+        PolicyError, match=r"bot 'own_bots:Raises' failed as player .: Raises.act raised ValueError: no idea"
+    ):
         play("bot:random", "own_bots:Raises", to=tmp_path, env=KUHN)
     with TournamentStore(tmp_path, game='{"id": "openspiel/kuhn_poker(players=2)"}', seed=0, entrants={}) as store:
         assert list(store.stored()) == ['["bot:random", "own_bots:First"]']

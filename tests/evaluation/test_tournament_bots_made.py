@@ -10,12 +10,12 @@ from gymnasium.spaces import Discrete
 
 from ludus.core.errors import LudusError, PartDied, PolicyError
 from ludus.envs.options import Environment
-from ludus.evaluation.tournament import process
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, play_tournament
 from ludus.evaluation.tournament.store import FILE
 from ludus.policies.file import save_policy
 from ludus.policies.specs import random_spec
+from ludus.rollout import bot_process
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 
@@ -33,13 +33,17 @@ def play(*entrants: str, to: Path, **options: float) -> TournamentReport:
             "bot 'own_bots:NeverMade' was not made within 0.4 seconds and was ended; --deadline",
         ),
         ("DiesMade", PartDied, "ended with exit code 3 while 'own_bots:DiesMade' was made"),
-        ("LeavesMade", PolicyError, "bot 'own_bots:LeavesMade' could not be made: SystemExit: 4"),
+        (
+            "LeavesMade",
+            PolicyError,
+            r"could not be made: LeavesMade.__init__ raised SystemExit: 4 \(.*own_bots.py, line \d+\)",
+        ),
     ],
 )
 def test_a_bot_that_cannot_be_made_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bot: str, error: type[LudusError], words: str
 ) -> None:
-    monkeypatch.setattr(process, "MAKING", 0.4)
+    monkeypatch.setattr(bot_process, "MAKING", 0.4)
     with pytest.raises(error, match=words):
         play("bot:random", "own_bots:First", f"own_bots:{bot}", to=tmp_path, deadline=0.1)
     assert not (tmp_path / FILE).exists()
@@ -55,7 +59,7 @@ def test_a_bot_that_cannot_be_made_is_named(
 def test_a_bot_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bot: str, error: type[LudusError], words: str
 ) -> None:
-    monkeypatch.setattr("ludus.evaluation.tournament.entrants.BotProcess", BotsHere)  # they can be made
+    monkeypatch.setattr("ludus.rollout.bot_process.BotProcess", BotsHere)  # they can be made
     with pytest.raises(error, match=words):
         play("bot:random", f"own_bots:{bot}", to=tmp_path, deadline=0.2 if bot == "Hangs" else 30.0)
 

@@ -62,6 +62,27 @@ def test_what_plays_by_ids_is_asked_with_tensors_or_ids(kuhn: Path) -> None:
         policy.predict(tensor(2, 0, 1))
 
 
+def test_wrong_questions_say_what_is_expected(kuhn: Path) -> None:
+    second = ludus.load_policy(f"{kuhn}@1/1-1")
+    mixed = ludus.load_policy(str(kuhn))
+    _, state = mixed.predict([tensor(0, 1)] * 2)
+    for ask, words in (
+        (lambda: second.predict(0), "information state 0 was given; player 1 of openspiel/kuhn_poker has 6 to 11"),
+        (lambda: second.predict(np.zeros((0, 11))), "which are none; expected at least one"),
+        (lambda: mixed.predict([tensor(0, 1)] * 2, state=7), "state=7 was given; expected what the last call"),
+        (
+            lambda: mixed.predict([tensor(0, 1)] * 2, state=state, episode_start=[True] * 3),
+            r"of shape \(3,\) was given with 2",
+        ),
+        (lambda: second.play(others=3), "others=3 was given; expected players with policies"),
+        (lambda: second.play(others={7: second}), "others names 7, and openspiel/kuhn_poker has the players 0 to 1"),
+        (lambda: second.play(seed=-1), "seed=-1 was given; expected a whole number from 0"),
+        (lambda: ludus.load_policy(str(kuhn), seed="x"), "seed='x' was given; expected a whole number from 0"),
+    ):
+        with pytest.raises(PolicyError, match=words):
+            ask()
+
+
 def test_a_mixture_draws_when_an_episode_begins(kuhn: Path) -> None:
     mixed = ludus.load_policy(str(kuhn), seed=0)
     observations = [tensor(0, 1)] * 300

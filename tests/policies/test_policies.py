@@ -104,9 +104,9 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"deterministic", "squashed_gaussian", "averaged", "nfsp", "actor_critic_team"}
-"""Checked in `test_actors.py` (their actions are no choice), `test_nfsp.py` (they are two policies) and `test_separate_networks.py` (it
-wants observations with ids of agents)."""
+ELSEWHERE = {"bot", "deterministic", "squashed_gaussian", "averaged", "nfsp", "actor_critic_team"}
+"""Checked in `test_actors.py` (their actions are no choice), `test_nfsp.py` (they are two policies), `test_separate_networks.py` (it wants
+observations with ids of agents) and `test_bots.py` (it only stands for a bot)."""
 
 
 def test_every_registered_kind_is_checked(enumeration):

@@ -113,6 +113,16 @@ def test_the_loser_goes_on_as_a_copy_of_the_winner() -> None:
     assert min(abs(ratio - 0.8), abs(ratio - 1.2)) < 1e-9 or loser.overrides["learning_rate"] in (1e-4, 1e-2)
 
 
+def test_opponents_that_were_given_are_rivals() -> None:
+    """As members, from place 1 on, beside the other learner, live; all alike while nothing is known of them."""
+    scheduler = pbt(generations=1, span=(-1, 1))
+    refs = (PolicyRef(0, "0-0"), PolicyRef(0, "bot.a"), PolicyRef(0, "bot.b"))
+    payoffs = exact_view(np.zeros((2, 3, 3)), zero_sum=True, population=(0, 0))
+    _, one, _ = scheduler.next_tasks(View((refs,), payoffs, initial=(3,)), free=3)
+    entries = ((PolicyRef(0, "0-1-1", None),), *((ref,) for ref in refs[1:]))
+    assert one.opponents.factors[0] == Factor((0,), entries, (1 / 3, 1 / 3, 1 / 3))
+
+
 def test_two_learners_at_least() -> None:
     with pytest.raises(ConfigError, match=r"learners: .* greater than or equal to 2"):
         pbt(learners=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError, SolverError
+from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.types import Evaluated, EvaluationTask, Mixture, PolicyRef, PolicySpec, Solution, Trained, TrainingTask
 from ludus.population.base import View
 from ludus.population.payoffs import Payoffs
@@ -188,6 +190,23 @@ def test_warm_start_rules_follow_the_generation(generation: int, expected: str |
     gains = np.array([9.0, 2.0, 1.0])  # the initial policy is never copied, however well it does
     start = choose(RULES, generation=generation, population=0, view=view, gains=gains)
     assert start == (None if expected is None else PolicyRef(0, expected))
+
+
+@pytest.mark.parametrize(("initial", "expected"), [(2, "0-2"), (3, None)])
+@pytest.mark.parametrize("source", ["best", "last"])
+def test_opponents_that_were_given_are_not_copied(source: str, initial: int, expected: str | None) -> None:
+    view = replace(_view((3, 1), np.zeros((3, 1))), initial=(initial, 1))
+    gains = np.array([9.0, 9.0, 1.0])
+    start = choose((WarmStart(source=source),), generation=1, population=0, view=view, gains=gains)
+    assert start == (None if expected is None else PolicyRef(0, expected))
+
+
+def test_a_sequential_league_counts_them() -> None:
+    view = replace(_view((3, 3), np.zeros((3, 3))), initial=(3, 3))
+    with pytest.raises(ScenarioError, match=r"initial=1, and population 0 began with 3 policies.*initial: 3"):
+        scheduler(responses=SequentialLeague()).next_tasks(view, free=8)
+    _, response, _ = scheduler(responses=SequentialLeague(initial=3)).next_tasks(view, free=8)
+    assert response.policy == "0-1"
 
 
 def test_a_file_rule_needs_a_path() -> None:

@@ -55,7 +55,7 @@ def test_needed_cells_get_their_episodes_in_portions_and_every_order() -> None:
 
 def test_the_game_is_a_part_of_the_table() -> None:
     """Policies 1 and 3 against 0 and 2; all other cells are nobody's business."""
-    rule, game = adaptive(start=None), {0: [1, 3], 1: [0, 2]}
+    rule, game = adaptive(start=None, budget=800), {0: [1, 3], 1: [0, 2]}
     first = rule.next_profiles(view(np.zeros((4, 3), int)), game=game)
     assert sorted(first) == [(1, 0), (1, 2), (3, 0), (3, 2)]
     count = np.zeros((4, 3), int)

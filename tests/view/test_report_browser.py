@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
+from ludus.view.comparison import Baseline, compare, read_group, write_comparison
 from ludus.view.report import write_report
 
 _BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -99,3 +100,13 @@ def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
     document, console = _open(report, tmp_path / "profile")
     assert any("undefinedFunction is not defined" in line for line in console)
     assert 'data-ready="yes"' not in document
+
+
+@pytest.mark.slow
+def test_a_comparison_draws_its_charts(tmp_path: Path) -> None:
+    groups = [read_group(str(synthetic.write(tmp_path / name, generations=k))) for name, k in (("a", 2), ("b", 3))]
+    page = write_comparison(compare(groups, baselines=[Baseline("paper", 1.0, 0.2)]), tmp_path / "page.html")
+    document, console = _open(page, tmp_path / "profile")
+    assert console == []
+    assert 'data-ready="yes"' in document
+    assert len(re.findall(r'<div class="chart[^"]*js-plotly-plot"', _body(document))) == 4

@@ -136,6 +136,11 @@ class Single:
     def _says_nothing(self, mask: Any) -> bool:
         return self._choices is None or self._choices.says_nothing(mask)
 
+    @property
+    def game(self) -> object:
+        """See `PythonEnv.game`."""
+        return self._env
+
     def render(self) -> NDArray[np.uint8] | str:
         """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
         shown: object = drawn(self._id, self._env.render) if self._env.render_mode else None

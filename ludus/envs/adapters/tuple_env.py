@@ -116,6 +116,11 @@ class TupleEnv:
         masks = [(seat.index, seat.legal) for seat in team if seat.legal is not None]
         return Happened(reward=paid, gone=gone, final_mask=masks, over=how)
 
+    @property
+    def game(self) -> object:
+        """See `PythonEnv.game`."""
+        return self._env
+
     def render(self) -> NDArray[np.uint8] | str:
         """See `PythonEnv.render`. Raises EnvError if there is no screen, ConfigError if there is no package to draw with."""
         return np.asarray(drawn(self._id, partial(self._env.render, mode="rgb_array")))

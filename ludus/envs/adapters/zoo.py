@@ -88,6 +88,11 @@ class AecEnv:
             happened.state = env.state()
         return happened
 
+    @property
+    def game(self) -> object:
+        """See `PythonEnv.game`."""
+        return self._env
+
     def render(self) -> NDArray[np.uint8] | str:
         """See `PythonEnv.render`. Raises EnvError if the environment was made without a render_mode."""
         return rendered(self._env)
@@ -237,6 +242,11 @@ class ParallelEnv:
         except (AttributeError, TypeError, ValueError):
             check_mappings("step", answer, STEP_ALL)
             raise
+
+    @property
+    def game(self) -> object:
+        """See `PythonEnv.game`."""
+        return self._env
 
     def render(self) -> NDArray[np.uint8] | str:
         """See `PythonEnv.render`. Raises EnvError if the environment was made without a render_mode."""

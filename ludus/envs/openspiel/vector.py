@@ -159,6 +159,7 @@ class OpenSpielVectorEnv:
         self.num_envs = num_envs
         self._loaded = game
         self._game = OpenSpielGame(game, openings)
+        self.openings = openings
         self._tensor = tensor
         players, actions = self._game.players, self._game.actions
         # OpenSpiel's tensors and returns are finite, and whoever is to move has a legal action.

@@ -1,29 +1,37 @@
 """Who takes part in a tournament, by what a user writes: policies as `ludus.evaluation.policies` says, and bots.
 
 bot:random, bot:mcts,simulations=100, bot:NAME,key=value…
-module:Class,key=value…   a bot of the user's own (see `ludus.evaluation.bots`)
+module:Class,key=value…   a bot of the user's own (see `ludus.policies.bots`), or a Policy
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, PolicyError, RunError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.options import Environment
-from ludus.evaluation.bots import NamedBot, parse_bot, require_fit
-from ludus.evaluation.policies import Drawn, FindRun, Wanted, game_description, identity, policies_of, take_apart
-from ludus.evaluation.tournament.process import Asked, BotProcess
+from ludus.evaluation.policies import (
+    Drawn,
+    FindRun,
+    Wanted,
+    game_description,
+    identity,
+    misfit,
+    policies_of,
+    take_apart,
+)
 from ludus.policies.base import Policy
+from ludus.policies.bots import DEADLINE, BotPolicy, BotSpec, parse_bot
 from ludus.policies.file import digest_of
+from ludus.rollout.bot_process import NamedBot, read_bots
 from ludus.storage.database import FILE
 from ludus.storage.stored_run import StoredRun, open_run
 
@@ -33,12 +41,11 @@ from ludus.storage.stored_run import StoredRun, open_run
 
 @dataclass(frozen=True, slots=True)
 class EntrantPlayer:
-    """Who sits in a seat: a policy in one of its modes, or a bot."""
+    """Who sits in a seat: a policy in one of its modes. A bot is a `BotPolicy`."""
 
     name: str
-    policy: Policy | None = None
+    policy: Policy
     mode: str = "explore"
-    bot: NamedBot | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +68,8 @@ class Entrant:
     @property
     def has_bots(self) -> bool:
         """Whether a bot has to be asked, one decision at a time."""
-        return any(player.bot is not None for seat in self.seats if seat is not None for player in seat.players)
+        players = [player for seat in self.seats if seat is not None for player in seat.players]
+        return any(isinstance(player.policy, BotPolicy) for player in players)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,9 +90,6 @@ class TournamentField:
 def sha256(data: bytes) -> str:
     """In hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-DEADLINE = 60.0  # seconds
 
 
 def run_at(path: str) -> Path:
@@ -137,19 +142,27 @@ def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environme
     return settings
 
 
+def _bot(wanted: Wanted) -> BotSpec:
+    """Raises as `parse_bot` does."""
+    if wanted.bot.startswith("random,"):
+        raise ConfigError(f"{wanted.text!r}: bot:random has no options.")
+    return parse_bot(wanted.bot)
+
+
 class _Reader:
     """Makes entrants of a game. env: one environment of it."""
 
     def __init__(self, env: VectorEnv, settings: Environment, deadline: float) -> None:
         self._spec, self._settings, self._deadline = env.spec, settings, deadline
-        self._examined: dict[str, str] = {}
+        self._bots: dict[str, NamedBot] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
 
     def examine(self, wanted: Sequence[Wanted]) -> None:
-        """Make the bots that are of the user's own, elsewhere."""
-        own = [NamedBot(one.text, parse_bot(one.bot)) for one in wanted if ":" in one.bot.partition(",")[0]]
+        """Make the bots for the first time."""
+        named = [(one.text, _bot(one)) for one in wanted if one.bot]
         wrapped = bool(self._settings.wrappers)
-        self._examined = examine(own, self._spec, wrapped=wrapped, deadline=self._deadline)
+        found = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
+        self._bots = dict(zip([text for text, _ in named], found, strict=True))
 
     def entrant(self, wanted: Wanted) -> Entrant:
         if wanted.bot:
@@ -165,16 +178,16 @@ class _Reader:
         return self._of_run(wanted, wanted.run, seats)
 
     def _bot(self, wanted: Wanted) -> Entrant:
-        name, options, _ = wanted.bot.partition(",")
-        if name == "random" and options:
-            raise ConfigError(f"{wanted.text!r}: bot:random has no options.")
-        spec = parse_bot(wanted.bot)
-        found = self._examined.get(wanted.text)
-        if found is None:
-            require_fit(f"{wanted.text!r}", spec.make(), self._spec, wrapped=bool(self._settings.wrappers))
-            found = json.dumps(spec.identity(), sort_keys=True)
-        seat = EntrantSeat((EntrantPlayer(wanted.text, bot=NamedBot(wanted.text, spec)),), (1.0,))
-        return Entrant(wanted.text, (seat,) * self._spec.num_players, sha256(found.encode()), found)
+        _, policy, found = self._bots[wanted.text]
+        seats: list[EntrantSeat | None] = []
+        why = []
+        for player in range(self._spec.num_players):
+            wrong = "" if isinstance(policy, BotPolicy) else misfit(policy, self._spec, player, "explore")
+            seats.append(None if wrong else EntrantSeat((EntrantPlayer(wanted.text, policy),), (1.0,)))
+            why.append(wrong)
+        if all(why):
+            raise PolicyError(f"{wanted.text!r} does not fit {self._spec.id}: {why[0]}")
+        return Entrant(wanted.text, tuple(seats), sha256(found.encode()), found)
 
     def _file(self, wanted: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
         (one, *_) = [one for seat in drawn for one in seat]
@@ -202,53 +215,3 @@ class _Reader:
         if key not in self._digests:
             self._digests[key] = digest_of(drawn.policy)
         return self._digests[key]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Bots of a user's own, made for the first time: in a process, since making one may never end.
-
-_LOOK = 0.2  # seconds between two looks at whether a bot takes too long
-
-
-@dataclass(frozen=True, slots=True)
-class Exam:
-    """These bots are to be made, and to fit a game."""
-
-    bots: tuple[NamedBot, ...]
-    spec: EnvSpec
-    wrapped: bool
-
-    @property
-    def names(self) -> list[str]:
-        """Of the bots."""
-        return [bot.name for bot in self.bots]
-
-    def begin(self, asked: Asked) -> Callable[[], list[str]]:
-        """In the process: what answers with their identities, as JSON."""
-        found = []
-        for number, bot in enumerate(self.bots):
-            asked(number)
-            require_fit(repr(bot.name), bot.spec.make(), self.spec, wrapped=self.wrapped)
-            found.append(json.dumps(bot.spec.identity(), sort_keys=True))
-            asked(-1)
-        return lambda: found
-
-
-def examine(bots: Sequence[NamedBot], spec: EnvSpec, *, wrapped: bool, deadline: float) -> dict[str, str]:
-    """Name -> `BotSpec.identity` as JSON, of bots that can be made and play the game.
-
-    Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time.
-    """
-    if not bots:
-        return {}
-    light = replace(spec, agents=(), state=None, enumeration=None)  # fitting looks at no more
-    process = BotProcess(Exam(tuple(bots), light, wrapped))
-    try:
-        process.call()
-        while not process.answered():
-            process.check(deadline)
-            wait([process.fileno()], timeout=_LOOK)
-        found: list[str] = process.answer()
-    finally:
-        process.close()
-    return dict(zip([bot.name for bot in bots], found, strict=True))

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from ludus.core.types import PolicyRef
 from ludus.envs.options import Environment
-from ludus.evaluation.bot_bank import bot_worker
-from ludus.evaluation.bots import NamedBot
 from ludus.evaluation.tournament.meetings import Piece, cut
-from ludus.evaluation.tournament.process import Asked, BotProcess
+from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import PlannedEpisodes
+from ludus.rollout.bot_process import BotProcess
+from ludus.rollout.bots import BotPool, Tell
 from ludus.rollout.host import PolicyMessage
+from ludus.rollout.inference.local import LocalBank
+from ludus.rollout.worker import RolloutWorker
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a process is sent that plays a tournament's episodes.
@@ -30,17 +32,18 @@ class Setup:
     settings: Environment
     num_envs: int
     policies: tuple[tuple[PolicyRef, PolicyMessage], ...]
-    bots: Mapping[PolicyRef, NamedBot]
+    bots: Mapping[PolicyRef, BotPolicy]
 
     @property
     def names(self) -> list[str]:
-        """Of the bots."""
-        return [bot.name for bot in self.bots.values()]
+        """Of the bots, in the order in which a worker loads them."""
+        return list(dict.fromkeys(policy.bot.text for policy in self.bots.values()))
 
-    def begin(self, asked: Asked) -> Callable[[PlannedEpisodes], NDArray[np.float64]]:
+    def begin(self, asked: Tell) -> Callable[[PlannedEpisodes], NDArray[np.float64]]:
         """In the process: what plays episodes, and answers with their returns float64[n, P]."""
-        worker = bot_worker(self.settings.make(num_envs=self.num_envs), self.bots, asked)
-        policies = [(ref, sent.policy) for ref, sent in self.policies]
+        env = self.settings.make(num_envs=self.num_envs)
+        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(asked))
+        policies = [*((ref, sent.policy) for ref, sent in self.policies), *self.bots.items()]
 
         def play(episodes: PlannedEpisodes) -> NDArray[np.float64]:
             requests = episodes.requests(self.num_envs)

@@ -21,12 +21,11 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.options import Environment
 from ludus.envs.tree.game_tree import GameTree
-from ludus.evaluation.bots import NamedBot
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.ratings import parse_ratings
-from ludus.evaluation.tournament.entrants import DEADLINE, Entrant, EntrantPlayer, TournamentField, read_field, run_at
+from ludus.evaluation.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
 from ludus.evaluation.tournament.meetings import Meeting, Piece, cut, luck, meetings_of, missing
 from ludus.evaluation.tournament.orders import Rounds, orders_of
 from ludus.evaluation.tournament.pool import ProcessPool, Setup
@@ -34,6 +33,7 @@ from ludus.evaluation.tournament.report import TournamentReport, report_of
 from ludus.evaluation.tournament.results import MeetingResult, pooled
 from ludus.evaluation.tournament.store import Played, TournamentStore, match_of_seating
 from ludus.policies.base import Policy
+from ludus.policies.bots import DEADLINE, BotPolicy
 from ludus.population.matches import Moments, moments
 from ludus.population.ratings.base import Rater
 from ludus.rollout.base import PlannedEpisodes
@@ -265,7 +265,7 @@ def _shares(meeting: Meeting) -> NDArray[np.float64]:
 
 def _key(player: EntrantPlayer) -> tuple[int, str]:
     """The same for one policy, or bot, of several entrants."""
-    return id(player.bot or player.policy), player.mode
+    return id(player.policy), player.mode
 
 
 class _Sides:
@@ -276,13 +276,13 @@ class _Sides:
         seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
         found = {_key(player): player for seat in seats for player in seat.players}
         self.policies: dict[PolicyRef, Policy] = {}
-        self.bots: dict[PolicyRef, NamedBot] = {}
+        self.bots: dict[PolicyRef, BotPolicy] = {}
         refs: dict[tuple[int, str], PolicyRef] = {}
         for k, (key, player) in enumerate(found.items()):
             refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
-            if player.bot is not None:
-                self.bots[ref] = player.bot
-            elif player.policy is not None:
+            if isinstance(player.policy, BotPolicy):
+                self.bots[ref] = player.policy
+            else:
                 self.policies[ref] = player.policy
         self.refs = (*self.policies, *self.bots)
         place = {ref: k for k, ref in enumerate(self.refs)}
@@ -338,7 +338,7 @@ def computable(field: TournamentField) -> bool:
     """Whether the game is a compiled tree, and what everybody does is a function of its states."""
     enumeration = field.spec.enumeration
     return enumeration is not None and all(
-        who.policy is not None and who.policy.tabulate(enumeration, p, mode=who.mode) is not None
+        who.policy.tabulate(enumeration, p, mode=who.mode) is not None
         for entrant in field.entrants
         for p, seat in enumerate(entrant.seats)
         if seat is not None
@@ -380,7 +380,7 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
     assert seat is not None
     plan = np.zeros(tree.num_sequences(player))
     for who, prob in zip(seat.players, seat.probs, strict=True):
-        table = None if who.policy is None else who.policy.tabulate(tree.enumeration, player, mode=who.mode)
+        table = who.policy.tabulate(tree.enumeration, player, mode=who.mode)
         if table is None:
             raise ConfigError(
                 f"{entrant.name!r} is a bot, or has memory: its returns can be played, not computed. Leave out --exact."

@@ -1,19 +1,28 @@
-"""Bots: who may play which game, what they play, and what they are told is wrong."""
+"""Bots: their names, who may play which game, and what they play."""
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pyspiel
 import pytest
 
-from ludus.core.errors import ConfigError, EnvError, PolicyError, ScenarioError, UnknownName
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName
+from ludus.core.types import PolicySpec
 from ludus.envs.registry import make_env
-from ludus.evaluation import openspiel_bots
-from ludus.evaluation.bots import BotPool, BotSpec, BotStates, NamedBot, parse_bot, require_fit
-from ludus.evaluation.openspiel_bots import ISMCTS, MCTS, Registered, RestrictedActions
-from ludus.testing.ledger import Actor
+from ludus.policies import openspiel_bots
+from ludus.policies.bots import BotPolicy, BotSpec, parse_bot, require_fit
+from ludus.policies.file import load_policy, save_policy
+from ludus.policies.openspiel_bots import ISMCTS, MCTS, Registered, RestrictedActions
+from ludus.policies.registry import build_policy
+
+
+@pytest.fixture(autouse=True)
+def own_bots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of that name is found."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "evaluation"))
 
 
 def state_of(game: str, *actions: int):
@@ -72,6 +81,8 @@ def test_a_sampling_search_plays_what_can_be_sampled() -> None:
     bot.restart(0, 2)
     assert bot.act_on(state_of("leduc_poker", 0, 4)) == first
     assert first in state_of("leduc_poker", 0, 4).legal_actions()
+    with pytest.raises(ScenarioError, match="the players of tic_tac_toe know the state: bot:mcts"):
+        ISMCTS().check(pyspiel.load_game("tic_tac_toe"))
     with pytest.raises(ScenarioError, match=r"bot 'ismcts' needs to draw states .* liars_dice"):
         ISMCTS().check(pyspiel.load_game("liars_dice"))
 
@@ -123,6 +134,9 @@ def test_a_bot_by_name() -> None:
     assert parse_bot("mcts,simulations=7,uct_c=1.5,solve=false").make() == MCTS(7, 1, 1.5, False)
     assert parse_bot("own_bots:First,last=true").make().last is True
     assert parse_bot("uniform_random") == BotSpec("registered", {"name": "uniform_random"})
+    assert parse_bot("ismcts-40,play=visits") == BotSpec("ismcts", {"simulations": 40, "play": "visits"})
+    for text in ("mcts", "mcts,simulations=7,uct_c=1.5,solve=false", "uniform_random", "own_bots:First,last=true"):
+        assert parse_bot(text).text == text
     identity = parse_bot("mcts,simulations=7").identity()
     assert identity == {"kind": "mcts", "options": {"simulations": 7, "rollouts": 1, "uct_c": 2.0, "solve": True}}
     assert len(parse_bot("own_bots:First").identity()["source"]) == 64
@@ -133,6 +147,7 @@ def test_a_bot_by_name() -> None:
     [
         ("mtcs", UnknownName, "unknown bot 'mtcs'; did you mean 'mcts'"),
         ("mcts,simulations", ConfigError, "key=value was expected"),
+        ("mcts-5,simulations=6", ConfigError, "simulations was given twice"),
         ("mcts,simulations=[1]", ConfigError, "a number, a word"),
         ("mcts,simulation=3", ConfigError, "unknown key 'simulation'; did you mean 'simulations'"),
         ("mcts,simulations=many", ConfigError, "bot 'mcts'"),
@@ -140,7 +155,7 @@ def test_a_bot_by_name() -> None:
         ("ismcts,rollouts=0", ConfigError, "at least 1"),
         ("own_bots:Frist", ConfigError, "has no 'Frist'; did you mean 'First'"),
         ("own_bots:First,lst=1", ConfigError, "cannot be made of the options"),
-        ("own_bots:Nothing", PolicyError, "has no methods restart"),
+        ("own_bots:Nothing", PolicyError, "has no methods restart.* and is no Policy either"),
     ],
 )
 def test_wrong_names_and_options(text: str, error: type[Exception], words: str) -> None:
@@ -164,85 +179,27 @@ def test_nobody_sees_more_than_its_player_may() -> None:
         ScenarioError, match="'own_bots:ByState' plays by the whole state, and openspiel/kuhn_poker hides"
     ):
         checked("own_bots:ByState", "openspiel/kuhn_poker")
+    with pytest.raises(ScenarioError, match="gymnasium/CartPole-v1 does not say that its players know it"):
+        checked("own_bots:ByState", "gymnasium/CartPole-v1")
     with pytest.raises(ScenarioError, match="'mcts' cannot play openspiel/kuhn_poker"):
         checked("mcts", "openspiel/kuhn_poker")
     with pytest.raises(ScenarioError, match="states of OpenSpiel's games, which gymnasium/CartPole-v1 does not have"):
         checked("mcts", "gymnasium/CartPole-v1")
-    with pytest.raises(ScenarioError, match="openspiel/tic_tac_toe in wrappers"):
+    with pytest.raises(ScenarioError, match="openspiel/tic_tac_toe is played in wrappers"):
         checked("mcts", "openspiel/tic_tac_toe", wrapped=True)
 
 
-# ---------------------------------------------------------------------------------------------- what is asked and answered
+# ---------------------------------------------------------------------------------------------- among policies
 
 
-def cast_of(*texts: str, game: str = "openspiel/kuhn_poker", tell=None) -> BotPool:
-    return BotPool(make_env(game, num_envs=1).spec, [NamedBot(text, parse_bot(text)) for text in texts], tell)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("own_bots:Illegal", r"bot 'own_bots:Illegal' answered 17 as player 1; legal are \[0, 1\]"),
-        ("own_bots:Vague", "bot 'own_bots:Vague' answered 0.5 as player 1; a whole number was expected"),
-        ("own_bots:Raises", "bot 'own_bots:Raises' raised as player 1: ValueError: no idea"),
-        ("own_bots:Leaves", "bot 'own_bots:Leaves' raised as player 1: SystemExit: 4"),
-    ],
-)
-def test_bad_answers_name_the_bot(text: str, words: str) -> None:
-    cast = cast_of(text)
-    cast.restart(0, 1, 0, 5)
-    with pytest.raises(PolicyError, match=words):
-        cast.act(0, 1, 0, observation=np.zeros(11), mask=np.ones(2, np.bool_))
-
-
-def test_each_slot_has_a_bot_of_its_own() -> None:
-    heard: list[int] = []
-    cast = cast_of("own_bots:First", "own_bots:First,last=true", tell=heard.append)
-    mask = np.array([True, True])
-    for slot, seed in ((0, 5), (1, 6)):
-        cast.restart(1, 0, slot, seed)
-    assert [cast._at[1, 0, slot].seed for slot in (0, 1)] == [5, 6]
-    assert cast.act(1, 0, 1, observation=np.zeros(11), mask=mask) == 1
-    assert heard == [0, -1, 1, -1] + [1, -1] * 3
-
-
-def test_without_masks_every_action_of_the_space_is_legal() -> None:
-    cast = cast_of("own_bots:Illegal", game="gymnasium/CartPole-v1")
-    cast.restart(0, 0, 0, 1)
-    with pytest.raises(PolicyError, match=r"legal are \[0, 1\]"):
-        cast.act(0, 0, 0, observation=np.zeros(4), mask=None)
-
-
-@pytest.mark.parametrize("game", ["kuhn_poker", "leduc_poker", "matrix_rps", "goofspiel(num_cards=4)"])
-@pytest.mark.parametrize("tree", ["auto", "off"])
-def test_states_follow_the_vector(game: str, tree: str) -> None:
-    """Chance and moves lead to the states that the vector is in: the same returns, and the same information states on the way."""
-    env = make_env(f"openspiel/{game}", num_envs=8, tree=tree)
-    seeds = np.arange(8, dtype=np.uint64) + 100
-    actor, timestep, states = Actor(env.spec, seeds), env.reset(seeds, episodes=1), BotStates(env.spec)
-    states.reset(range(0, 8, 2), seeds)
-    seen = 0
-    while any(len(due.slot) for due in timestep.due):
-        for player, due in enumerate(timestep.due):
-            for slot, observation in zip(due.slot.tolist(), due.observation, strict=True):
-                if slot % 2 == 0 and env.spec.enumeration is not None:
-                    assert states[slot].information_state_string(player) == env.spec.enumeration.key[observation]
-                    seen += 1
-        actions = actor.actions(timestep)
-        states.step(timestep.due, actions)
-        timestep = env.step(actions)
-        for e, returns in zip(timestep.finished.environment.tolist(), timestep.finished.returns, strict=True):
-            if e % 2 == 0:
-                assert states[e].is_terminal()
-                assert states[e].returns() == returns.tolist()
-    assert seen >= 8 or env.spec.enumeration is None
-
-
-def test_moves_of_another_game_are_noticed() -> None:
-    env = make_env("openspiel/tic_tac_toe", num_envs=1, tree="off")
-    seeds = np.zeros(1, np.uint64)
-    timestep, states = env.reset(seeds, episodes=1), BotStates(env.spec)
-    states.reset([0], seeds)
-    states.step(timestep.due, (np.array([4]), np.empty(0, np.int32)))
-    with pytest.raises(EnvError, match="environment 0 is not in the state that its moves lead to"):
-        states.step(timestep.due, (np.array([4]), np.empty(0, np.int32)))
+def test_a_policy_stands_for_a_bot(tmp_path: Path) -> None:
+    """It is rebuilt from its spec, in a file too; what only the bot itself can do is refused."""
+    file = tmp_path / "search.safetensors"
+    save_policy(file, BotPolicy.of(parse_bot("mcts-7")).spec, {})
+    policy = load_policy(file)
+    assert isinstance(policy, BotPolicy)
+    assert policy.bot == parse_bot("mcts,simulations=7")
+    with pytest.raises(PolicyError, match="'mcts,simulations=7' is asked beside the environment"):
+        policy.act(np.zeros((1, 9)), None, None, np.zeros((1, 2), np.float32))
+    with pytest.raises(PolicyError, match="bot is 3 and options"):
+        build_policy(PolicySpec("bot", {"bot": 3}), {})

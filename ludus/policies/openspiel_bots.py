@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyspiel
 
 from ludus.core.errors import ConfigError, ScenarioError, one_line
+from ludus.core.types import EnvSpec
 from ludus.envs.openspiel.states import CHANCE
 from ludus.envs.tree.walk import title
 
@@ -60,6 +61,8 @@ class ISMCTS:
     """Information-set Monte Carlo tree search (Cowling et al. 2012), `pyspiel.ISMCTSBot`: each simulation begins in a state that is drawn
     from those that the player cannot tell apart. For games that can draw such states.
 
+    Its search goes through hash tables whose order is another one in every process: in one, the same seed gives the same moves.
+
     simulations, rollouts, uct_c: as of `MCTS`. play: by the most visited action, or in proportion to the visits.
     """
 
@@ -77,6 +80,11 @@ class ISMCTS:
     def check(self, game: Any) -> None:
         """Raises ScenarioError for a game that it cannot search, or that cannot draw states."""
         _refuse_unsearchable("ismcts", game)
+        if game.get_type().information == pyspiel.GameType.Information.PERFECT_INFORMATION:
+            raise ScenarioError(
+                f"bot 'ismcts' samples states that its player cannot tell apart, and the players of {title(game)} know the state: bot:mcts "
+                "searches from that."
+            )
         state = game.new_initial_state()
         rng = random.Random(0)
         while state.current_player() == CHANCE:
@@ -114,6 +122,7 @@ class Registered:
 
     def check(self, game: Any) -> None:
         """Raises ScenarioError for a game that it cannot play, or in which nobody says what it looks at."""
+        _require_openspiel(self.name, game)
         kind = game.get_type()
         able = pyspiel.bots_that_can_play_game(game)
         if self.name not in able:
@@ -155,7 +164,13 @@ _BY_LEGAL_ACTIONS = ("uniform_random", "fixed_action_preference", "uniform_restr
 """Registered bots that look at the legal actions alone (open_spiel/spiel_bots.cc, games/universal_poker)."""
 
 
+def _require_openspiel(name: str, game: Any) -> None:
+    if isinstance(game, EnvSpec):
+        raise ScenarioError(f"bot {name!r} plays by the states of OpenSpiel's games, which {game.id} does not have.")
+
+
 def _refuse_unsearchable(name: str, game: Any) -> None:
+    _require_openspiel(name, game)
     kind = game.get_type()
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
         raise ScenarioError(

@@ -1,0 +1,199 @@
+"""ludus compare"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command
+from ludus.cli.output import table, write
+from ludus.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.view.comparison import Baseline, Comparison, Estimate, GroupResult
+
+_SHARES = (0.25, 0.5, 0.75, 1.0)  # of what all have spent
+_THRESHOLDS = 5  # of a profile, in the terminal
+_MOST_PAIRS = 45  # that are shown
+
+
+def add_comparison(parser: argparse.ArgumentParser) -> None:
+    """What `compared` reads."""
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="nash_conv, return, win_rate or against_random (default: the first of them that all have)",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME=MEAN±SPREAD",
+        action="append",
+        default=[],
+        help="a published result to stand beside them, such as paper=0.12±0.03 (or 0.12+-0.03)",
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "groups", metavar="EXPERIMENT|RUN", nargs="+", help="experiments, folders of runs, or single runs"
+    )
+    add_comparison(parser)
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--json", action="store_true", help="print all figures as JSON")
+    chosen.add_argument("--csv", action="store_true", help="print a row for each generation of each run as CSV")
+
+
+def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
+    """The comparison that these arguments ask for."""
+    from ludus.view.comparison import compare, read_group
+
+    baselines = [_baseline(text) for text in options.baseline]
+    return compare([read_group(name) for name in names], metric=options.metric, baselines=baselines)
+
+
+def _execute(options: argparse.Namespace) -> int:
+    from ludus.view.comparison import COLUMNS, as_json, as_rows
+
+    comparison = compared(options, options.groups)
+    if options.json:
+        write(json.dumps(as_json(comparison), indent=2, ensure_ascii=False, allow_nan=False))
+    elif options.csv:
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows(as_rows(comparison))
+    else:
+        show(comparison)
+        write(f"Plots: ludus report {shlex.join(options.groups)}")
+    return 0
+
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_BASELINE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:±|\+-|\+/-)\s*({_NUMBER}))?\s*")
+
+
+def _baseline(text: str) -> Baseline:
+    from ludus.view.comparison import Baseline
+
+    name, _, numbers = text.rpartition("=")
+    found = _BASELINE.fullmatch(numbers)
+    if not name or found is None or float(found[2] or 0) < 0:
+        raise ConfigError(f"--baseline {text!r} was given; NAME=MEAN±SPREAD was expected, such as paper=0.12±0.03.")
+    return Baseline(name, float(found[1]), float(found[2] or 0))
+
+
+# ---------------------------------------------------------------------------------------------- in the terminal
+
+
+def show(comparison: Comparison) -> None:
+    """Tables of all figures."""
+    show_figures(comparison)
+    if len(comparison.groups) > 1:
+        _show_improvement(comparison)
+    if any(len(group.counted) > 1 for group in comparison.groups) and len(comparison.thresholds) > 1:
+        _show_profile(comparison)
+    for axis in ("episodes", "decisions", "seconds"):
+        _show_curves(comparison, axis)
+
+
+def show_figures(comparison: Comparison) -> None:
+    """The table of what they came to; runs that are left out are named below it."""
+    rows = [_row(group) for group in comparison.groups]
+    rows += [(b.name, "published", f"{_told(b.mean)} ± {_told(b.spread)}", *[""] * 4) for b in comparison.baselines]
+    columns = ("", "runs", "mean [95%]", "interquartile mean [95%]", "best run", "decisions", "time")
+    table(columns, rows, title=f"{comparison.title}, after the last generation", spare=(5, 6))
+    for group in comparison.groups:
+        for line in left_out(group):
+            write(line)
+
+
+def _row(group: GroupResult) -> tuple[str, ...]:
+    from ludus.view.curves import compact
+    from ludus.view.progress import duration
+
+    decisions, seconds = group.spent("decisions"), group.spent("seconds")
+    figures = (_cell(group.mean), _cell(group.iqm), _told(group.best))
+    return (group.name, group.runs, *figures, compact(decisions) if decisions else "", duration(seconds))
+
+
+def left_out(group: GroupResult) -> list[str]:
+    """Lines that say whose figures do not count, and of whom they are not the last."""
+    lines = [
+        f"{group.name}: {run.name} is left out: {run.state}{f', {run.why}' if run.why else ''}"
+        for run in group.left_out
+    ]
+    if group.is_unfinished:
+        lines.append(f"{group.name}: no run has come to its end; what they have so far is compared.")
+    return lines
+
+
+def _show_improvement(comparison: Comparison) -> None:
+    names = [group.name for group in comparison.groups]
+    pairs = [(a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
+    rows = [(a, b, _cell(comparison.improvement[a, b], digits=2)) for a, b in pairs[:_MOST_PAIRS]]
+    table(
+        ("run of", "is better than one of", "probability [95%]"), rows, title="Probability of improvement", left=(0, 1)
+    )
+    if len(pairs) > _MOST_PAIRS:
+        write(f"and {len(pairs) - _MOST_PAIRS:,} pairs more, which --json lists")
+
+
+def _show_profile(comparison: Comparison) -> None:
+    last = len(comparison.thresholds) - 1
+    shown = [round(last * (k + 1) / (_THRESHOLDS + 1)) for k in range(_THRESHOLDS)]
+    sign = "<" if comparison.lower_is_better else ">"
+    columns = ("", *(f"{sign} {_told(float(comparison.thresholds[k]))}" for k in shown))
+    rows = [(group.name, *(f"{group.profile[k].value:.0%}" for k in shown)) for group in comparison.groups]
+    table(columns, rows, title="Performance profile: share of the runs")
+
+
+def _show_curves(comparison: Comparison, axis: str) -> None:
+    from ludus.view.comparison import AXES, at
+
+    budget = _budget(comparison, axis)
+    if budget is None:
+        return
+    spent = [share * budget for share in _SHARES]
+    rows = [(group.name, *(_cell(at(group.curves[axis], x)) for x in spent)) for group in comparison.groups]
+    columns = ("", *(f"{x:,.0f}" if budget >= 100 else f"{x:.3g}" for x in spent))
+    table(columns, rows, title=f"Interquartile mean of the {comparison.curve_title} after so many {AXES[axis]}")
+
+
+def _budget(comparison: Comparison, axis: str) -> float | None:
+    from ludus.view.comparison import common_budget
+
+    return common_budget(comparison, axis)
+
+
+def _cell(estimate: Estimate, *, digits: int | None = None) -> str:
+    def told(value: float) -> str:
+        return _told(value) if digits is None else f"{value:.{digits}f}"
+
+    if math.isnan(estimate.low):
+        return told(estimate.value)
+    return f"{told(estimate.value)} [{told(estimate.low)}, {told(estimate.high)}]"
+
+
+def _told(value: float) -> str:
+    """Four significant digits."""
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+COMMAND = Command(
+    name="compare",
+    summary="Compare experiments and runs: means, intervals, probability of improvement, profiles, curves.",
+    examples=(
+        ("ludus compare leduc-20261120-130000", "one experiment: its figures over seeds, with intervals"),
+        ("ludus compare ppo dqn", "two experiments, ./runs/ppo and ./runs/dqn"),
+        ("ludus compare ppo dqn --baseline paper=0.12±0.03", "beside a published mean and spread"),
+        ("ludus compare ppo dqn --csv > runs.csv", "a row for each generation of each run"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,209 @@
+"""What `train --seeds`, `resume` and `sweep` have in common: an experiment that is watched and can be stopped, and what it came to."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from ludus.cli.output import facts, table
+from ludus.cli.result import FAILED
+from ludus.core.errors import ConfigError, RunError
+from ludus.driver.control import StopRequest, stop_on_signals
+from ludus.storage.database import FILE
+from ludus.storage.experiments import read_experiment
+from ludus.storage.run_dirs import SWEEP, run_name
+from ludus.view.progress import duration
+
+if TYPE_CHECKING:
+    from ludus.storage.experiments import Experiment, RunStanding
+    from ludus.view.comparison import Comparison
+
+SOME_FAILED = 4
+"""Exit code of an experiment of which some runs came to their end and others failed."""
+
+_BEST = 10  # trials that are shown
+_TAIL = 4096  # bytes of a log
+_SHARE = 0.02  # of the time so far, between two lines of a run where there is no terminal
+_QUIET = 10.0  # seconds between them, at least
+
+
+class ExperimentProgress:
+    """A line for each run that goes on: what its process said last, which has the time left. In a terminal they are drawn in place; else a
+    line is written when a run begins or ends, and now and then what it does. Nobody need listen."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._begun = time.monotonic()
+        self._going: dict[str, float] = {}  # when each began
+        self._said: dict[str, int] = {}  # bytes in its log when it began
+        self._told: dict[str, str] = {}  # of each, without a terminal
+        self._ended = 0
+        self._next = self._begun + _QUIET
+        self._note = ""
+        self._live: Live | None = None
+        if sys.stderr.isatty():
+            self._live = Live(get_renderable=self._draw, console=Console(stderr=True), refresh_per_second=2)
+            with suppress(OSError):
+                self._live.start()
+        else:
+            self._say(f"experiment {experiment.name}: {len(experiment.runs)} runs in {experiment.folder}")
+
+    def began(self, run: str) -> None:
+        log = self._experiment.log(run)
+        self._said[run] = log.stat().st_size if log.exists() else 0
+        self._going[run] = time.monotonic()
+        if self._live is None:
+            self._say(f"{run}: begins")
+
+    def ended(self, standing: RunStanding) -> None:
+        seconds = time.monotonic() - self._going.pop(standing.name)
+        self._ended += 1
+        why = f", {standing.why}" if standing.why else ""
+        self._say(f"{standing.name}: {standing.state} after {duration(seconds)}{why}")
+
+    def looked(self) -> None:
+        now = time.monotonic()
+        if self._live is None and now >= self._next:
+            self._next = now + max(_QUIET, _SHARE * (now - self._begun))
+            for run in self._going:
+                if (said := self._last_said(run)) != self._told.get(run):
+                    self._told[run] = said
+                    self._say(f"{run}: {said}")
+
+    def stopping(self, text: str) -> None:
+        """Called from a signal handler."""
+        self._note = text
+        if self._live is None:
+            with suppress(OSError):
+                os.write(2, f"\n{text}\n".encode())
+
+    def close(self) -> None:
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.stop()
+            self._live = None
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            if self._live is not None:
+                self._live.console.print(Text(text))
+            else:
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+
+    def _last_said(self, run: str) -> str:
+        return _last_line(self._experiment.log(run), self._said[run]) or "starting"
+
+    def _draw(self) -> Text:
+        going = dict(self._going)  # the drawing thread must see one state
+        shown = Text(no_wrap=True, overflow="ellipsis")
+        width = max(map(len, going), default=0)
+        for run in going:
+            shown.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
+        total, elapsed = len(self._experiment.runs), duration(time.monotonic() - self._begun)
+        shown.append(f"{self._ended} of {total} runs ended, {len(going)} going on, {elapsed} elapsed", style="dim")
+        if self._note:
+            shown.append(f"\n{self._note}", style="bold")
+        return shown
+
+
+def _last_line(log: Path, begun: int) -> str:
+    """What a process said last since its log had so many bytes; "" if nothing."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(begun, os.fstat(file.fileno()).st_size - _TAIL))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+    return ""
+
+
+def execute(experiment: Experiment, go: Callable[[ExperimentProgress, StopRequest], Experiment]) -> int:
+    """Run what `go` runs, watched and stopped by signals, and show what it came to; the exit code."""
+    with closing(ExperimentProgress(experiment)) as observer, stop_on_signals(tell=observer.stopping) as stop:
+        experiment = go(observer, stop)
+    show(experiment)
+    return status_of(experiment.standings(), stop)
+
+
+def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None) -> int:
+    """The runs of an experiment that are not done, or the trials of a sweep; the exit code."""
+    if experiment.is_sweep:
+        from ludus.driver.sweep import go_on as go
+    else:
+        from ludus.driver.experiment import go_on as go
+
+    return execute(
+        experiment, lambda observer, stop: go(experiment, overrides, observer=observer, stop=stop, parallel=parallel)
+    )
+
+
+def show(experiment: Experiment) -> None:
+    """How its runs stand, and how to go on."""
+    standings = experiment.standings()
+    table(("run", "state", "why"), [(s.name, s.state, s.why) for s in standings], left=(0, 1, 2))
+    report = _show_figures(experiment.folder)
+    name = shlex.quote(run_name(experiment.folder))
+    pairs = [("experiment", str(experiment.folder))]
+    if report is not None:
+        pairs.append(("report", str(report)))
+    if _can_go_on(experiment, standings):
+        pairs.append(("go on", f"ludus resume {name}"))
+    if again := [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]:
+        folders = " ".join(f"{name}/{run}" for run in again)
+        pairs.append(("anew", f"ludus runs rm {folders}; ludus resume {name} (with the same options they fail again)"))
+    pairs.append(("compare", f"ludus compare {name}"))
+    facts("", pairs)
+
+
+def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool:
+    if experiment.is_sweep:
+        from ludus.driver.sweep import load_sweep
+
+        trials = load_sweep(experiment.folder / SWEEP).most
+        return len(standings) < trials or any(s.state in ("interrupted", "waiting") or s.was_stopped for s in standings)
+    return any(s.state not in ("finished", "failed") for s in standings)
+
+
+def _show_figures(folder: Path) -> Path | None:
+    """Writes the report, too."""
+    from ludus.cli.compare import show_figures
+    from ludus.view.comparison import compare, page_of, read_group, write_comparison
+
+    try:
+        comparison = compare([read_group(str(folder))])
+    except (RunError, ConfigError):  # nothing has finished a generation, or knows a measure
+        return None
+    show_figures(comparison)
+    if read_experiment(folder).is_sweep:
+        _show_trials(comparison)
+    return write_comparison(comparison, page_of([str(folder)]))
+
+
+def _show_trials(comparison: Comparison) -> None:
+    """Those that came to their end, the best first, and how to run that again."""
+    (group,) = comparison.groups
+    measure = comparison.measure
+    runs = sorted(group.counted, key=lambda run: run.final(measure.name), reverse=not measure.lower_is_better)
+    rows = [(run.name, f"{run.final(measure.name):.4g}", " ".join(run.changes)) for run in runs[:_BEST]]
+    table(("trial", measure.title, "options"), rows, title=f"The best of {len(runs)} trials", left=(0, 2))
+
+
+def status_of(standings: Sequence[RunStanding], stop: StopRequest) -> int:
+    """The exit code, and a line that says so where runs failed."""
+    failed = [s for s in standings if s.has_failed]
+    if stop.requested or not failed:
+        return stop.status
+    which = (
+        f"every run of {len(standings)}" if len(failed) == len(standings) else f"{len(failed)} of {len(standings)} runs"
+    )
+    sys.stderr.write(f"error: {which} failed: {', '.join(s.name for s in failed)}.\n")
+    return FAILED if len(failed) == len(standings) else SOME_FAILED

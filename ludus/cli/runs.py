@@ -1,0 +1,236 @@
+"""ludus runs: the runs and experiments of ./runs: list, compare, rename, remove."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ludus.cli.command import Command, check_run_name
+from ludus.cli.output import table, write
+from ludus.core.errors import ConfigError, LudusError, RunError, UnknownName
+from ludus.storage.database import FILE
+from ludus.storage.run_dirs import (
+    EXPERIMENT,
+    LOCK_FILE,
+    RUNS,
+    STUDY,
+    SWEEP,
+    RunLock,
+    find_experiment,
+    find_run,
+    is_running,
+    run_dirs,
+    run_name,
+)
+
+_OF_A_RUN = ("policies", "checkpoint", "tensorboard", "scenario.yaml", "report.html", "episode.gif", "episode.txt")
+_OF_ANY = (LOCK_FILE, "control.json", "status.json", "report.html")
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def show_runs() -> None:
+    """A line for each run, those of experiments below them."""
+    found = run_dirs()
+    if not found:
+        write(f"There are no runs in ./{RUNS}. `ludus train leduc` makes one.")
+        return
+    rows = [_run_row(path) for path in found]
+    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5))
+    if cut := [name for name, *_, state in rows if state == "interrupted"]:
+        write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
+
+
+def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
+    from ludus.storage.reader import Reader, run_state
+    from ludus.view.progress import duration, number
+
+    name = run_name(run_dir)
+    try:
+        with Reader(run_dir, check=False) as reader:
+            info, last, summary = reader.info(), reader.last_generation(), reader.summary()
+    except LudusError:  # one broken run must not hide the others
+        return name, "-", "-", "-", "-", "unreadable"
+    if last is None:
+        numbers = ("0", "-", "-")
+    else:
+        numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
+    return name, info.scenario, *numbers, _state(run_dir, run_state(run_dir, summary))
+
+
+def _state(run_dir: Path, state: str) -> str:
+    from ludus.storage import live
+
+    status = live.read_status(run_dir) if state == "running" else None
+    return state if status is None else live.state_of(status)
+
+
+# ---------------------------------------------------------------------------------------------- changing
+
+
+def _list(options: argparse.Namespace) -> None:
+    if options.names:
+        raise ConfigError(f"ludus runs has no use for {options.names[0]!r} alone. See `ludus runs --help`.")
+    show_runs()
+
+
+def _remove(options: argparse.Namespace) -> None:
+    if not options.names:
+        raise ConfigError("which runs are to be deleted? `ludus runs rm RUN…`; `ludus runs` shows the runs.")
+    folders = [_found(name) for name in dict.fromkeys(options.names)]
+    for name, folder in zip(dict.fromkeys(options.names), folders, strict=True):
+        _check_removable(name, folder)
+    if not options.yes:
+        _ask(folders)
+    for folder in folders:
+        _delete(folder)
+        write(f"deleted {folder}")
+
+
+def _found(name: str) -> Path:
+    """The folder of a run or an experiment. Raises RunError."""
+    return find_experiment(name) or find_run(name)
+
+
+def _check_removable(name: str, folder: Path) -> None:
+    """Raises RunError unless the folder holds a run or an experiment that does not go on, and nothing else."""
+    if folder.is_symlink():
+        raise RunError(f"{name!r} is a link, to {str(folder.resolve())!r}. Delete it by hand.")
+    for run in _runs_in(folder):
+        if is_running(run):
+            raise RunError(
+                f"run {run_name(run)!r} is going on; nothing was deleted. Stop it first: ludus stop {run_name(run)}"
+            )
+        if strange := _strange(run):
+            raise RunError(
+                f"{str(run)!r} holds {strange}, which no run of Ludus writes; nothing was deleted. Move it away first."
+            )
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The run, or the experiment and its runs."""
+    return [folder, *sorted(path.parent for path in folder.glob(f"*/{FILE}"))] if _is_experiment(folder) else [folder]
+
+
+def _is_experiment(folder: Path) -> bool:
+    return (folder / EXPERIMENT).is_file()
+
+
+def _strange(folder: Path) -> str:
+    """Something that is there and not of Ludus; "" if there is nothing."""
+    from ludus.storage.database import is_ours
+
+    if _is_experiment(folder):
+        return next((name for name in sorted(os.listdir(folder)) if not _of_experiment(folder / name)), "")
+    if not is_ours(folder / FILE):
+        return f"a {FILE}"
+    known = (*_OF_A_RUN, *_OF_ANY)
+    return next(
+        (name for name in sorted(os.listdir(folder)) if not name.startswith((FILE, ".")) and name not in known), ""
+    )
+
+
+def _of_experiment(path: Path) -> bool:
+    is_run = path.is_dir() and not path.is_symlink() and (path / FILE).is_file()
+    known = (EXPERIMENT, STUDY, SWEEP, *_OF_ANY)
+    return is_run or path.name.startswith(".") or path.name in known or path.suffix == ".log"
+
+
+def _ask(folders: Sequence[Path]) -> None:
+    """Raises ConfigError unless the user says yes."""
+    if not sys.stdin.isatty():
+        raise ConfigError("nothing was deleted: --yes is needed where nobody can be asked.")
+    for folder in folders:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+        sys.stderr.write(f"{folder}  {len(_runs_in(folder)) - _is_experiment(folder)} run(s), {size:,.0f} MB\n")
+    sys.stderr.write("Delete? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was deleted.")
+
+
+def _delete(folder: Path) -> None:
+    """What makes it a run, or an experiment, goes last, so that what a kill leaves can be deleted too."""
+    with ExitStack() as locks:
+        for run in _runs_in(folder):
+            locks.enter_context(RunLock(run))
+        for run in reversed(_runs_in(folder)):
+            last = EXPERIMENT if _is_experiment(run) else FILE
+            for path in sorted(run.iterdir(), key=lambda path: (path.name == last, path.name)):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            run.rmdir()
+
+
+def _rename(options: argparse.Namespace) -> None:
+    if len(options.names) != 2:
+        raise ConfigError("two names were expected: ludus runs rename RUN NEW")
+    name, new = options.names
+    check_run_name(new, "the new name")
+    folder = _found(name)
+    if _is_experiment(folder.parent):
+        raise RunError(f"{name!r} belongs to an experiment, whose list names it. Rename the experiment instead.")
+    if os.path.lexists(folder.with_name(new)):
+        raise RunError(f"{str(folder.with_name(new))!r} is there already; nothing was renamed.")
+    with ExitStack() as locks:
+        for run in _runs_in(folder):
+            locks.enter_context(RunLock(run))  # says who has it
+        folder.rename(folder.with_name(new))
+    write(f"{name} is now {run_name(folder.with_name(new))}")
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from ludus.cli.compare import show
+    from ludus.view.comparison import compare, read_group
+
+    if not options.names:
+        raise ConfigError("which runs are to be compared? `ludus runs compare RUN…`; `ludus runs` shows the runs.")
+    show(compare([read_group(name) for name in options.names]))
+    write(f"Plots: ludus report {shlex.join(options.names)}")
+
+
+ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "list": _list,
+    "compare": _compare,
+    "rename": _rename,
+    "rm": _remove,
+}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", metavar="|".join(ACTIONS), nargs="?", default="list", help="what to do (default: list)"
+    )
+    parser.add_argument("names", metavar="RUN", nargs="*", help="runs or experiments, by name below ./runs or by path")
+    parser.add_argument("--yes", action="store_true", help="rm: delete without asking")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    if options.action not in ACTIONS:
+        raise UnknownName("action of ludus runs", options.action, ACTIONS)
+    if options.yes and options.action != "rm":
+        raise ConfigError(f"--yes is for rm; ludus runs {options.action} asks nothing.")
+    ACTIONS[options.action](options)
+    return 0
+
+
+COMMAND = Command(
+    name="runs",
+    summary="List the runs in ./runs; compare, rename or delete them.",
+    examples=(
+        ("ludus runs", "the runs in ./runs and how they stand"),
+        ("ludus runs compare try1 try2", "as `ludus compare`"),
+        ("ludus runs rename leduc-20261120-120000 try3", "./runs/try3"),
+        ("ludus runs rm try1 try2 --yes", "delete them with all that they hold"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

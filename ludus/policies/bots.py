@@ -1,0 +1,297 @@
+"""Bots: what plays a game by search or by a script, one decision at a time; by name, and as members of populations.
+
+A bot is no `Policy`: it is asked beside the environments, slot by slot (`ludus.rollout.bots`), in training, evaluation and tournaments
+alike. In a population `BotPolicy` stands for it. A script that plays flat batches is a `Policy` of the user's own, named in the same way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ludus.core.config import Config
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
+from ludus.core.own_code import told
+from ludus.core.parts import build_part, load
+from ludus.core.types import Act, Array, Enumeration, EnvSpec, PolicySpec, Weights
+from ludus.policies.checks import entry
+
+# --------------------------------------------------------------------------------------------------------------------
+# What plays one seat of one environment by search or by a script, episode after episode. Bot sees what a policy
+# sees: the observation and the legal actions of its player. StateBot sees the whole state of the game, so only where
+# that is no more than its player may know. A bot is a class whose options are its constructor's keywords,
+# named `module:Class`; an instance plays one slot. All of its chance comes from the seed of `restart`, so that an
+# episode can be played again.
+
+
+@runtime_checkable
+class Bot(Protocol):
+    """Plays by what its player observes. In games of several steps it may remember what it saw since `restart`."""
+
+    def restart(self, player: int, seed: int) -> None:
+        """An episode begins, in which it plays for `player`. seed: 0 to 2**31 - 1, another one in each episode."""
+        ...
+
+    def act(self, observation: Array, mask: NDArray[np.bool_] | None) -> Any:
+        """An action. observation: of the environment's space; a game's information state as its tensor. mask bool[A]: the legal actions,
+        None if all always are."""
+        ...
+
+
+@runtime_checkable
+class StateBot(Protocol):
+    """Plays by the state of the game: a `pyspiel.State`, or the object of an environment in Python (a copy of the Gymnasium or PettingZoo
+    environment, say, to look into or to go on with). Where players know less than the state, or nobody says what they know, it needs a
+    method `check(game)` too, which raises ScenarioError for a game in which it would use more than it may; game: a `pyspiel.Game`, or the
+    `EnvSpec` of others. One without that method plays OpenSpiel's games of perfect information only."""
+
+    def restart(self, player: int, seed: int) -> None:
+        """As `Bot.restart`."""
+        ...
+
+    def act_on(self, state: Any) -> Any:
+        """A legal action in `state`, in which its player is to move. The state is its own."""
+        ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Bots by name, and whether one may play a game.
+
+BOTS = {
+    "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
+    "mcts": "ludus.policies.openspiel_bots:MCTS",
+    "registered": "ludus.policies.openspiel_bots:Registered",
+    "uniform_restricted_actions": "ludus.policies.openspiel_bots:RestrictedActions",
+}
+OPENSPIEL = "openspiel/"
+_SIMULATIONS = re.compile(r"(mcts|ismcts)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BotSpec:
+    """kind: a name of `BOTS`, or `module:Class`. options: the class's keywords, JSON scalars."""
+
+    kind: str
+    options: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What `parse_bot` makes an equal one of."""
+        kind, options = self.kind, dict(self.options)
+        if kind == "registered" and "name" in options:
+            kind = str(options.pop("name"))
+        return ",".join([kind, *(f"{key}={_shown(value)}" for key, value in options.items())])
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a class of the user's, which may do anything."""
+        return self.kind not in BOTS
+
+    def make(self) -> Bot | StateBot:
+        """A bot for one slot. Raises UnknownName or ConfigError with the nearest right name, PolicyError for a class that is no bot."""
+        try:
+            bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS)
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise PolicyError(f"bot {self.text!r} could not be made: {what_raised(error)}.") from error
+        if not isinstance(bot, Bot | StateBot):
+            raise PolicyError(
+                f"bot {self.text!r} has no methods restart(player, seed) and act(observation, mask), or act_on(state), and is no Policy "
+                "either; see ludus.policies.bots and ludus.policies.base."
+            )
+        return bot
+
+    def policy_spec(self) -> PolicySpec | None:
+        """Of a class that is a `Policy` (`ludus.policies.base`) and no bot: what makes one of it, with the options as its config."""
+        cls = load("bot", self.kind, BOTS)
+        return (
+            PolicySpec(self.kind, dict(self.options)) if hasattr(cls, "tabulate") and hasattr(cls, "weights") else None
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What tells it from others, as JSON values: all options, and of a class of the user's own the SHA-256 of its source file."""
+        options = dict(self.options)
+        if self.policy_spec() is None:
+            bot: Any = self.make()
+            if dataclasses.is_dataclass(bot):
+                options = {f.name: getattr(bot, f.name) for f in dataclasses.fields(bot) if f.init}
+        found: dict[str, Any] = {"kind": self.kind, "options": options}
+        if self.own:
+            source = inspect.getsourcefile(load("bot", self.kind, BOTS))
+            found["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
+        return found
+
+
+def parse_bot(text: str) -> BotSpec:
+    """`mcts`, `mcts-1000` or `mcts,simulations=1000`, `my.module:Class,depth=3`; a registered bot of OpenSpiel by its own name. Raises
+    UnknownName or ConfigError for options that are not `key=value`."""
+    kind, *pairs = text.split(",")
+    options: dict[str, Any] = {}
+    if short := _SIMULATIONS.fullmatch(kind):
+        kind, options = short[1], {"simulations": int(short[2])}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"bot {text!r}: {pair!r} was given, key=value was expected, as in mcts,simulations=1000.")
+        if key in options:
+            raise ConfigError(f"bot {text!r}: {key} was given twice; give it once.")
+        options[key] = _scalar(text, value)
+    if kind not in BOTS and ":" not in kind:
+        import pyspiel  # not everybody who plays has OpenSpiel's games
+
+        registered = pyspiel.registered_bots()
+        if kind not in registered:
+            raise UnknownName(
+                "bot",
+                kind,
+                {"random", *BOTS, *registered} - {"registered"},
+                hint="A bot of your own is named module:Class",
+            )
+        kind, options = "registered", {"name": kind, **options}
+    return BotSpec(kind, options)
+
+
+def _scalar(text: str, value: str) -> Any:
+    try:
+        found = yaml.safe_load(value)
+    except yaml.YAMLError:
+        found = value
+    if isinstance(found, list | dict):
+        raise ConfigError(
+            f"bot {text!r}: {value!r} was given for an option; a number, a word, true or false was expected."
+        )
+    return found
+
+
+def _shown(value: Any) -> str:
+    return (
+        {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
+    )
+
+
+def what_raised(error: BaseException) -> str:
+    """Of a bot's code: with class, method, file and line where that is the user's."""
+    return told(error) or f"{type(error).__name__}: {one_line(error)}"
+
+
+def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
+    """Raises ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its player may.
+
+    wrapped: whether wrappers stand between the game and its players, so that its states are not what is played.
+    """
+    if not isinstance(bot, StateBot):
+        return
+    if wrapped:
+        raise ScenarioError(
+            f"{name} plays by the states of the game, and {spec.id} is played in wrappers, which change it."
+        )
+    check, game = getattr(bot, "check", None), spec if not spec.id.startswith(OPENSPIEL) else _openspiel(spec)
+    if check is not None:
+        try:
+            check(game)
+        except ScenarioError as error:
+            raise ScenarioError(f"{name} cannot play {spec.id}: {error}") from error
+        except Exception as error:
+            raise ScenarioError(f"{name} cannot say whether it can play {spec.id}: {what_raised(error)}.") from error
+        return
+    if isinstance(game, EnvSpec) or not _is_open(game):
+        why = (
+            "does not say that its players know it"
+            if isinstance(game, EnvSpec)
+            else "hides parts of that from its players"
+        )
+        raise ScenarioError(
+            f"{name} plays by the whole state, and {spec.id} {why}. Let it play by observations (act), or give it a method check(game) "
+            "that says in which games it uses no more than its player may know."
+        )
+
+
+def _openspiel(spec: EnvSpec) -> Any:
+    from ludus.envs.openspiel.games import load_game  # not everybody who plays has OpenSpiel's games
+
+    return load_game(spec.id)
+
+
+def _is_open(game: Any) -> bool:
+    """Whether players know the state of an OpenSpiel game."""
+    import pyspiel
+
+    return bool(game.get_type().information == pyspiel.GameType.Information.PERFECT_INFORMATION)
+
+
+DEADLINE = 60.0  # seconds
+
+
+class BotSettings(Config):
+    """Where bots play. processes: for each worker, started where there are bots; 0: in the worker itself, where nobody can end them.
+    deadline: seconds that a bot may take for a move, and to be made (10 at least)."""
+
+    processes: int = Field(1, ge=0)
+    deadline: float = Field(DEADLINE, gt=0)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A bot among policies.
+
+
+class BotPolicy:
+    """Kind `bot`: stands for a bot in a population, in files and on the way to workers, and has no weights. Config: `bot`, its kind, and
+    `options`. Workers ask the bot itself."""
+
+    modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+    noise_width = 2
+    memory_shape: tuple[int, ...] | None = None
+    takes_ids = False
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        """Raises PolicyError for a config that names no bot."""
+        del weights  # it has none
+        kind, options = entry(spec, "bot"), spec.config.get("options", {})
+        if not isinstance(kind, str) or not isinstance(options, Mapping):
+            raise PolicyError(
+                f"policy spec 'bot': bot is {kind!r} and options {options!r}; expected a name and a mapping."
+            )
+        self.spec = spec
+        self.bot = BotSpec(kind, options)
+
+    @staticmethod
+    def of(bot: BotSpec) -> BotPolicy:
+        """It that stands for this bot."""
+        return BotPolicy(PolicySpec("bot", {"bot": bot.kind, "options": dict(bot.options)}), {})
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """Raises PolicyError."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise PolicyError(
+            f"bot {self.bot.text!r} is asked beside the environment that it plays in, and cannot be given observations alone. Play it by "
+            "matches, a tournament, a recording or a run."
+        )
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """None: what a bot plays can be seen, not computed."""
+        return None
+
+    def weights(self) -> Weights:
+        return {}

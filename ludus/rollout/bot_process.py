@@ -1,0 +1,362 @@
+"""Processes in which bots are made and asked, so that one that hangs or dies takes nothing with it.
+
+Which bot is made or asked, and since when, stands in memory that both sides share.
+
+    BotProcess     one process, with a job: to play a tournament's episodes, to answer a worker's questions, to make bots for the first time
+    BotProcesses   what rollout workers ask: each slot's bot is in one of several processes
+    read_bots      bots by their names, made for the first time
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, one_line
+from ludus.core.types import EnvSpec, PolicySpec
+from ludus.policies.base import Policy
+from ludus.policies.bots import BotPolicy, BotSettings, BotSpec, require_fit, what_raised
+from ludus.policies.registry import build_policy
+from ludus.rollout.bots import BotPlayers, BotPool, LoadedBot, Questions, Tell, unwatched
+from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised
+
+_NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many
+_NOBODY = -1
+_LOOK = 0.2  # seconds between two looks at whether a bot takes too long
+MAKING = 10.0
+"""Seconds that a bot has to be made, however short the deadline is: it may load a network that then plays quickly."""
+
+
+class Asked:
+    """Which bot is made or asked, and since when, in a page of memory that two processes share: written by one, read by the other."""
+
+    def __init__(self, file: int) -> None:
+        """file: a descriptor of a file of at least three numbers."""
+        self._numbers = np.frombuffer(mmap.mmap(file, _NUMBERS * _NUMBER), np.float64)
+
+    def __call__(self, bot: int, *, making: bool = False) -> None:
+        """This bot is asked from now on, or made if `making` (-1: none)."""
+        self._numbers[2] = making
+        self._numbers[1] = time.monotonic()
+        self._numbers[0] = bot
+
+    def read(self) -> tuple[int, float, bool]:
+        """(bot or -1, seconds since it was asked, whether it is being made)."""
+        while True:
+            bot, since, making = self._numbers.tolist()
+            seconds = time.monotonic() - since
+            if self._numbers.tolist() == [bot, since, making]:
+                return int(bot), seconds, bool(making)
+
+    @property
+    def since(self) -> float:
+        """When the last bot was asked, by `time.monotonic`."""
+        return float(self._numbers[1])
+
+
+class Job(Protocol):
+    """What a process is for."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the bots, by the numbers that `Asked` hears; others may lie between them."""
+        ...
+
+    def begin(self, asked: Tell) -> Callable[..., Any]:
+        """In the process: get ready. What it answers takes the arguments of each call of the parent's."""
+        ...
+
+
+class BotWorker:
+    """What the process serves (`ludus.runtime.child_process.Served`)."""
+
+    def __init__(self) -> None:
+        self._play: Callable[..., Any] | None = None
+
+    def begin(self, job: Job, asked: int) -> None:
+        """Get ready. asked: a descriptor of what `Asked` is made of."""
+        hears = Asked(asked)
+        os.close(asked)
+        self._play = job.begin(hears)
+
+    def play(self, *arguments: Any) -> Any:
+        """What the job is for."""
+        assert self._play is not None
+        return self._play(*arguments)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class BotProcess:
+    """One process, seen from the parent. It ends with the parent, and is killed by `close`. longer: the option that gives bots more
+    time."""
+
+    def __init__(self, job: Job, *, longer: str = "--deadline") -> None:
+        self._job, self._longer = job, longer
+        self._begun = False
+        with tempfile.TemporaryFile() as shared:
+            shared.truncate(_NUMBERS * _NUMBER)
+            self._asked = Asked(shared.fileno())
+            self._asked(_NOBODY)
+            self._child = ChildProcess(BotWorker, "the bots are")
+            try:
+                self._child.send("begin", job, descriptor=shared.fileno())
+            except BaseException as error:
+                self.close()
+                if isinstance(error, ChildLost):
+                    raise self._died(error) from None
+                raise
+
+    def fileno(self) -> int:
+        """For `multiprocessing.connection.wait`."""
+        return self._child.fileno()
+
+    def call(self, *arguments: Any) -> None:
+        """Begin what the job is for."""
+        try:
+            self._child.send("play", *arguments)
+        except ChildLost as lost:
+            raise self._died(lost) from None
+
+    def answered(self) -> bool:
+        """Whether there is an answer to a call; never waits. Raises what making the bots raised, and PartDied if the process is gone."""
+        try:
+            if not self._begun and self._child.answered():
+                self._receive()
+                self._begun = True
+            return self._begun and self._child.answered()
+        except ChildLost as lost:
+            raise self._died(lost) from None
+
+    def answer(self) -> Any:
+        """The answer, after `answered`. Raises what was raised there, and PartDied if the process is gone."""
+        try:
+            return self._receive()
+        except ChildLost as lost:
+            raise self._died(lost) from None
+
+    def check(self, deadline: float) -> None:
+        """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds, or is not made by then and after `MAKING`."""
+        bot, seconds, making = self._asked.read()
+        if bot == _NOBODY:
+            return
+        limit = max(deadline, MAKING) if making else deadline
+        if seconds > limit:
+            how = "was not made" if making else "did not answer"
+            raise PolicyError(
+                f"bot {self._job.names[bot]!r} {how} within {limit:g} seconds and was ended; {self._longer} gives it longer."
+            )
+
+    def wait(self, deadline: float) -> Any:
+        """The answer. Raises as `answered`, `answer` and `check` do."""
+        while not self.answered():
+            self.check(deadline)
+            wait([self.fileno()], timeout=_LOOK)
+        return self.answer()
+
+    @property
+    def pulse(self) -> float:
+        """Changes with every question."""
+        return self._asked.since
+
+    def close(self) -> None:
+        """End it at once, with all that it started."""
+        self._child.kill()
+
+    def _receive(self) -> Any:
+        try:
+            return self._child.receive()
+        except ChildRaised as raised:
+            if raised.kind is None:
+                error = LudusError(f"{raised.name}: {raised}")
+            else:
+                error = raised.kind(str(raised))
+            error.add_note(f"In the process in which the bots play:\n{raised.trace}")
+            raise error from None
+
+    def _died(self, lost: ChildLost) -> PartDied:
+        bot, _, making = self._asked.read()
+        who = f" while {self._job.names[bot]!r} was {'made' if making else 'asked'}" if bot != _NOBODY else ""
+        return PartDied(f"the process in which the bots play {lost}{who}.")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What rollout workers ask.
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The job of answering workers' questions. names: of the bots so far, on the parent's side."""
+
+    names: list[str] = field(default_factory=list)
+
+    def begin(self, asked: Tell) -> Callable[..., Any]:
+        """In the process: what answers by calling methods of a pool."""
+        pool = BotPool(asked)
+        return lambda method, *arguments: getattr(pool, method)(*arguments)
+
+
+class BotProcesses:
+    """`BotPlayers` in `count` processes, which are started when bots are wanted; a slot's bot is in one of them, so that the bots of a
+    step think side by side. deadline: seconds that a bot may take for a move."""
+
+    def __init__(self, count: int, *, deadline: float) -> None:
+        self._count, self._deadline = count, deadline
+        self._job = _Answers()
+        self._bots: dict[str, BotSpec] = {}
+        self._loaded: dict[str, LoadedBot] = {}  # in the processes that there are
+        self._processes: list[BotProcess] = []
+
+    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
+        """See `BotPlayers.load`. Raises PolicyError if a process ends, too."""
+        self._bots.update({bot.text: bot for bot in bots})
+        self._job.names[:] = self._bots
+        if self._bots.keys() - self._loaded.keys():
+            known = list(self._bots.values())  # in the same order in each process, which numbers them
+            while len(self._processes) < self._count:
+                self._processes.append(BotProcess(self._job, longer="runtime.bots.deadline"))
+            loaded, *_ = self._all([("load", known)] * self._count)
+            self._loaded = dict(zip(self._bots, loaded, strict=True))
+        return [self._loaded[bot.text] for bot in bots]
+
+    def ask(self, questions: Questions) -> list[Any]:
+        """See `BotPlayers.ask`. Raises PolicyError if a process ends, too."""
+        at = questions.slot % self._count
+        rows = [np.flatnonzero(at == k) for k in range(self._count)]
+        found = self._all([("ask", questions.only(some)) if len(some) else None for some in rows])
+        answers: list[Any] = [None] * len(at)
+        for some, given in zip(rows, found, strict=True):
+            for row, answer in zip(some.tolist(), given, strict=True):
+                answers[row] = answer
+        return answers
+
+    def pulse(self) -> list[float]:
+        """See `BotPlayers.pulse`."""
+        return [process.pulse for process in list(self._processes)]
+
+    def close(self) -> None:
+        """See `BotPlayers.close`."""
+        for process in self._processes:
+            process.close()
+        self._processes, self._bots, self._loaded = [], {}, {}
+
+    def _all(self, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """The answers of the processes to a call each, [] where there is none."""
+        asked = list(zip(self._processes, calls, strict=True))
+        try:
+            for process, call in asked:
+                if call is not None:
+                    _send(process, call)
+            return [[] if call is None else process.wait(self._deadline) for process, call in asked]
+        except PartDied as died:
+            self.close()
+            raise PolicyError(str(died)) from died
+        except BaseException:  # what the others answer would be taken for the answer to the next question
+            self.close()
+            raise
+
+
+def _send(process: BotProcess, call: tuple[Any, ...]) -> None:
+    try:
+        process.call(*call)
+    except ConfigError as error:  # a state that cannot be pickled
+        raise PolicyError(
+            f"what bots are asked cannot be sent to their process ({one_line(error.__cause__ or error)}). Set runtime.bots.processes=0: "
+            "then they play in the worker."
+        ) from error
+
+
+def bot_players(settings: BotSettings) -> BotPlayers:
+    """What the workers of a process ask."""
+    return BotProcesses(settings.processes, deadline=settings.deadline) if settings.processes else BotPool()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Bots by name. Those of a user's own are made for the first time in a process, since making one may never end.
+
+
+class NamedBot(NamedTuple):
+    """policy: what stands for the bot, or an object of the user's Policy class. identity: of what it is made of, as JSON."""
+
+    name: str
+    policy: Policy
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Exam:
+    """These bots are to be made, and to fit a game."""
+
+    bots: tuple[BotSpec, ...]
+    spec: EnvSpec
+    wrapped: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Of the bots."""
+        return [bot.text for bot in self.bots]
+
+    def begin(self, asked: Tell) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
+        """In the process: what answers with their identities, and the specs of those that are policies."""
+
+        def examined(number: int, bot: BotSpec) -> tuple[PolicySpec | None, str]:
+            asked(number, making=True)
+            spec = bot.policy_spec()
+            if spec is None:
+                name = bot.text if bot.own else f"bot:{bot.text}"
+                require_fit(repr(name), bot.make(), self.spec, wrapped=self.wrapped)
+            found = spec, json.dumps(bot.identity(), sort_keys=True)
+            asked(_NOBODY)
+            return found
+
+        return lambda: [examined(number, bot) for number, bot in enumerate(self.bots)]
+
+
+def read_bots(bots: Sequence[BotSpec], spec: EnvSpec, *, wrapped: bool, deadline: float) -> list[NamedBot]:
+    """What these bots are. wrapped: as `require_fit` takes it. deadline: seconds that one may take to be made (10 at least).
+
+    Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time, or a Policy that
+    cannot be made of its options alone.
+    """
+    light = replace(spec, agents=(), state=None, enumeration=None)  # fitting looks at no more
+    found: dict[str, tuple[PolicySpec | None, str]] = {}
+    for own in (False, True):
+        if not (chosen := tuple(bot for bot in bots if bot.own is own)):
+            continue
+        exam = _Exam(chosen, light, wrapped)
+        answers = _in_process(exam, deadline) if own else exam.begin(unwatched)()
+        found.update(zip(exam.names, answers, strict=True))
+    return [_named(bot, *found[bot.text]) for bot in bots]
+
+
+def _in_process(exam: _Exam, deadline: float) -> Any:
+    process = BotProcess(exam, longer="--deadline (in a run: runtime.bots.deadline)")
+    try:
+        process.call()
+        return process.wait(deadline)
+    finally:
+        process.close()
+
+
+def _named(bot: BotSpec, policy: PolicySpec | None, identity: str) -> NamedBot:
+    if policy is None:
+        return NamedBot(bot.text, BotPolicy.of(bot), identity)
+    try:
+        return NamedBot(bot.text, build_policy(policy, {}), identity)
+    except LudusError:
+        raise
+    except Exception as error:
+        raise PolicyError(
+            f"policy {bot.text!r} could not be made of its options alone, as {bot.kind}(spec, {{}}): {what_raised(error)}. One with "
+            "weights is given as a file, FILE.safetensors."
+        ) from error

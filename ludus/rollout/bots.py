@@ -1,0 +1,442 @@
+"""Bots beside the environments of a rollout worker: training, evaluation and tournaments ask them here, and nowhere else.
+
+    worker --due rows--> BotBank --rows of policies--> the bank of policies
+                            |  ^
+    seed, observation,      v  |  actions, checked
+    legal actions, state    pool of bots: one instance for each slot, in this process or in processes of their own
+
+A slot's bot begins an episode at its first decision in it, with a seed from the uniforms of that decision.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from ludus.core.errors import EnvError, PolicyError, ScenarioError
+from ludus.core.types import Act, Array, Due, EnvSpec, PolicyRef, Timestep
+from ludus.envs.base import HoldsGames, VectorEnv
+from ludus.envs.spaces import Choices
+from ludus.envs.wrappers.base import Wrapper
+from ludus.policies.bots import OPENSPIEL, BotPolicy, BotSpec, StateBot, what_raised
+from ludus.rollout.base import PolicyBank
+from ludus.rollout.inference.groups import merge
+
+# --------------------------------------------------------------------------------------------------------------------
+# Instances of bots, and what they are asked.
+
+
+class Questions(NamedTuple):
+    """n decisions of one player: bot int32[n], by the numbers that `BotPlayers.load` gave. slot int32[n], of the environments of `worker`.
+    seed int64[n]: of the episode that begins here; -1: it goes on. observation [n, …]. mask bool[n, A], None if all actions always are
+    legal. states: [n], None for bots that see observations."""
+
+    worker: Hashable
+    player: int
+    bot: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    seed: NDArray[np.int64]
+    observation: Array
+    mask: NDArray[np.bool_] | None
+    states: Sequence[Any]
+
+    def only(self, rows: NDArray[np.int64]) -> Questions:
+        """These rows."""
+        return self._replace(
+            bot=self.bot[rows],
+            slot=self.slot[rows],
+            seed=self.seed[rows],
+            observation=self.observation[rows],
+            mask=None if self.mask is None else self.mask[rows],
+            states=[self.states[k] for k in rows.tolist()],
+        )
+
+
+class LoadedBot(NamedTuple):
+    """number: which bot it is in `Questions`. by_state: whether it wants the game's state."""
+
+    number: int
+    by_state: bool
+
+
+class BotPlayers(Protocol):
+    """Bots that can be asked, wherever they are; shared by all workers of a process."""
+
+    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
+        """Have these made, unless they are. Raises what `BotSpec.make` raises; PolicyError for one that is not made in time."""
+        ...
+
+    def ask(self, questions: Questions) -> list[Any]:
+        """Their answers, whatever they are. Raises PolicyError, with its name, for a bot that raises, or does not answer in time."""
+        ...
+
+    def pulse(self) -> list[float]:
+        """Changes with every question. Asked from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Let them go. They are made again if they are wanted again, and have forgotten the episodes that were open."""
+        ...
+
+
+class Tell(Protocol):
+    """Called with the number of a bot before it is made or asked, and with -1 after."""
+
+    def __call__(self, bot: int, *, making: bool = False) -> None: ...
+
+
+def unwatched(bot: int, *, making: bool = False) -> None:
+    """`Tell` of bots that nobody waits for."""
+
+
+class BotPool:
+    """`BotPlayers` in this process, without a limit to their time. Each slot of each player has an instance of its own of the bot that
+    plays there."""
+
+    def __init__(self, tell: Tell = unwatched) -> None:
+        """tell: hears who is about to be made or asked, so that somebody can watch how long it takes."""
+        self._tell = tell
+        self._names: list[str] = []
+        self._fresh: list[Any] = []
+        self._by_state: list[bool] = []  # looked up once: checking a protocol takes longer than a quick bot
+        self._at: dict[Hashable, Any] = {}
+        self._asked = 0
+
+    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
+        """See `BotPlayers.load`."""
+        for spec in bots:
+            if spec.text not in self._names:
+                made = self._call(len(self._names), spec.make, making=True)
+                self._names.append(spec.text)
+                self._fresh.append(made)
+                self._by_state.append(isinstance(made, StateBot))
+        numbers = [self._names.index(spec.text) for spec in bots]
+        return [LoadedBot(number, self._by_state[number]) for number in numbers]
+
+    def ask(self, questions: Questions) -> list[Any]:
+        """See `BotPlayers.ask`."""
+        worker, player, bots, slots, seeds, observation, mask, states = questions
+        answers = []
+        for k, (bot, slot, seed) in enumerate(zip(bots.tolist(), slots.tolist(), seeds.tolist(), strict=True)):
+            key = worker, bot, player, slot
+            if seed >= 0:
+                if key not in self._at:
+                    self._at[key] = self._ask(bot, player, copy.deepcopy, self._fresh[bot])
+                self._ask(bot, player, self._at[key].restart, player, seed)
+            if key not in self._at:
+                raise PolicyError(
+                    f"bot {self._names[bot]!r} was lost, with what it knew of the episodes that it played."
+                )
+            found = self._at[key]
+            if self._by_state[bot]:
+                answers.append(self._ask(bot, player, found.act_on, states[k]))
+            else:
+                legal = None if mask is None else mask[k]
+                answers.append(self._ask(bot, player, found.act, observation[k], legal))
+        return answers
+
+    def pulse(self) -> list[float]:
+        """See `BotPlayers.pulse`."""
+        return [self._asked]
+
+    def close(self) -> None:
+        """See `BotPlayers.close`."""
+        self._at.clear()
+
+    def _ask(self, bot: int, player: int, question: Callable[..., Any], *arguments: Any) -> Any:
+        self._asked += 1
+        try:
+            return self._call(bot, question, *arguments)
+        except (Exception, SystemExit) as error:
+            raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
+
+    def _call(self, bot: int, question: Callable[..., Any], *arguments: Any, making: bool = False) -> Any:
+        self._tell(bot, making=making)
+        try:
+            return question(*arguments)
+        finally:
+            self._tell(-1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The states of the games that a vector of environments plays, for bots that want them. Those of OpenSpiel's are kept
+# beside the vector, whatever it is (compiled trees have none): the same seeds and moves lead to the same states.
+# Others are the objects in the vector themselves.
+
+_NONE = -1  # the move of a player who has none
+_STEPS = 64  # room for so many, to begin with
+
+
+class FollowedGames(Wrapper):
+    """A vector beside which the moves of the present episodes are noted. A state is made when it is asked for."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        from ludus.envs.openspiel.games import load_game  # of use only where there are such games
+        from ludus.envs.openspiel.states import OpenSpielGame
+
+        super().__init__(env, env.spec)
+        self._game = OpenSpielGame(load_game(env.spec.id), getattr(_innermost(env), "openings", 0))
+        self._seeds = np.zeros(env.num_envs, np.uint64)
+        self._episode = np.zeros(env.num_envs, np.int64)
+        self._steps = np.zeros(env.num_envs, np.int64)  # of the present episode
+        self._moves = np.full((env.num_envs, _STEPS, env.spec.num_players), _NONE, np.int32)
+        self._due: Sequence[Due] = ()
+        self._states: dict[int, _Followed] = {}
+
+    def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
+        """See `VectorEnv.reset`."""
+        self._seeds[:], self._episode[:], self._steps[:] = seeds, 0, 0
+        self._states.clear()
+        return super().reset(seeds, episodes=episodes)
+
+    def state(self, environment: int) -> Any:
+        """A copy of the present `pyspiel.State`. Raises EnvError if the moves do not fit, so that the vector plays another game."""
+        import pyspiel
+
+        from ludus.envs.openspiel.states import Luck
+
+        if environment not in self._states:
+            luck = Luck(int(self._seeds[environment]), int(self._episode[environment]))
+            state = self._game.new_state(luck)
+            luck.play(state)
+            self._states[environment] = _Followed(state, luck, 0)
+        state, luck, done = self._states[environment]
+        try:
+            for moves in self._moves[environment, done : self._steps[environment]].tolist():
+                if state.is_simultaneous_node():
+                    state.apply_actions(moves)
+                else:
+                    state.apply_action_with_legality_check(moves[state.current_player()])
+                luck.play(state)
+        except (pyspiel.SpielError, IndexError) as error:
+            raise EnvError(f"environment {environment} is not in the state that its moves lead to: {error}.") from error
+        self._states[environment] = _Followed(state, luck, int(self._steps[environment]))
+        return state.clone()
+
+    def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
+        if self._steps.max() == self._moves.shape[1]:
+            more = np.full_like(self._moves, _NONE)
+            self._moves = np.concatenate([self._moves, more], axis=1)
+        moved = np.zeros(self.num_envs, np.bool_)
+        for player, (due, chosen) in enumerate(zip(self._due, actions, strict=True)):
+            others = due.slot[~moved[due.slot]]
+            self._moves[others, self._steps[others]] = _NONE
+            self._moves[due.slot, self._steps[due.slot], player] = chosen
+            moved[due.slot] = True
+        self._steps += moved
+        return actions
+
+    def _see(self, timestep: Timestep) -> Timestep:
+        self._due = timestep.due
+        ended = timestep.finished.environment
+        self._episode[ended] += 1
+        self._steps[ended] = 0
+        for environment in ended.tolist():
+            self._states.pop(environment, None)
+        return timestep
+
+
+def _innermost(env: VectorEnv) -> VectorEnv:
+    """What wrappers are around."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
+
+
+class HeldGames(Wrapper):
+    """A vector whose environments are objects; a state is a copy of one."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        """Raises ScenarioError for a vector that does not show them."""
+        super().__init__(env, env.spec)
+        inner = _innermost(env)
+        if not isinstance(inner, HoldsGames):
+            raise ScenarioError(
+                f"{env.spec.id} has no states that a bot could play by: its environments are no objects of Python in this process. Set "
+                "env.workers=0 if that is why, or let the bot play by observations (act)."
+            )
+        self._inner: HoldsGames = inner
+
+    def state(self, environment: int) -> Any:
+        """A copy of the environment's object, which may be played on. Raises EnvError if it cannot be copied."""
+        try:
+            return copy.deepcopy(self._inner.game(environment))
+        except Exception as error:
+            raise EnvError(
+                f"environment {environment} of {self.spec.id} cannot be copied for a bot that plays by its state: {what_raised(error)}."
+            ) from error
+
+
+class _Followed(NamedTuple):
+    """A state, the chance of its episode, and how many of its steps were made."""
+
+    state: Any
+    luck: Any
+    steps: int
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a worker asks.
+
+_POLICY = -1
+_HIGH, _LOW = 2**16, 2**15  # a seed is made of two uniforms
+
+
+class BotBank:
+    """`PolicyBank` of policies and bots (`BotPolicy`): index k of `refs` beyond those of the policies is the k-th bot. env: what the worker
+    is to play in, which is beside `vector`, its environments."""
+
+    def __init__(self, vector: VectorEnv, policies: PolicyBank, players: BotPlayers, *, worker: Hashable = 0) -> None:
+        """worker: tells it from others that ask the same `players`."""
+        self.env = vector
+        self._policies, self._players, self._worker = policies, players, worker
+        self._vector, self._spec = vector, vector.spec
+        self._games: FollowedGames | HeldGames | None = None
+        self._agents = [len(self._spec.agents_of(p)) for p in range(self._spec.num_players)]
+        self._bot = [np.full(vector.num_envs * agents, _POLICY, np.int32) for agents in self._agents]  # by slot
+        self._names: dict[int, str] = {}  # by number
+        self._by_state = np.zeros(0, np.bool_)  # by number
+        self._numbers = np.zeros(0, np.int32)  # of the loaded bots
+        self._moves = [LegalMoves(self._spec, p) for p in range(self._spec.num_players)]
+        self.refs: Sequence[PolicyRef] = ()
+        self.recurrent = False
+        self.noise_width = 2
+
+    def load(self, policies: Sequence[tuple[PolicyRef, Any]], *, extras: Sequence[str] = ()) -> None:
+        """See `PolicyBank.load`. Raises what `BotPlayers.load` raises."""
+        bots = [(ref, policy.bot) for ref, policy in policies if isinstance(policy, BotPolicy)]
+        self._policies.load([(ref, p) for ref, p in policies if not isinstance(p, BotPolicy)], extras=extras)
+        loaded = self._players.load([bot for _, bot in bots])
+        self._numbers = np.array([bot.number for bot in loaded], np.int32)
+        known = np.zeros(1 + max([len(self._by_state) - 1, *(bot.number for bot in loaded)]), np.bool_)
+        known[: len(self._by_state)] = self._by_state
+        for (_, spec), bot in zip(bots, loaded, strict=True):
+            self._names[bot.number], known[bot.number] = spec.text, bot.by_state
+        self._by_state = known
+        self.refs = (*self._policies.refs, *(ref for ref, _ in bots))
+        self.recurrent = self._policies.recurrent
+        self.noise_width = max(self._policies.noise_width, 2)
+        if self._by_state.any() and self._games is None:
+            kind = FollowedGames if self._spec.id.startswith(OPENSPIEL) else HeldGames
+            self.env = self._games = kind(self._vector)
+
+    def release(self) -> None:
+        """See `PolicyBank.release`."""
+        self._policies.release()
+        for bots in self._bot:
+            bots.fill(_POLICY)
+
+    def bind(
+        self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
+    ) -> None:
+        """See `PolicyBank.bind`."""
+        first = len(self.refs) - len(self._numbers)
+        bots = policy >= first
+        self._bot[player][slots[~bots]] = _POLICY
+        self._bot[player][slots[bots]] = self._numbers[policy[bots] - first]
+        if not bots.all():
+            self._policies.bind(player, slots[~bots], policy[~bots], keep_memory=keep_memory)
+
+    def memory(self, player: int, slots: NDArray[np.int32], policy: int) -> NDArray[np.float32] | None:
+        """See `PolicyBank.memory`; None of a bot, whose decisions may be recorded too."""
+        return None if policy >= len(self._policies.refs) else self._policies.memory(player, slots, policy)
+
+    def act(self, player: int, due: Due, noise: NDArray[np.float32]) -> Act:
+        """See `PolicyBank.act`; a bot's log-probabilities are 0. Raises PolicyError, with its name, for a bot that raises, makes an illegal
+        move or does not answer in time."""
+        bots = self._bot[player][due.slot]
+        asked, evaluated = np.flatnonzero(bots != _POLICY), np.flatnonzero(bots == _POLICY)
+        own = np.ascontiguousarray(noise[:, : self._policies.noise_width])
+        if not len(asked):
+            return self._policies.act(player, due, own)
+        parts = []
+        if len(evaluated):
+            parts.append((evaluated, self._policies.act(player, _rows(due, evaluated), own[evaluated])))
+        action = self._ask(player, _rows(due, asked), bots[asked], noise[asked])
+        parts.append((asked, Act(action, np.zeros(len(asked), np.float32))))
+        return merge(parts, len(due.slot))
+
+    def _ask(self, player: int, due: Due, bots: NDArray[np.int32], noise: NDArray[np.float32]) -> Array:
+        seed = ((noise[:, 0] * _HIGH).astype(np.int64) << 15) + (noise[:, 1] * _LOW).astype(np.int64)
+        observation, mask, enumeration = due.observation, due.mask, self._spec.enumeration
+        if enumeration is not None:
+            observation, mask = enumeration.observation[due.observation], enumeration.mask[due.observation]
+        states: list[Any] = [None] * len(bots)
+        for k in np.flatnonzero(self._by_state[bots]).tolist():
+            assert self._games is not None
+            states[k] = self._games.state(int(due.slot[k]) // self._agents[player])
+        questions = Questions(
+            self._worker, player, bots, due.slot, np.where(due.first, seed, -1), observation, mask, states
+        )
+        answers = self._players.ask(questions)
+        return self._moves[player].checked(answers, mask, [self._names[bot] for bot in bots.tolist()])
+
+
+def _rows(due: Due, rows: NDArray[np.int64]) -> Due:
+    """Copies."""
+    mask = None if due.mask is None else due.mask[rows]
+    return Due(due.slot[rows], due.observation[rows], mask, due.reward[rows], due.first[rows])
+
+
+class LegalMoves:
+    """What is a legal action of one player."""
+
+    def __init__(self, spec: EnvSpec, player: int) -> None:
+        self._player = player
+        self._space = spec.agents_of(player)[0].action
+        self._choices = Choices.of(self._space)
+        floats = isinstance(self._space, Box) and self._space.dtype.kind == "f"
+        self._dtype = np.float32 if floats else np.int32
+
+    def checked(self, answers: Sequence[Any], mask: NDArray[np.bool_] | None, names: Sequence[str]) -> Array:
+        """[n, …] as policies answer. Raises PolicyError, with its name, for a bot whose answer is no legal action."""
+        if isinstance(self._space, Discrete) and (quick := _numbers(answers, mask, self._space)) is not None:
+            return quick
+        rows = []
+        for k, (answer, name) in enumerate(zip(answers, names, strict=True)):
+            legal = None if mask is None or self._choices is None else self._choices.values(mask[k])
+            rows.append(self._one(answer, legal, name))
+        return np.stack(rows).astype(self._dtype)
+
+    def _one(self, answer: Any, legal: list[list[int]] | None, name: str) -> Array:
+        """legal: the values of each number."""
+        space = self._space
+        wrong = f"bot {name!r} answered {answer!r} as player {self._player}"
+        try:
+            action = np.asarray(answer)
+        except ValueError as error:
+            raise PolicyError(f"{wrong}; an action of {space} was expected.") from error
+        if isinstance(space, Discrete):
+            if action.shape != () or action.dtype.kind not in "iu":
+                raise PolicyError(f"{wrong}; a whole number was expected.")
+            known = range(int(space.start), int(space.start + space.n)) if legal is None else legal[0]
+            if int(action) not in known:
+                raise PolicyError(f"{wrong}; legal are {list(known)}.")
+            return action
+        if action.dtype.kind not in "iuf" or not space.contains(action.astype(space.dtype)):
+            raise PolicyError(f"{wrong}; an action of {space} was expected.")
+        if legal is not None and not all(n in some for n, some in zip(action.ravel().tolist(), legal, strict=True)):
+            raise PolicyError(f"{wrong}; legal are {legal}.")
+        return action
+
+
+def _numbers(answers: Sequence[Any], mask: NDArray[np.bool_] | None, space: Discrete) -> Array | None:
+    """All at once, if all are legal numbers: a hundred times as fast as one by one."""
+    try:
+        found = np.asarray(answers)
+    except (ValueError, OverflowError):
+        return None
+    if found.shape != (len(answers),) or found.dtype.kind not in "iu":
+        return None
+    if mask is None:
+        least = int(space.start)
+        fine = (found >= least) & (found < least + int(space.n))
+    else:
+        inside = (found >= 0) & (found < mask.shape[1])
+        fine = inside & mask[np.arange(len(found)), np.where(inside, found, 0)]
+    return found.astype(np.int32) if fine.all() else None

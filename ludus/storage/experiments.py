@@ -1,0 +1,174 @@
+"""Experiments on disk: a folder of ordinary runs, and one file that lists them.
+
+EXPERIMENT/experiment.yaml    a scenario, what each run changes in it, why a run's process ended before its run did
+EXPERIMENT/seed-0 …           a run, as `ludus train` makes it
+EXPERIMENT/seed-0.log         what its process said
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ludus.core.config import from_yaml, to_yaml
+from ludus.core.errors import LudusError, RunError, nearest
+from ludus.core.files import replace_file
+from ludus.storage.database import FILE
+from ludus.storage.reader import Reader, run_state
+from ludus.storage.run_dirs import EXPERIMENT, SWEEP
+from ludus.storage.store import has_tables
+
+FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+PRUNED = "pruned"
+"""How `why` begins for a trial that was stopped since others did better."""
+_KEYS = {"format", "scenario", "runs", "reasons", "baselines"}
+_HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStanding:
+    """How a run of an experiment stands. state: "waiting" (it has not begun), or as `run_state` gives it, "unreadable" where its database
+    is. why: of one that did not come to its end; "" if nobody knows."""
+
+    name: str
+    folder: Path
+    state: str
+    why: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        return self.state == "finished"
+
+    @property
+    def was_stopped(self) -> bool:
+        """By the user, and not since others did better."""
+        return self.state == "stopped" and not self.why.startswith(PRUNED)
+
+    @property
+    def has_failed(self) -> bool:
+        """Neither done, nor going on, nor stopped by the user, nor still to begin."""
+        return self.state not in ("finished", "running", "stopped", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """scenario: what its runs have in common, as YAML has it. runs: name -> what that run changes in it, as `key=value`. reasons: why
+    runs ended that could not say so themselves (a killed process). baselines: name -> (mean, spread) of published results, to stand beside
+    its own."""
+
+    folder: Path
+    scenario: Mapping[str, Any]
+    runs: Mapping[str, tuple[str, ...]]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether its runs are the trials of a sweep."""
+        return (self.folder / SWEEP).is_file()
+
+    def log(self, run: str) -> Path:
+        """Where a run's process writes what it says."""
+        return self.folder / f"{run}.log"
+
+    def standing(self, run: str) -> RunStanding:
+        folder, reason = self.folder / run, self.reasons.get(run, "")
+        try:
+            if not has_tables(folder / FILE):
+                return RunStanding(run, folder, "failed" if reason else "waiting", reason)
+            with Reader(folder, check=False) as reader:
+                summary = reader.summary()
+        except LudusError as error:
+            return RunStanding(run, folder, "unreadable", str(error))
+        state = run_state(folder, summary)
+        if state == "failed" and summary is not None:
+            reason = f"every response failed; the first: {summary.failure}"
+        elif state == "stopped" and summary is not None:
+            reason = summary.stopped_by
+        elif state in ("running", "finished"):
+            reason = ""
+        return RunStanding(run, folder, state, reason)
+
+    def standings(self) -> tuple[RunStanding, ...]:
+        return tuple(self.standing(run) for run in self.runs)
+
+    def with_run(self, run: str, changes: Sequence[str]) -> Experiment:
+        return replace(self, runs={**self.runs, run: tuple(changes)})
+
+    def with_reason(self, run: str, why: str) -> Experiment:
+        """why: "" for none, as of a run that begins."""
+        others = {name: reason for name, reason in self.reasons.items() if name != run}
+        return replace(self, reasons={**others, run: why} if why else others)
+
+    def save(self) -> None:
+        """Puts the file in its place. Raises RunError if the folder cannot be written."""
+        content = {
+            "format": FORMAT,
+            "runs": {name: list(changes) for name, changes in self.runs.items()},
+            "reasons": dict(self.reasons),
+            "baselines": {name: list(numbers) for name, numbers in self.baselines.items()},
+            "scenario": dict(self.scenario),
+        }
+        try:
+            replace_file(self.folder / EXPERIMENT, (_HEAD + to_yaml(content)).encode())
+        except OSError as error:
+            raise RunError(f"experiment {str(self.folder)!r} cannot be written: {error.strerror or error}.") from error
+
+
+def read_experiment(folder: Path) -> Experiment:
+    """Raises RunError, saying what is wrong with its file."""
+    path = folder / EXPERIMENT
+    try:
+        content = from_yaml(path.read_text(encoding="utf-8"), what="it", source=EXPERIMENT)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    except LudusError as error:
+        raise RunError(f"{str(path)!r} cannot be used: {error}") from error
+    try:
+        return _experiment(folder, content)
+    except (ValueError, TypeError) as error:
+        raise RunError(
+            f"{str(path)!r} cannot be used: {error}. Restore it; it is written by `ludus train --seeds`."
+        ) from error
+
+
+def _experiment(folder: Path, content: Any) -> Experiment:
+    if not isinstance(content, dict):
+        raise ValueError("it is no mapping")
+    if unknown := sorted(set(map(str, content)) - _KEYS):
+        raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], _KEYS)}".rstrip("."))
+    if (form := content.get("format")) != FORMAT:
+        newer = isinstance(form, int) and form > FORMAT
+        raise ValueError(f"its format is {form!r}, and {FORMAT} was expected{'; upgrade ludus' if newer else ''}")
+    scenario, runs = content.get("scenario"), content.get("runs")
+    if not (isinstance(scenario, dict) and isinstance(runs, dict)):
+        raise ValueError("`scenario` and `runs` were expected, both of them mappings")
+    for name, changes in runs.items():
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
+            raise ValueError(f"a run is named {name!r}, which is no name of a folder beside it")
+        if not (isinstance(changes, list) and all(isinstance(change, str) for change in changes)):
+            raise ValueError(f"runs: {name}: a list of key=value was expected")
+    reasons, baselines = content.get("reasons") or {}, content.get("baselines") or {}
+    if not (isinstance(reasons, dict) and isinstance(baselines, dict)):
+        raise ValueError("`reasons` and `baselines` are mappings")
+    return Experiment(
+        folder,
+        scenario,
+        {name: tuple(changes) for name, changes in runs.items()},
+        {str(name): str(why) for name, why in reasons.items()},
+        {str(name): _baseline(str(name), numbers) for name, numbers in baselines.items()},
+    )
+
+
+def _baseline(name: str, numbers: Any) -> tuple[float, float]:
+    if not (isinstance(numbers, list) and len(numbers) == 2 and all(type(n) in (int, float) for n in numbers)):
+        raise ValueError(f"baselines: {name}: [mean, spread] was expected, given {numbers!r}")
+    return float(numbers[0]), float(numbers[1])

@@ -1,0 +1,730 @@
+"""Runs and experiments, compared: the one comparison behind `ludus compare`, `ludus runs compare` and `ludus report A B C`.
+
+stored runs -> Group (typed, as they are) -> compare (pure) -> Comparison -> terminal, JSON, CSV, page
+
+The statistics are those of Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021, as
+their library rliable computes them: few runs are the rule, so every figure has a bootstrap interval, and an interquartile mean stands
+beside the mean. Runs are resampled within their environment (stratified).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from itertools import combinations, count, permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.curves import joined
+from ludus.core.errors import ConfigError, LudusError, RunError, UnknownName
+from ludus.core.types import Curve
+from ludus.storage.base import GenerationRecord, RunSummary
+from ludus.storage.database import FILE
+from ludus.storage.experiments import read_experiment
+from ludus.storage.reader import Reader, StoredMatch, run_state
+from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
+from ludus.view.report import FILE as FILE_OF_REPORT
+from ludus.view.report import fill, put_page
+
+Array = NDArray[np.float64]
+
+# --------------------------------------------------------------------------------------------------------------------
+# The statistics. Scores of a group: one array for each environment, of a score for each run.
+
+SAMPLES = 10_000
+"""Bootstrap samples of an interval."""
+CONFIDENCE = 0.95
+_TRIM = 0.25
+_POINTS = 60  # of a profile, and of a curve
+_MOST = 200  # points of a curve that has one wherever the value of a run changes
+_DECADES = 100.0  # between the least and the highest score, from which on a profile's steps are ratios
+_CURVE_SAMPLES = 2_000  # of each point of a curve
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval; low and high are NaN where there is none: of one run."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+def mean(scores: Array) -> Array:
+    """Of the last axis."""
+    return np.asarray(scores.mean(axis=-1))
+
+
+def interquartile_mean(scores: Array) -> Array:
+    """The mean of the middle half of the last axis, ⌊n/4⌋ values left out at either end (Agarwal et al. 2021, section 4.3)."""
+    cut = int(_TRIM * scores.shape[-1])
+    return np.asarray(np.sort(scores, axis=-1)[..., cut : scores.shape[-1] - cut].mean(axis=-1))
+
+
+def aggregate(
+    scores: Sequence[Array], statistic: Callable[[Array], Array], *, samples: int = SAMPLES, seed: int = 0
+) -> Estimate:
+    """A statistic of all runs, with the percentile interval of a bootstrap stratified by environment."""
+    value = float(statistic(np.concatenate(scores)))
+    return _estimate(value, statistic(resampled(scores, samples, seed)), scores)
+
+
+def resampled(scores: Sequence[Array], samples: int, seed: int) -> Array:
+    """[samples, runs] as many runs of each environment again, drawn from its own with replacement."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([row[rng.integers(len(row), size=(samples, len(row)))] for row in scores], axis=1)
+
+
+def probability_of_improvement(
+    a: Sequence[Array], b: Sequence[Array], *, samples: int = SAMPLES, seed: int = 0
+) -> Estimate:
+    """How probable it is that a run of `a` has a higher score than one of `b`; ties count as half. The mean over environments of
+    Mann and Whitney's U over the number of pairs (Agarwal et al. 2021, section 4.3)."""
+    rng = np.random.default_rng(seed)
+    value, drawn = 0.0, np.zeros(samples)
+    for mine, theirs in zip(a, b, strict=True):
+        above = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
+        value += above.mean() / len(a)
+        # How often each run was drawn says all of a sample.
+        i, j = (rng.multinomial(len(row), np.full(len(row), 1 / len(row)), size=samples) for row in (mine, theirs))
+        drawn += ((i @ above) * j).sum(axis=1) / above.size / len(a)
+    return _estimate(float(value), drawn, [*a, *b])
+
+
+def profile(
+    scores: Sequence[Array], thresholds: Array, *, samples: int = _CURVE_SAMPLES, seed: int = 0
+) -> tuple[Estimate, ...]:
+    """Of each threshold, the share of runs with a higher score (Agarwal et al. 2021, section 4.2)."""
+    above = np.concatenate(scores)[:, None] > thresholds
+    drawn = resampled(scores, samples, seed)
+    return tuple(
+        _estimate(float(above[:, k].mean()), (drawn > threshold).mean(axis=1), scores)
+        for k, threshold in enumerate(thresholds)
+    )
+
+
+def _estimate(value: float, drawn: Array, scores: Sequence[Array]) -> Estimate:
+    if min(map(len, scores)) < 2:  # of one run, resampling gives that run again
+        return Estimate(value)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(value, float(low), float(high))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is measured.
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What runs are compared by. of: its values after each generation, NaN where it is not known."""
+
+    name: str
+    title: str
+    lower_is_better: bool
+    of: Callable[[Sequence[GenerationRecord], Reader], Array]
+
+
+def _nash_conv(records: Sequence[GenerationRecord], _: Reader) -> Array:
+    return np.array([math.nan if record.nash_conv is None else record.nash_conv for record in records])
+
+
+def _return(records: Sequence[GenerationRecord], _: Reader) -> Array:
+    return np.array([record.values[0] if len(record.values) == 1 else math.nan for record in records])
+
+
+def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    payoffs = reader.payoffs()
+    return _of_mixtures(records, reader, lambda player, profile: float(payoffs.mean[(player, *profile)]))
+
+
+def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    counts: dict[tuple[int, ...], NDArray[np.int64]] = {}
+    for match in map(_match, reader.matches()):
+        if match.wins and not match.exact:
+            counts[match.profile] = counts.get(match.profile, 0) + np.array(match.wins)
+
+    def rate(player: int, profile: tuple[int, ...]) -> float:
+        if profile not in counts:
+            return math.nan
+        won, drawn, lost = counts[profile][player].tolist()
+        return (won + drawn / 2) / (won + drawn + lost) if won + drawn + lost else math.nan
+
+    return _of_mixtures(records, reader, rate)
+
+
+def _match(stored: StoredMatch) -> Any:
+    return stored.match
+
+
+def _of_mixtures(
+    records: Sequence[GenerationRecord], reader: Reader, value: Callable[[int, tuple[int, ...]], float]
+) -> Array:
+    """What the players' meta-strategies come to against the first policies, which play at random: the mean over players."""
+    firsts = [stored.record for stored in reader.policies() if stored.record.index == 0]
+    known = len(firsts) == len(set(reader.info().population)) and all(first.spec.kind == "random" for first in firsts)
+    if not records or len(records[0].marginals) < 2 or not known:
+        return np.full(len(records), math.nan)
+    found: dict[tuple[int, int], float] = {}
+
+    def of(player: int, policy: int, players: int) -> float:
+        if (player, policy) not in found:
+            found[player, policy] = value(player, tuple(policy if p == player else 0 for p in range(players)))
+        return found[player, policy]
+
+    means = []
+    for record in records:
+        rows = [np.array(marginal) for marginal in record.marginals]
+        each = [sum(row[k] * of(p, int(k), len(rows)) for k in np.flatnonzero(row)) for p, row in enumerate(rows)]
+        means.append(np.mean(each))
+    return np.array(means)
+
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("nash_conv", "NashConv", True, _nash_conv),
+        Measure("return", "return", False, _return),
+        Measure("win_rate", "win rate against random play", False, _win_rate),
+        Measure("against_random", "payoff against random play", False, _against_random),
+    )
+}
+"""The first one that every run knows is taken, unless another is asked for."""
+
+AXES = {
+    "generations": "generations",
+    "episodes": "episodes of training",
+    "decisions": "decisions of training",
+    "seconds": "seconds",
+}
+
+LEARNED = "return"
+"""The measure that a single learner's curve has points of, too."""
+_COUNTED = ("episodes", "decisions", "seconds")
+_STEPS = 20  # of a training, that a pruner is told of
+
+# --------------------------------------------------------------------------------------------------------------------
+# Runs, as they are stored.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRun:
+    """state, why: how it ended; `counted` says whether its figures count. axes: of each generation, what had been spent by its end. values:
+    measure -> after each generation, those that are known anywhere. learning: how its one learner learned, None where there are others.
+    changes: what an experiment changed for it."""
+
+    name: str
+    folder: Path
+    state: str
+    why: str = ""
+    env: str = ""
+    algorithm: str = ""
+    seed: int | None = None
+    axes: Mapping[str, Array] | None = None
+    values: Mapping[str, Array] | None = None
+    learning: Curve | None = None
+    changes: tuple[str, ...] = ()
+
+    def series(self, measure: str, axis: str) -> tuple[Array, Array]:
+        """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
+        if measure == LEARNED and axis in _COUNTED and self.learning is not None:
+            value = newest_returns(self.learning)
+            known = np.isfinite(value)
+            return self.learning[axis][known], value[known]
+        if self.values is None or self.axes is None or measure not in self.values:
+            return np.empty(0), np.empty(0)
+        value = self.values[measure]
+        known = np.isfinite(value)
+        return self.axes[axis][known], value[known]
+
+    def final(self, measure: str) -> float:
+        """The last one that is known."""
+        _, value = self.series(measure, "generations")
+        return float(value[-1]) if len(value) else math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Runs that are to tell the same: those of an experiment, of a folder of runs, or one run."""
+
+    name: str
+    runs: tuple[ComparedRun, ...]
+    baselines: Mapping[str, tuple[float, float]]
+
+
+def read_group(text: str) -> Group:
+    """What a user means by a path, or by a name below ./runs. Raises RunError if it is neither run, experiment nor a folder of runs."""
+    if (folder := find_experiment(text)) is not None:
+        experiment = read_experiment(folder)
+        runs = []
+        for standing in experiment.standings():
+            run = _read_run(standing.folder, standing.name, standing.state, standing.why)
+            runs.append(replace(run, changes=experiment.runs[standing.name]))
+        return Group(run_name(folder), tuple(runs), experiment.baselines)
+    for folder in (Path(text), RUNS / text):
+        inside = sorted(path.parent for path in folder.glob(f"*/{FILE}")) if text and folder != RUNS else []
+        if inside and not (folder / FILE).is_file():
+            return Group(run_name(folder), tuple(_read_run(path, path.name) for path in inside), {})
+    folder = find_run(text)
+    return Group(run_name(folder), (_read_run(folder, run_name(folder)),), {})
+
+
+def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> ComparedRun:
+    """state, why: as the experiment says, where it is of one."""
+    if state == "waiting" or not (folder / FILE).is_file():
+        return ComparedRun(name, folder, state or "missing", why)
+    try:
+        with Reader(folder, check=False) as reader:
+            info, records, summary = reader.info(), reader.generations(), reader.summary()
+            spent = {
+                "generations": np.array([record.number for record in records], np.float64),
+                "episodes": np.array([record.episodes for record in records], np.float64),
+                "decisions": _decisions(records, reader),
+                "seconds": np.array([record.seconds for record in records], np.float64),
+            }
+            values = {name: measure.of(records, reader) for name, measure in MEASURES.items()}
+            learning = _learning(reader) if info.players == 1 else None
+    except LudusError as error:  # one broken run must not hide the others
+        return ComparedRun(name, folder, "unreadable", str(error))
+    state = state or run_state(folder, summary)
+    return ComparedRun(
+        name=name,
+        folder=folder,
+        state=state,
+        why=why or _why(state, summary),
+        env=info.env,
+        algorithm=info.algorithm,
+        seed=info.seed,
+        axes=spent,
+        values={name: value for name, value in values.items() if np.isfinite(value).any()},
+        learning=learning,
+    )
+
+
+def intermediate_values(
+    folder: Path, measure: Measure, *, budget: tuple[str, float] | None = None
+) -> list[tuple[int, float]]:
+    """(step, value) of a run that may be going on, where the value is known: a step is a generation. budget: the counter that ends each
+    training, and where; with it a return is that of the learner while it trains, and a step a twentieth of a training."""
+    if not (folder / FILE).is_file():
+        return []
+    try:
+        with Reader(folder, check=False) as reader:
+            if budget is not None and measure.name == LEARNED:
+                return _while_training(reader, *budget)
+            records = reader.generations()
+            values = measure.of(records, reader)
+    except RunError:  # it is only beginning
+        return []
+    return [(r.number, float(v)) for r, v in zip(records, values, strict=True) if math.isfinite(v)]
+
+
+def _while_training(reader: Reader, counter: str, amount: float) -> list[tuple[int, float]]:
+    """Of every step, the last point in it."""
+    found: dict[int, float] = {}
+    for stored in reader.curves():
+        for spent, value in zip(stored.curve[counter], newest_returns(stored.curve), strict=True):
+            if math.isfinite(value):
+                share = min(_STEPS, int(_STEPS * spent / amount))
+                found[_STEPS * max(0, stored.generation - 1) + share] = float(value)
+    return sorted(found.items())
+
+
+def newest_returns(curve: Curve, *, episodes: int = 100) -> Array:
+    """Of each point, the mean return of the newest episodes by then: of those points that have so many together, or of all. NaN before any
+    has ended."""
+    n = curve["n"]
+    count, total = np.append(0.0, np.cumsum(n)), np.append(0.0, np.cumsum(np.where(n > 0, n * curve["mean"], 0.0)))
+    first = np.maximum(0, np.searchsorted(count, count[1:] - episodes, side="right") - 1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((total[1:] - total[first]) / (count[1:] - count[first]))
+
+
+def _learning(reader: Reader) -> Curve | None:
+    """How a run's tasks went, one after the other; None where any were trained side by side."""
+    curves = reader.curves()
+    one_each = len({stored.generation for stored in curves}) == len(curves)
+    return joined(stored.curve for stored in curves) if curves and one_each else None
+
+
+def _why(state: str, summary: RunSummary | None) -> str:
+    if summary is None or state == "finished":
+        return ""
+    return f"every response failed; the first: {summary.failure}" if state == "failed" else summary.stopped_by
+
+
+def _decisions(records: Sequence[GenerationRecord], reader: Reader) -> Array:
+    """Of all training tasks up to each generation."""
+    spent: dict[int, int] = {}
+    for task in reader.tasks():
+        if task.kind == "train":
+            spent[task.generation] = spent.get(task.generation, 0) + task.counters.get("decisions", 0)
+    numbers = np.array(sorted(spent), np.int64)
+    total = np.concatenate([[0], np.cumsum([spent[int(number)] for number in numbers])])
+    return np.array([total[np.searchsorted(numbers, record.number, side="right")] for record in records], np.float64)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The comparison.
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A published result: its mean and spread."""
+
+    name: str
+    mean: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EfficiencyCurve:
+    """Interquartile means over what was spent: x [k], and their estimates [k]."""
+
+    x: Array
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupResult:
+    """counted: the runs whose figures count; left_out: the others. scores: by environment, as `Comparison` says. curves: by axis, those
+    along which anything was spent."""
+
+    name: str
+    counted: tuple[ComparedRun, ...]
+    left_out: tuple[ComparedRun, ...]
+    is_unfinished: bool
+    scores: tuple[Array, ...]
+    mean: Estimate
+    iqm: Estimate
+    best: float
+    profile: tuple[Estimate, ...]
+    curves: Mapping[str, EfficiencyCurve]
+
+    def spent(self, axis: str) -> float:
+        """By a run that counts, on the mean."""
+        return float(np.mean([run.axes[axis][-1] for run in self.counted if run.axes is not None]))
+
+    @property
+    def runs(self) -> str:
+        """How many count, of how many."""
+        total = len(self.counted) + len(self.left_out)
+        return str(total) if not self.left_out else f"{len(self.counted)} of {total}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """environments: what the runs played; over several, scores are normalised to 0 for the worst run of all on an environment and 1 for the
+    best. improvement: (a, b) -> how probable it is that a run of a is better than one of b. thresholds: of the profiles."""
+
+    measure: Measure
+    environments: tuple[str, ...]
+    groups: tuple[GroupResult, ...]
+    improvement: Mapping[tuple[str, str], Estimate]
+    thresholds: Array
+    baselines: tuple[Baseline, ...]
+
+    @property
+    def is_normalised(self) -> bool:
+        return len(self.environments) > 1
+
+    @property
+    def curve_title(self) -> str:
+        """What the curves over what was spent are of."""
+        learns = any(run.learning is not None for group in self.groups for run in group.counted)
+        return (
+            f"{self.measure.title} of the newest 100 episodes"
+            if learns and self.measure.name == LEARNED
+            else self.measure.title
+        )
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.measure.lower_is_better and not self.is_normalised
+
+    @property
+    def title(self) -> str:
+        which = "lower" if self.lower_is_better else "higher"
+        title = f"{self.measure.title}, normalised by environment" if self.is_normalised else self.measure.title
+        return f"{title} ({which} is better)"
+
+
+def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: Iterable[Baseline] = ()) -> Comparison:
+    """Raises ConfigError for a metric that there is not, or that not every group knows; RunError where there is nothing to compare."""
+    groups = _named_apart(groups)
+    counted = {group.name: _counted(group) for group in groups}
+    if empty := [group for group in groups if not counted[group.name]]:
+        run = empty[0].runs[0] if empty[0].runs else None
+        told = (
+            "it has none" if run is None else f"{run.name}: {run.state}{f', {run.why}' if run.why else ''}".rstrip(".")
+        )
+        raise RunError(f"{empty[0].name!r} has no run that could be compared ({told}).")
+    measure = _measure(metric, counted)
+    kept = {name: [run for run in runs if math.isfinite(run.final(measure.name))] for name, runs in counted.items()}
+    environments = tuple(sorted({run.env for runs in kept.values() for run in runs}))
+    _check_environments(environments, kept)
+    scale = {env: _scale(env, measure, kept, several=len(environments) > 1) for env in environments}
+    scores = {
+        name: tuple(
+            np.array([scale[env](run.final(measure.name)) for run in runs if run.env == env]) for env in environments
+        )
+        for name, runs in kept.items()
+    }
+    lower = measure.lower_is_better and len(environments) == 1
+    sign = -1.0 if lower else 1.0
+    thresholds = _thresholds(np.concatenate([row for rows in scores.values() for row in rows]))
+    published = {name: numbers for group in groups for name, numbers in group.baselines.items()}
+    return Comparison(
+        measure=measure,
+        environments=environments,
+        groups=tuple(
+            _result(group, kept[group.name], measure, scores[group.name], thresholds, environments, scale, sign)
+            for group in groups
+        ),
+        improvement={
+            (a, b): probability_of_improvement(_signed(scores[a], sign), _signed(scores[b], sign))
+            for a, b in permutations(scores, 2)
+        },
+        thresholds=thresholds,
+        baselines=(*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines),
+    )
+
+
+def _thresholds(scores: Array) -> Array:
+    """From the least to the highest score, in even steps; of positive ones over decades, in even ratios."""
+    low, high = float(scores.min()), float(scores.max())
+    steps = np.geomspace if 0 < low < high / _DECADES else np.linspace
+    return np.unique(steps(low, high, _POINTS))
+
+
+def _signed(scores: Sequence[Array], sign: float) -> list[Array]:
+    return [sign * row for row in scores]
+
+
+def _named_apart(groups: Sequence[Group]) -> list[Group]:
+    for a, b in combinations(groups, 2):
+        if a.name == b.name:
+            raise ConfigError(f"{a.name!r} was given twice.")
+    return list(groups)
+
+
+def _counted(group: Group) -> list[ComparedRun]:
+    """Those that came to their end; of a group of which none did, those that have anything."""
+    known = [run for run in group.runs if run.values]
+    finished = [run for run in known if run.state == "finished"]
+    return finished or [run for run in known if run.state != "failed"]
+
+
+def _measure(metric: str | None, counted: Mapping[str, Sequence[ComparedRun]]) -> Measure:
+    known = {name: {m for run in runs for m in run.values or ()} for name, runs in counted.items()}
+    common = [name for name in MEASURES if all(name in names for names in known.values())]
+    if metric is None:
+        if not common:
+            told = "; ".join(f"{name}: {', '.join(sorted(names))}" for name, names in known.items())
+            raise ConfigError(f"these have no measure in common ({told}). Compare runs of one game.")
+        return MEASURES[common[0]]
+    if metric not in MEASURES:
+        raise UnknownName("metric", metric, MEASURES)
+    for name, names in known.items():
+        if metric not in names:
+            raise ConfigError(f"--metric {metric}: {name!r} does not know it; it has {', '.join(sorted(names))}.")
+    return MEASURES[metric]
+
+
+def _check_environments(environments: Sequence[str], kept: Mapping[str, Sequence[ComparedRun]]) -> None:
+    for name, runs in kept.items():
+        missing = sorted(set(environments) - {run.env for run in runs})
+        if missing:
+            raise ConfigError(
+                f"{name!r} has no run on {missing[0]}, and others have. Groups are compared on the same environments."
+            )
+
+
+def _scale(
+    env: str, measure: Measure, kept: Mapping[str, Sequence[ComparedRun]], *, several: bool
+) -> Callable[[float], float]:
+    """Of several environments: 0 for the worst run of all, 1 for the best."""
+    if not several:
+        return lambda value: value
+    finals = [run.final(measure.name) for runs in kept.values() for run in runs if run.env == env]
+    worst, best = (max(finals), min(finals)) if measure.lower_is_better else (min(finals), max(finals))
+    return lambda value: 1.0 if best == worst else (value - worst) / (best - worst)
+
+
+def _result(
+    group: Group,
+    kept: Sequence[ComparedRun],
+    measure: Measure,
+    scores: tuple[Array, ...],
+    thresholds: Array,
+    environments: Sequence[str],
+    scale: Mapping[str, Callable[[float], float]],
+    sign: float,
+) -> GroupResult:
+    left_out = tuple(_left_out(run, measure) for run in group.runs if run not in kept)
+    flat = np.concatenate(scores)
+    return GroupResult(
+        name=group.name,
+        counted=tuple(kept),
+        left_out=left_out,
+        is_unfinished=any(run.state != "finished" for run in kept),
+        scores=scores,
+        mean=aggregate(scores, mean),
+        iqm=aggregate(scores, interquartile_mean),
+        best=float(sign * (sign * flat).max()),
+        profile=profile(_signed(scores, sign), sign * thresholds),
+        curves={
+            axis: curve for axis in AXES if (curve := _curve(kept, measure, axis, environments, scale)) is not None
+        },
+    )
+
+
+def _left_out(run: ComparedRun, measure: Measure) -> ComparedRun:
+    if run.state != "finished" or run.why:
+        return run
+    return replace(run, why=f"it has no {measure.title}")
+
+
+def _curve(
+    runs: Sequence[ComparedRun],
+    measure: Measure,
+    axis: str,
+    environments: Sequence[str],
+    scale: Mapping[str, Callable[[float], float]],
+) -> EfficiencyCurve | None:
+    """Up to what every run has spent; a run's value is the one that it had last. None where nothing was spent."""
+    series = {id(run): run.series(measure.name, axis) for run in runs}
+    first, last = max(x[0] for x, _ in series.values()), min(x[-1] for x, _ in series.values())
+    if last <= first:
+        return None
+    grid = np.unique(np.concatenate([x[(x >= first) & (x <= last)] for x, _ in series.values()] + [[first, last]]))
+    if len(grid) > _MOST:  # where the values of all runs change would be too many
+        grid = np.linspace(first, last, _POINTS)
+    rows = {
+        id(run): np.array([scale[run.env](value) for value in y[np.searchsorted(x, grid, side="right") - 1]])
+        for run, (x, y) in ((run, series[id(run)]) for run in runs)
+    }
+    by_env = [np.array([rows[id(run)] for run in runs if run.env == env]) for env in environments]
+    estimates = tuple(
+        aggregate([row[:, k] for row in by_env], interquartile_mean, samples=_CURVE_SAMPLES) for k in range(len(grid))
+    )
+    return EfficiencyCurve(grid, estimates)
+
+
+def at(curve: EfficiencyCurve, spent: float) -> Estimate:
+    """The last one before so much was spent."""
+    return curve.estimates[max(0, int(np.searchsorted(curve.x, spent, side="right")) - 1)]
+
+
+def common_budget(comparison: Comparison, axis: str) -> float | None:
+    """What every group has spent along an axis; None where one has not."""
+    if any(axis not in group.curves for group in comparison.groups):
+        return None
+    return min(float(group.curves[axis].x[-1]) for group in comparison.groups)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# As data for others: JSON, rows for CSV, the page.
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """All of it, in plain values; None where a figure is not known."""
+    return {
+        "metric": comparison.measure.name,
+        "title": comparison.title,
+        "curve_title": comparison.curve_title,
+        "lower_is_better": comparison.lower_is_better,
+        "normalised": comparison.is_normalised,
+        "environments": list(comparison.environments),
+        "confidence": CONFIDENCE,
+        "thresholds": _numbers(comparison.thresholds),
+        "groups": [_group(group, comparison) for group in comparison.groups],
+        "improvement": [
+            {"better": a, "than": b, **_interval(estimate)} for (a, b), estimate in comparison.improvement.items()
+        ],
+        "baselines": [asdict(baseline) for baseline in comparison.baselines],
+        "axes": [{"name": name, "title": title} for name, title in AXES.items()],
+    }
+
+
+def _group(group: GroupResult, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "runs": [_run(run, comparison, counted=True) for run in group.counted]
+        + [_run(run, comparison, counted=False) for run in group.left_out],
+        "unfinished": group.is_unfinished,
+        "mean": _interval(group.mean),
+        "iqm": _interval(group.iqm),
+        "best": _finite(group.best),
+        "profile": [_interval(estimate) for estimate in group.profile],
+        "curves": {
+            axis: {"x": _numbers(curve.x), "iqm": [_interval(estimate) for estimate in curve.estimates]}
+            for axis, curve in group.curves.items()
+        },
+    }
+
+
+def _run(run: ComparedRun, comparison: Comparison, *, counted: bool) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "state": run.state,
+        "why": run.why,
+        "counted": counted,
+        "env": run.env,
+        "algorithm": run.algorithm,
+        "seed": run.seed,
+        "changes": list(run.changes),
+        "value": _finite(run.final(comparison.measure.name)),
+        "spent": {name: _finite(x[-1]) for name, x in (run.axes or {}).items() if len(x)},
+    }
+
+
+COLUMNS = ("group", "run", "counted", "state", "why", "env", "algorithm", "seed", *AXES, *MEASURES)
+
+
+def as_rows(comparison: Comparison) -> Iterable[tuple[object, ...]]:
+    """A row of `COLUMNS` for each generation of each run, and one for a run without; empty where nothing is known."""
+    for group in comparison.groups:
+        for run in (*group.counted, *group.left_out):
+            counted, seed = "yes" if run in group.counted else "no", "" if run.seed is None else run.seed
+            facts = (group.name, run.name, counted, run.state, run.why, run.env, run.algorithm, seed)
+            axes, values = run.axes or {}, run.values or {}
+            length = len(next(iter(axes.values()), ()))
+            for k in range(length):
+                measured = [values[name][k] if name in values else math.nan for name in MEASURES]
+                numbers = [*(axes[name][k] for name in AXES), *measured]
+                yield (*facts, *("" if math.isnan(number) else float(number) for number in numbers))
+            if not length:
+                yield (*facts, *[""] * (len(AXES) + len(MEASURES)))
+
+
+def _interval(estimate: Estimate) -> dict[str, float | None]:
+    return {name: _finite(getattr(estimate, name)) for name in ("value", "low", "high")}
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _numbers(values: Array) -> list[float | None]:
+    return [_finite(value) for value in values.tolist()]
+
+
+def write_comparison(comparison: Comparison, target: Path) -> Path:
+    """Writes the page (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
+    title = f"{', '.join(group.name for group in comparison.groups)} · Ludus comparison"
+    return put_page(target, fill("comparison.html", "comparison.js", title=title, data=as_json(comparison)))
+
+
+def page_of(names: Sequence[str]) -> Path:
+    """Where the page of a comparison is written: in the folder of an experiment that is compared alone, else a new file in ./runs."""
+    if len(names) == 1 and (folder := find_experiment(names[0])) is not None:
+        return folder / FILE_OF_REPORT
+    stem = f"comparison-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = RUNS if RUNS.is_dir() else Path()
+    paths = (folder / f"{stem}{'' if k == 1 else f'-{k}'}.html" for k in count(1))
+    return next(path for path in paths if not path.exists())

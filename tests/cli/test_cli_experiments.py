@@ -1,0 +1,192 @@
+"""ludus train --seeds, compare, runs, status and report of experiments: what they print, refuse and leave alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import synthetic_run as synthetic
+
+from ludus.cli.main import main
+from ludus.driver.runner import run
+from ludus.driver.scenario_files import load_scenario
+from ludus.storage.experiments import Experiment, read_experiment
+from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import RunLock
+from ludus.storage.store import Store
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def experiment(name: str, *, done: int = 2, more: int = 0) -> Experiment:
+    path = Path("runs") / name
+    path.mkdir(parents=True)
+    names = [f"seed-{k}" for k in range(done + more)]
+    made = Experiment(path, {"env": "openspiel/leduc_poker"}, {run: (f"seed={run[5:]}",) for run in names})
+    made.save()
+    for run_name in names[:done]:
+        synthetic.write(path / run_name, generations=3)
+    return made
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+
+def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    experiment("a", more=1).with_reason("seed-2", "its process was killed by SIGKILL").save()
+    synthetic.write(Path("runs/b"), generations=2)
+    assert main(["compare", "a", "b", "--baseline", "paper=1.5+-0.25"]) == 0
+    out = lines(capsys)
+    assert out[0] == "NashConv (lower is better), after the last generation"
+    assert [line.partition(" [")[0] for line in out[3:6]] == [
+        "a 2 of 3 2.205",
+        "b 1 2.871 2.871 2.871 4.2s",
+        "paper published 1.5 ± 0.25",
+    ]
+    assert out[6] == "a: seed-2 is left out: failed, its process was killed by SIGKILL"
+    assert out[-1] == "Plots: ludus report a b"
+
+    assert main(["compare", "a", "b", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(r["run"], r["counted"], r["generations"]) for r in rows[3:5]] == [
+        ("seed-0", "yes", "3.0"),
+        ("seed-1", "yes", "0.0"),
+    ]
+    assert main(["compare", "a", "b", "--json"]) == 0
+    assert [group["name"] for group in json.loads(capsys.readouterr().out)["groups"]] == ["a", "b"]
+
+
+def test_report_of_several(capsys: pytest.CaptureFixture[str]) -> None:
+    experiment("a")
+    synthetic.write(Path("runs/b"), generations=2)
+    assert main(["report", "a"]) == 0
+    assert capsys.readouterr().out == "runs/a/report.html\n"
+    assert main(["report", "a", "b"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert (path.parent, path.name[:11]) == (Path("runs"), "comparison-")
+    assert path.stat().st_size > 1e6
+
+
+def test_status_of_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    made = experiment("a", done=1, more=1)
+    assert main(["status", "a", "--watch"]) == 0
+    out = lines(capsys)
+    assert out[0] == "a: 1 of 2 runs are done"
+    assert out[3].startswith("seed-0 finished generation 3, 5.9s, NashConv 2.")
+    assert out[4] == "seed-1 waiting"
+    with Store.create(made.folder / "seed-1", synthetic.info(made.folder / "seed-1")):
+        assert main(["status", "a"]) == 0
+    assert lines(capsys)[4] == "seed-1 running"
+
+
+def test_runs_are_renamed_with_what_they_are_called(capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic.write(Path("runs/a"), generations=1)
+    experiment("e")
+    assert main(["runs", "rename", "a", "b"]) == 0
+    assert main(["runs", "rename", "e", "f"]) == 0
+    assert lines(capsys) == ["a is now b", "e is now f"]
+    with Reader(Path("runs/b")) as reader:
+        assert reader.info().name == "b"
+    assert main(["runs"]) == 0
+    assert [line.split()[0] for line in lines(capsys)[2:]] == ["b", "f/seed-0", "f/seed-1"]
+
+
+def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic.write(Path("runs/a"), generations=1)
+    made = experiment("e")
+    made.log("seed-0").write_text("generation 3")
+    assert main(["runs", "rm", "e/seed-0", "--yes"]) == 0
+    assert [s.state for s in read_experiment(made.folder).standings()] == ["waiting", "finished"]
+    assert main(["runs", "rm", "a", "e", "--yes"]) == 0
+    assert lines(capsys) == ["deleted runs/e/seed-0", "deleted runs/a", "deleted runs/e"]
+    assert list(Path("runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("runs rm a", "--yes is needed where nobody can be asked"),
+        ("runs rm going --yes", "run 'going' is going on; nothing was deleted"),
+        ("runs rm a going --yes", "run 'going' is going on; nothing was deleted"),
+        ("runs rm noted --yes", "holds notes.txt, which no run of Ludus writes"),
+        ("runs rm mine --yes", "there is no run 'mine'"),
+        ("runs rm runs/mine --yes", "'runs/mine' is not a run"),
+        ("runs rm foreign --yes", "holds a ludus.db, which no run of Ludus writes"),
+        ("runs rm link --yes", "'link' is a link"),
+        ("runs rename a noted", "is there already"),
+        ("runs rename e/seed-0 b", "belongs to an experiment"),
+        ("runs rename going b", "is in use by another process"),
+        ("compare mine", "there is no run 'mine'"),
+        ("evaluate e", "'e' is an experiment, and one run was expected. Name one of them: e/seed-0."),
+        ("resume e --profile", "--profile is for one run"),
+        ("resume odd", "its format is 9, and 1 was expected; upgrade ludus"),
+        ("compare wild", "a run is named '../a', which is no name of a folder beside it"),
+        ("train kuhn --seeds 2 --run-dir runs/a", "already holds a run"),
+        ("train kuhn --seeds 2 --run-dir runs/e", "is not empty: it holds experiment.yaml"),
+    ],
+)
+def test_refusals_change_nothing(
+    line: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    runs = Path("runs")
+    for name in ("a", "noted", "going"):
+        synthetic.write(runs / name, generations=1)
+    (runs / "noted" / "notes.txt").write_text("mine")
+    for name, what in (
+        ("mine", "notes.txt"),
+        ("foreign", "ludus.db"),
+        ("odd", "experiment.yaml"),
+        ("wild", "experiment.yaml"),
+    ):
+        (runs / name).mkdir()
+        (runs / name / what).write_text("format: 9" if name == "odd" else "format: 1\nscenario: {}\nruns: {../a: []}")
+    (runs / "link").symlink_to(runs.resolve() / "a")
+    experiment("e", done=1)
+    with RunLock(runs / "going"):
+        before = sorted(path for path in Path().rglob("*"))
+        assert main(line.split()) == 2
+        assert sorted(path for path in Path().rglob("*")) == before
+    out, err = capsys.readouterr()
+    assert words in err
+    assert out == ""
+
+
+@pytest.mark.slow
+def test_seeds_are_the_runs_that_they_are_alone(folder: Path) -> None:
+    """Two seeds side by side, one of them killed, and what is gone on with: equal to the runs alone, to the bit."""
+    command = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
+    short = ["leduc", "generations=2", "response.episodes=3000", "--name", "e", "--seeds", "0,4"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [*command, "train", *short], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    log = folder / "runs/e/seed-4.log"
+    while process.poll() is None and not (log.exists() and "generation 1" in log.read_text()):
+        pass
+    os.kill(int((folder / "runs/e/seed-4/driver.lock").read_text()), 9)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 4
+    assert "error: 1 of 2 runs failed: seed-4." in err
+    assert "its process was killed by SIGKILL" in out
+    again = subprocess.run([*command, "resume", "e"], capture_output=True, text=True, env=environment, timeout=200)
+    assert again.returncode == 0
+    assert (folder / "runs/e/report.html").exists()
+    alone = run(load_scenario("leduc", ["generations=2", "response.episodes=3000"], 4), name="alone", report=False)
+    ours, theirs = (
+        sorted((folder / "runs" / name / "policies").rglob("*.safetensors")) for name in ("e/seed-4", "alone")
+    )
+    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
+    with Reader(folder / "runs/e/seed-4") as reader:
+        assert [g.nash_conv for g in reader.generations()] == [*alone.nash_conv]

@@ -1,0 +1,205 @@
+"""Experiments and sweeps: what is run, what is gone on with, and what is said of runs that do not come to their end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import experiment_children
+import pytest
+
+from ludus.core.errors import ConfigError, RunError
+from ludus.driver import experiment as driver
+from ludus.driver.control import StopRequest
+from ludus.driver.experiment import at_a_time, go_on, parse_seeds
+from ludus.driver.scenario_files import load_scenario
+from ludus.storage.experiments import Experiment, RunStanding, read_experiment
+
+
+class Watcher:
+    """What was begun and ended, in order; `then` is called at every look."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.told: list[str] = []
+        self.then = then
+
+    def began(self, run: str) -> None:
+        self.told.append(f"{run} begins")
+
+    def ended(self, standing: RunStanding) -> None:
+        self.told.append(f"{standing.name} {standing.state}")
+
+    def looked(self) -> None:
+        self.then()
+
+
+@pytest.fixture(autouse=True)
+def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "RunInChild", experiment_children.MadeUp)
+
+
+def experiment(folder: Path, **ends: str) -> Experiment:
+    folder.mkdir()
+    made = Experiment(folder, {"env": "openspiel/kuhn_poker"}, {name: (f"end={end}",) for name, end in ends.items()})
+    made.save()
+    return made
+
+
+def standings(found: Experiment) -> dict[str, tuple[str, str]]:
+    return {s.name: (s.state, s.why) for s in found.standings()}
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("3", (0, 1, 2)), ("7-7", (7,)), ("0,3,7", (0, 3, 7)), ("0-2,10", (0, 1, 2, 10))]
+)
+def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2-1", "1,1", "a", "", "1.5", "1-2-3", "99999"])
+def test_wrong_seeds(text: str) -> None:
+    with pytest.raises(ConfigError, match="seed"):
+        parse_seeds(text)
+
+
+def test_runs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "cores", lambda: 5)
+    assert at_a_time(load_scenario("kuhn")) == 5
+    assert at_a_time(load_scenario("kuhn", ["runtime.threads=2"])) == 2
+    assert at_a_time(load_scenario("kuhn", ["runtime.threads=8"])) == 1
+    assert at_a_time(load_scenario("kuhn", ["runtime=ray"])) == 1
+
+
+def test_what_dies_is_told_and_gone_on_with(tmp_path: Path) -> None:
+    made, watcher = experiment(tmp_path / "e", a="done", b="killed", c="broken"), Watcher()
+    found = go_on(made, observer=watcher, stop=StopRequest(), parallel=1)
+    expected = {
+        "a": ("finished", ""),
+        "b": ("interrupted", "its process was killed by SIGKILL"),
+        "c": ("failed", "the environment is broken"),
+    }
+    assert standings(found) == standings(read_experiment(tmp_path / "e")) == expected
+    assert watcher.told == ["a begins", "a finished", "b begins", "b interrupted", "c begins", "c failed"]
+
+    watcher = Watcher()
+    found = go_on(made, observer=watcher, stop=StopRequest(), parallel=2)
+    assert standings(found) == {
+        "a": ("finished", ""),
+        "b": ("finished", ""),
+        "c": ("failed", "the environment is broken"),
+    }
+    assert not [line for line in watcher.told if line.startswith("a")]
+
+
+def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
+    made, stop = experiment(tmp_path / "e", a="waits", b="waits", c="done"), StopRequest()
+
+    def when_both_go_on() -> None:
+        if all((made.folder / name).exists() for name in "ab"):
+            stop.request("stopped by Ctrl-C")
+
+    found = go_on(made, observer=Watcher(when_both_go_on), stop=stop, parallel=2)
+    assert standings(found) == {
+        "a": ("stopped", "stopped by Ctrl-C"),
+        "b": ("stopped", "stopped by Ctrl-C"),
+        "c": ("waiting", ""),
+    }
+
+
+def test_one_at_a_time_goes_on_with_an_experiment(tmp_path: Path) -> None:
+    made = experiment(tmp_path / "e", a="done")
+
+    def again() -> None:
+        with pytest.raises(RunError, match="in use by another process"):
+            go_on(made, observer=Watcher(), stop=StopRequest())
+
+    go_on(made, observer=Watcher(again), stop=StopRequest(), parallel=1)
+
+
+def test_what_runs_have_of_their_own_stays(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="each run of 'e' has a end of its own"):
+        go_on(experiment(tmp_path / "e", a="done"), ["end=killed"], observer=Watcher(), stop=StopRequest())
+
+
+# ---------------------------------------------------------------------------------------------- sweeps
+
+
+def sweep(folder: Path, **changes: object) -> Experiment:
+    """What `new_sweep` leaves, of options that no scenario has."""
+    from ludus.driver.sweep import Sweep, save_sweep
+
+    folder.mkdir()
+    facts = {"scenario": "kuhn", "metric": "nash_conv", "trials": 5, "sampler": {"kind": "random", "seed": 0}}
+    options = {"x": {"low": -3.0, "high": 3.0}}
+    save_sweep(folder, Sweep(**{**facts, "options": options, **changes}))
+    made = Experiment(folder, {"env": "openspiel/kuhn_poker"}, {})
+    made.save()
+    return made
+
+
+@pytest.mark.slow
+def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    from ludus.driver.sweep import go_on, load_sweep, study_of
+
+    made = sweep(tmp_path / "s", pruner={"kind": "none"})
+    found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=2)
+    study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
+    xs = [trial.params["x"] for trial in study.trials]
+    assert found.runs == {f"trial-{k}": (f"x={x!r}",) for k, x in enumerate(xs)}
+    assert [trial.value for trial in study.trials] == [abs(x) for x in xs]
+    assert study.trials[0].intermediate_values == {1: 2 + abs(xs[0]), 2: abs(xs[0])}
+
+    go_on(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
+    assert again.told == ["trial-5 begins", "trial-5 finished"]
+    with pytest.raises(ConfigError, match="only trials=N can be changed"):
+        go_on(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
+
+
+@pytest.mark.slow
+def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> None:
+    """Two trials of x = 0 come to their end; then one of x = 3 is worse than they were after a generation, and one dies."""
+    optuna = pytest.importorskip("optuna")
+    from ludus.driver.sweep import go_on, load_sweep, study_of
+
+    options = {"x": {"choices": [0.0, 3.0]}, "end": {"choices": ["done", "waits", "killed"]}}
+    made = sweep(tmp_path / "s", trials=4, options=options, pruner={"kind": "median", "n_startup_trials": 2})
+    study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
+    for x, end in ((0.0, "done"), (0.0, "done"), (3.0, "waits"), (3.0, "killed")):
+        study.enqueue_trial({"x": x, "end": end})
+    found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=1)
+    assert standings(found)["trial-2"] == ("stopped", "pruned: nash_conv 5 at step 1")
+    assert standings(found)["trial-3"] == ("interrupted", "its process was killed by SIGKILL")
+    states = optuna.trial.TrialState
+    assert [t.state for t in study.get_trials()[2:]] == [states.PRUNED, states.RUNNING]
+    go_on(made, observer=(watcher := Watcher()), stop=StopRequest())
+    assert watcher.told == ["trial-3 begins", "trial-3 finished"]
+    assert [(t.state, t.value) for t in study.get_trials()[3:]] == [(states.COMPLETE, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": {"x": {"low": 2, "high": 1}}}, "the lower one comes first"),
+        ({"options": {"x": {"low": 0.0, "high": 1.0, "log": True}}}, "log needs low above 0"),
+        ({"options": {"x": {"low": 1}}}, "either choices, or low and high"),
+        ({"options": {}}, "options"),
+        ({"sampler": "tpa"}, "unknown kind 'tpa'"),
+        ({"prunner": "median"}, "did you mean 'pruner'"),
+        ({"metric": "elo"}, "metric"),
+    ],
+)
+def test_wrong_sweeps(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sweep(tmp_path / "s", **changes)
+
+
+def test_without_optuna_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ludus.driver.sweep import Sweep, new_sweep
+
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    asked = Sweep(scenario="kuhn", options={"generations": {"low": 1, "high": 2}})
+    with pytest.raises(ConfigError, match=r"pip install 'ludus\[sweep\]'"):
+        new_sweep(asked, run_dir=tmp_path / "s", name=None)
+    assert not (tmp_path / "s").exists()

@@ -1,0 +1,199 @@
+"""Comparisons: the statistics against rliable's numbers, which runs count, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic_run as synthetic
+
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.types import Curve, PolicySpec
+from ludus.storage.base import RunSummary
+from ludus.storage.experiments import Experiment
+from ludus.storage.store import Store
+from ludus.view.comparison import (
+    Baseline,
+    aggregate,
+    as_json,
+    as_rows,
+    at,
+    compare,
+    interquartile_mean,
+    mean,
+    newest_returns,
+    probability_of_improvement,
+    profile,
+    read_group,
+    write_comparison,
+)
+
+# Two algorithms on one task with five seeds, and on two tasks with four. The expected figures are those of rliable 1.2.0, with 100,000
+# bootstrap samples (20,000 of the profiles).
+X, Y = [np.array([0.9, 0.2, 0.4, 0.7, 0.5])], [np.array([0.1, 0.3, 0.6, 0.2, 0.5])]
+XX = [np.array([0.9, 0.2, 0.4, 0.7]), np.array([0.5, 0.6, 0.55, 0.9])]
+YY = [np.array([0.1, 0.3, 0.6, 0.5]), np.array([0.25, 0.7, 0.6, 0.45])]
+
+
+@pytest.mark.parametrize(
+    ("scores", "statistic", "value", "low", "high"),
+    [
+        (X, mean, 0.54, 0.34, 0.76),
+        (X, interquartile_mean, 0.533333, 0.266667, 0.833333),
+        (XX, mean, 0.59375, 0.44375, 0.74375),
+        (YY, interquartile_mean, 0.4625, 0.275, 0.6),
+    ],
+)
+def test_means_are_those_of_rliable(scores: list, statistic, value: float, low: float, high: float) -> None:
+    found = aggregate(scores, statistic)
+    assert found.value == pytest.approx(value, abs=1e-6)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.011)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "value", "low", "high"), [(X, Y, 0.72, 0.36, 1.0), (XX, YY, 0.671875, 0.375, 0.921875)]
+)
+def test_probability_of_improvement_is_that_of_rliable(a: list, b: list, value: float, low: float, high: float) -> None:
+    found = probability_of_improvement(a, b)
+    assert found.value == pytest.approx(value)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
+
+
+def test_profiles_are_those_of_rliable() -> None:
+    thresholds = np.array([0.2, 0.45, 0.5, 0.7])
+    one, two = profile(X, thresholds), profile(YY, thresholds)
+    assert [e.value for e in one] == pytest.approx([0.8, 0.6, 0.4, 0.2])
+    assert [e.value for e in two] == pytest.approx([0.875, 0.5, 0.375, 0.0])
+    assert [(e.low, e.high) for e in one] == [(0.4, 1.0), (0.2, 1.0), (0.0, 0.8), (0.0, 0.6)]
+
+
+def test_one_run_has_no_interval() -> None:
+    assert np.isnan(aggregate([np.array([0.5])], mean).low)
+
+
+# ---------------------------------------------------------------------------------------------- of stored runs
+
+
+def run(
+    folder: Path, values: list[float | None], *, complete: bool = True, seconds: float = 10.0, **facts: object
+) -> Path:
+    """With this NashConv after each generation, 100 episodes and `seconds` apart."""
+    with Store.create(folder, synthetic.info(folder, **facts)) as made:
+        for number, value in enumerate(values):
+            record = synthetic.generation(number, (1, 1), nash_conv=value)
+            made.generation_done(replace(record, episodes=100 * number, seconds=seconds * number))
+        made.commit("last")
+        reason = "the schedule is complete" if complete else "stopped by Ctrl-C"
+        made.run_finished(RunSummary(folder, len(values) - 1, 1.0, 100, values[-1], reason, complete=complete))
+    return folder
+
+
+def experiment(folder: Path, finals: list[float], *, waiting: int = 0) -> Path:
+    folder.mkdir(parents=True)
+    names = {f"seed-{k}": (f"seed={k}",) for k in range(len(finals) + waiting)}
+    Experiment(folder, {"env": "openspiel/leduc_poker"}, names, baselines={"paper": (0.5, 0.1)}).save()
+    for k, value in enumerate(finals):
+        run(folder / f"seed-{k}", [4.0, 2.0, value], seconds=10.0 * (k + 1))
+    return folder
+
+
+def test_experiments_side_by_side(tmp_path: Path) -> None:
+    groups = [experiment(tmp_path / "a", [0.1, 0.2, 0.3]), experiment(tmp_path / "b", [0.2, 0.4])]
+    found = compare([read_group(str(path)) for path in groups], baselines=[Baseline("own", 1.0, 0.0)])
+    assert found.title == "NashConv (lower is better)"
+    assert [(g.runs, g.best) for g in found.groups] == [("3", 0.1), ("2", 0.2)]
+    assert [g.mean.value for g in found.groups] == pytest.approx([0.2, 0.3])
+    # lower is better: 0.1 beats both of b, 0.2 ties with one and beats the other, 0.3 beats one
+    assert found.improvement[groups[0].as_posix(), groups[1].as_posix()].value == pytest.approx((2 + 1.5 + 1) / 6)
+    # the slowest of a takes 30 seconds a generation, the fastest 10: after 20 seconds one is at 0.1, one at 2, one at 4
+    assert at(found.groups[0].curves["seconds"], 20.0).value == pytest.approx((0.1 + 2.0 + 4.0) / 3)
+    assert at(found.groups[0].curves["episodes"], 100.0).value == 2.0
+    assert [b.name for b in found.baselines] == ["paper", "own"]
+
+
+def test_runs_that_did_not_end_are_left_out_and_named(tmp_path: Path) -> None:
+    folder = experiment(tmp_path / "a", [0.1, 0.3], waiting=2)
+    run(folder / "seed-2", [4.0, 2.0], complete=False)
+    found = compare([read_group(str(folder))])
+    (group,) = found.groups
+    assert (group.runs, group.mean.value) == ("2 of 4", pytest.approx(0.2))
+    assert [(r.name, r.state, r.why) for r in group.left_out] == [
+        ("seed-2", "stopped", "stopped by Ctrl-C"),
+        ("seed-3", "waiting", ""),
+    ]
+    rows = list(as_rows(found))
+    assert [row[:5] for row in rows[-2:]] == [
+        (group.name, "seed-2", "no", "stopped", "stopped by Ctrl-C"),
+        (group.name, "seed-3", "no", "waiting", ""),
+    ]
+    assert [run["counted"] for run in as_json(found)["groups"][0]["runs"]] == [True, True, False, False]
+
+
+def test_a_group_of_which_none_has_ended_is_compared_as_it_is(tmp_path: Path) -> None:
+    found = compare([read_group(str(run(tmp_path / "a", [4.0, 1.5], complete=False)))])
+    assert (found.groups[0].is_unfinished, found.groups[0].iqm.value) == (True, 1.5)
+
+
+def test_several_environments_are_normalised(tmp_path: Path) -> None:
+    """0 for the worst run of all on an environment, 1 for the best."""
+    for name, finals in (("a", (1.0, 10.0)), ("b", (3.0, 20.0)), ("c", (2.0, 40.0))):
+        for env, value in zip(("kuhn", "leduc"), finals, strict=True):
+            run(tmp_path / name / env, [4.0, value], env=env)
+    found = compare([read_group(str(tmp_path / name)) for name in "abc"])
+    assert (found.environments, found.lower_is_better) == (("kuhn", "leduc"), False)
+    assert [g.mean.value for g in found.groups] == pytest.approx([1.0, (0 + 2 / 3) / 2, (0.5 + 0) / 2])
+
+
+def test_measures_against_random_play(tmp_path: Path) -> None:
+    """A mixture of 1/4 and 3/4 over the random policy and one that earns +2 against it, and wins 6 of 8 with one drawn."""
+    folder = tmp_path / "a"
+    with Store.create(folder, synthetic.info(folder, population=(0, 0))) as made:
+        for place in range(2):
+            kind = synthetic.policy(0, place)
+            made.policy_added(replace(kind, spec=PolicySpec("random" if place == 0 else "mlp", {})))
+        both = ((6, 1, 1), (1, 1, 6)), ((1, 1, 6), (6, 1, 1))
+        for k, (profile_, earned, wins) in enumerate(
+            [((0, 0), 0.0, ((2, 4, 2), (2, 4, 2))), ((1, 0), 2.0, both[0]), ((0, 1), -2.0, both[1])]
+        ):
+            match = synthetic.match(f"m{k}", profile_, 8, [earned, -earned], [1.0, 1.0])
+            made.matches_recorded([replace(match, wins=wins)])
+        record = synthetic.generation(0, (2, 2), nash_conv=None)
+        made.generation_done(replace(record, marginals=((0.25, 0.75), (0.25, 0.75))))
+        made.commit("last")
+        made.run_finished(RunSummary(folder, 0, 1.0, 0, None, "done"))
+    (got,) = read_group(str(folder)).runs
+    assert got.final("against_random") == pytest.approx(0.75 * 2.0)
+    assert got.final("win_rate") == pytest.approx(0.25 * 0.5 + 0.75 * 6.5 / 8)
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    kuhn, leduc = run(tmp_path / "kuhn", [1.0], env="kuhn"), run(tmp_path / "leduc", [1.0])
+    with pytest.raises(ConfigError, match=r"no run on openspiel/leduc_poker"):
+        compare([read_group(str(kuhn)), read_group(str(leduc))])
+    with pytest.raises(ConfigError, match=r"--metric return: .* has nash_conv"):
+        compare([read_group(str(kuhn))], metric="return")
+    with pytest.raises(ConfigError, match="twice"):
+        compare([read_group(str(kuhn))] * 2)
+    with pytest.raises(RunError, match=r"no run that could be compared .*seed-0: waiting"):
+        compare([read_group(str(experiment(tmp_path / "none", [], waiting=1)))])
+
+
+def test_the_page_holds_the_figures(tmp_path: Path) -> None:
+    folder = experiment(tmp_path / "<a>", [0.1, 0.3])
+    page = write_comparison(compare([read_group(str(folder))]), tmp_path / "page.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    assert data["groups"][0]["iqm"]["value"] == 0.2
+    assert data["baselines"] == [{"name": "paper", "mean": 0.5, "spread": 0.1}]
+    assert "<a>" not in page
+
+
+def test_returns_while_training_are_of_the_newest_episodes() -> None:
+    """Points of 60, 0, 60 and 80 episodes: the third reaches back over the first, the last to the one before it."""
+    rows = [[60.0, 1.0], [0.0, np.nan], [60.0, 3.0], [80.0, 5.0]]
+    curve = Curve(("n", "mean"), np.array([[0.0, np.nan], *rows]), np.arange(5.0))
+    expected = [np.nan, 1.0, 1.0, 2.0, (60 * 3 + 80 * 5) / 140]
+    np.testing.assert_allclose(newest_returns(curve), expected)
