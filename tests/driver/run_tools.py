@@ -304,7 +304,7 @@ def goes_on(run_dir: Path, name: str, *overrides: str) -> None:
     try:
         resume(run_dir, report=False)
     except RunError as error:
-        if "is not a run" not in str(error) and "died before it began" not in str(error):
+        if not any(why in str(error) for why in ("there is no run", "is not a run", "died before it began")):
             raise
         train(name, run_dir, *overrides)
 

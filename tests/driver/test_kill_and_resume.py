@@ -53,7 +53,7 @@ def test_a_run_that_died_before_it_began_is_started_again(whole: tools.Whole, tm
     run_dir = tmp_path / "run"
     for at in (1, 2):
         assert tools.dies(lambda: tools.train("exact", run_dir), run_dir, at=at) is None
-        with pytest.raises(RunError, match=r"is not a run|died before it began"):
+        with pytest.raises(RunError, match=r"there is no run|is not a run|died before it began"):
             resume(run_dir)
     tools.train("exact", run_dir)
     tools.assert_same_run(whole["exact"], run_dir)
