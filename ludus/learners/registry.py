@@ -80,10 +80,8 @@ class Algorithms:
         players = [str(player) for player in range(len(self.population))]
         for name in self.named:
             if name not in (known := [*players, *self.roles]):
-                what = "players or roles" if self.roles else "players"
-                raise ConfigError(
-                    f"algorithms: {name!r} is none of the {what}, {', '.join(known)}{nearest(name, known)}"
-                )
+                what = "player or role" if self.roles else "player"
+                raise ConfigError(f"algorithms: {name!r} is no {what} of this run{nearest(name, known)}")
         for population, seats in enumerate(seats_of(self.population)):
             given = [self.named.get(str(seat), self.default) for seat in seats]
             if any(algorithm != given[0] for algorithm in given):

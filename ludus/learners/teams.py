@@ -31,7 +31,7 @@ def check_state(env: EnvSpec, *, algorithm: str, instead: str) -> None:
     """Raises ScenarioError for an environment without a state, or with one that is no Box. instead: what to use where there is none."""
     if env.state is None:
         raise ScenarioError(
-            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (option state=true), or put the wrapper "
+            f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (env.options.state=true), or put the wrapper "
             f"joint_state around it, whose state is what all agents see (compiled games have neither); or use {instead}."
         )
     if not isinstance(env.state, Box):

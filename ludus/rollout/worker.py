@@ -435,8 +435,8 @@ class RolloutWorker:
     def _check_state(self, request: RolloutRequest) -> None:
         if request.state and self.env.spec.state is None:
             raise ScenarioError(
-                f"the request records the environment's state, and {self.env.spec.id} has none. Ask for it (option state=true), or put the "
-                "wrapper joint_state around it, whose state is what all agents see."
+                f"the request records the environment's state, and {self.env.spec.id} has none. Ask for it "
+                "(env.options.state=true), or put the wrapper joint_state around it, whose state is what all agents see."
             )
 
     def _observe(self, sampler: OpponentSampler, log: EpisodeLog, run: _Run, timestep: Timestep) -> None:

@@ -361,7 +361,7 @@ def describe(record: GenerationRecord, rates: Rates) -> str:
     if record.nash_conv is not None:
         parts.append(f"NashConv {number(record.nash_conv)}{'' if record.exact else ' (at least)'}")
     if any(math.isfinite(value) for value in record.responses):
-        parts.append(f"best response {returns(record.responses)}")
+        parts.append(f"{'return' if len(record.responses) == 1 else 'best response'} {returns(record.responses)}")
     if record.episodes:
         speed = rates.episodes_per_second()
         parts.append(f"{compact(record.episodes)} episodes" + (f" ({compact(speed)}/s)" if speed is not None else ""))

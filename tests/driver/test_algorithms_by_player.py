@@ -67,8 +67,8 @@ def test_a_role_goes_before_a_player_and_a_player_before_the_rest() -> None:
 @pytest.mark.parametrize(
     ("named", "population", "message"),
     [
-        ({"2": "dqn"}, (0, 1), r"'2' is none of the players, 0, 1"),
-        ({"mian": "dqn"}, (0, 1), r"'mian' is none of the players or roles, 0, 1, main; did you mean 'main'"),
+        ({"2": "dqn"}, (0, 1), r"'2' is no player of this run \(known: 0, 1\)"),
+        ({"mian": "dqn"}, (0, 1), r"'mian' is no player or role of this run; did you mean 'main'"),
         ({"1": "dqn"}, (0, 0), r"players 0, 1 share one population.*share=never"),
     ],
 )
