@@ -304,7 +304,7 @@ def test_it_asks_for_states():
 def test_refusals(enumerated):
     with pytest.raises(
         ScenarioError,
-        match=r"MAPPO's critic sees .* made up has none\. Ask for it \(option state=true\), or .*joint_state",
+        match=r"MAPPO's critic sees .* made up has none\. Ask for it \(env.options.state=true\), or .*joint_state",
     ):
         MAPPO().check(team_env(state=None))
     with pytest.raises(ScenarioError, match="or use ppo, which needs none"):

@@ -232,7 +232,7 @@ def test_normalised_rewards_by_hand():
 def test_refusals(enumerated):
     with pytest.raises(ScenarioError, match="made up is a compiled game of single agents"):
         check_team(enumerated, algorithm="X")
-    with pytest.raises(ScenarioError, match=r"made up teams has none. Ask for it \(option state=true\), or put"):
+    with pytest.raises(ScenarioError, match=r"made up teams has none. Ask for it \(env.options.state=true\), or put"):
         check_state(team_env(state=0), algorithm="X", instead="Y")
     check_team(team_env(state=0), algorithm="X")
     with pytest.raises(ScenarioError, match=r"a Box of numbers; that of made up teams is Discrete\(3\)"):
