@@ -1,13 +1,44 @@
-"""The networks that a learner trains: named perceptrons on one flat vector, and passes over one batch of inputs."""
+"""The networks that a learner trains, on one flat vector: torch modules, or perceptrons whose passes over a batch are written out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import torch
+from torch import nn
 
 from ludus.core.types import Array, Weights
+from ludus.learners.images import prepare_learning
 from ludus.policies.mlp import Layout, Workspace, flatten, forward, split
+
+
+class FlatModule:
+    """The parameters of `module` become views of one vector, `flat`, and what autograd adds up for them views of another, `gradient`: one
+    pass of the optimizer moves them all, and a target network is one copy. All are NumPy views of torch memory, which begins where torch
+    aligns it, so that sums come out the same to the last bit in every process.
+
+    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
+    """
+
+    def __init__(self, module: nn.Module, *, sums: int = 0) -> None:
+        prepare_learning(module)
+        parameters = list(module.parameters())
+        size = sum(p.numel() for p in parameters)
+        flat, gradient = torch.zeros(size), torch.zeros(size + sums)
+        at = 0
+        for p in parameters:
+            there = slice(at, at + p.numel())
+            flat[there] = p.detach().reshape(-1)
+            p.data = flat[there].view_as(p)
+            p.grad = gradient[there].view_as(p)
+            at += p.numel()
+        self.module = module
+        self.flat, self.joint = flat.numpy(), gradient.numpy()
+        self.gradient, self.sums = self.joint[:size], self.joint[size:]
+
+    def zero(self) -> None:
+        """Of the gradient and the sums."""
+        self.joint.fill(0.0)
 
 
 class TrainedNetwork:
@@ -18,7 +49,7 @@ class TrainedNetwork:
 
     def __init__(self, parts: Mapping[str, Layout], weights: Weights, *, sums: int = 0) -> None:
         self.parts = dict(parts)
-        self._shapes = {k: v for name, layout in self.parts.items() for k, v in layout.shapes(name).items()}
+        self._shapes = {k: v for layout in self.parts.values() for k, v in layout.shapes().items()}
         self._parameters = torch.from_numpy(flatten(weights, list(self._shapes)))
         size = len(self._parameters)
         gradient = torch.zeros(size + sums)

@@ -62,7 +62,7 @@ def _body(layers: Sequence[nn.Module], activation: int) -> Perceptron | None:
     if not linear:
         return None
     widths = (linear[0].in_features, *(part.out_features for part in linear))
-    flat = torch.cat([piece for part in linear for piece in (part.weight.T.reshape(-1), part.bias)]).detach().numpy()
+    flat = torch.cat([piece for part in linear for piece in (part.weight.reshape(-1), part.bias)]).detach().numpy()
     return Perceptron(Layout(widths, ACTIVATIONS[activation]), flat)
 
 
@@ -464,5 +464,5 @@ def perceptron_of(network: ActorCritic) -> Perceptron:
     last = _heads(network)
     pairs.append((torch.cat([part.weight for part in last]), torch.cat([part.bias for part in last])))
     widths = (pairs[0][0].shape[1], *(weight.shape[0] for weight, _ in pairs))
-    flat = torch.cat([piece for weight, bias in pairs for piece in (weight.T.reshape(-1), bias)]).detach().numpy()
+    flat = torch.cat([piece for weight, bias in pairs for piece in (weight.reshape(-1), bias)]).detach().numpy()
     return Perceptron(Layout(widths, "relu" if any(isinstance(p, nn.ReLU) for p in parts) else "tanh"), flat)

@@ -149,7 +149,7 @@ class _Actor:
         self.box = BoxActor(spec)
         self.noise_width = self.box.size
         layout = actor_layout(spec)
-        shapes = layout.shapes("actor")
+        shapes = layout.shapes()
         self._weights = fitted(spec, weights, {**shapes, **dict.fromkeys(self.scalars, (1,))})
         self.network = Perceptron(layout, flatten(self._weights, list(shapes)))
         self.own = np.array([[float(self._weights[name][0]) for name in self.scalars]])
@@ -208,7 +208,7 @@ class DeterministicActor(_Actor):
     """Kind `deterministic`; config as `actor_spec` makes it. "greedy" plays tanh of the network's outputs, rescaled.
 
     "explore" adds `noise` × a normal deviate, before rescaling, and clips. logp is then the log-density, or, of an entry at a bound, the
-    log-probability of being clipped to it; 0 for "greedy". Weights: `actor.K.weight` [in, out], `actor.K.bias`, `noise` float32[1], and
+    log-probability of being clipped to it; 0 for "greedy". Weights: `actor.K.weight` [out, in], `actor.K.bias`, `noise` float32[1], and
     `warm_up` float32[1]: where that is not 0, "explore" draws uniformly from the box instead. So exploration travels with the weights.
     """
 
@@ -221,7 +221,7 @@ class SquashedGaussianActor(_Actor):
 
     The network answers size means, then size logarithms of standard deviations, bounded by `LOG_STD_MIN` and `LOG_STD_MAX`. logp is the
     log-density (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", appendix C), 0 for "greedy". Weights:
-    `actor.K.weight` [in, out], `actor.K.bias`, and `warm_up` float32[1], as those of `DeterministicActor`.
+    `actor.K.weight` [out, in], `actor.K.bias`, and `warm_up` float32[1], as those of `DeterministicActor`.
     """
 
     scalars = ("warm_up",)
@@ -256,10 +256,11 @@ _PER_ENTRY = {"deterministic": 1, "squashed_gaussian": 2}
 def actor_layout(spec: PolicySpec) -> Layout:
     """The network of an actor's spec. Raises PolicyError for a spec that is wrong."""
     outputs = _PER_ENTRY.get(spec.kind, 1) * math.prod(widths(spec, "shape"))
-    return Layout((integer(spec, "inputs"), *widths(spec, "hidden"), outputs), choice(spec, "activation", ACTIVATIONS))
+    layers = (integer(spec, "inputs"), *widths(spec, "hidden"), outputs)
+    return Layout(layers, choice(spec, "activation", ACTIVATIONS)).under("actor")
 
 
 def initial_actor(spec: PolicySpec, rng: np.random.Generator) -> dict[str, Array]:
     """Fresh parameters `actor.K.…` of an actor's spec: orthogonal, and small outputs, so that tanh is not saturated."""
     layout = actor_layout(spec)
-    return split(layout.initial(rng, 0.01), layout.shapes("actor"))
+    return split(layout.initial(rng, 0.01), layout.shapes())

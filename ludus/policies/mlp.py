@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.core.types import Array, Weights
 
-Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [in, out], bias [out]
+Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [out, in], bias [out], as torch has them
 ACTIVATIONS = ("tanh", "relu")
 
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input  # what autograd calls, into memory that is there
@@ -25,29 +25,44 @@ _relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """widths: inputs, hidden layers …, outputs. The activation follows every layer but the last."""
+    """widths: inputs, hidden layers …, outputs. The activation follows every layer but the last.
+
+    names: of each layer, the linear modules whose outputs lie side by side in it, and how many each has; (): one module a layer, called
+    "0", "1" …. So the weights of a torch module are a flat vector of such layers, in another order at most (`flatten`).
+    """
 
     widths: tuple[int, ...]
     activation: str = "tanh"
+    names: tuple[tuple[tuple[str, int], ...], ...] = ()
 
     @property
     def size(self) -> int:
         """Number of parameters."""
         return sum((i + 1) * o for i, o in zip(self.widths, self.widths[1:], strict=False))
 
-    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the weights, in the order in which the flat vector holds them."""
+    def under(self, prefix: str) -> Layout:
+        """The same, whose modules' names begin with `prefix.`."""
+        names = tuple(tuple((f"{prefix}.{name}", outputs) for name, outputs in layer) for layer in self._named)
+        return Layout(self.widths, self.activation, names)
+
+    @property
+    def _named(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        return self.names or tuple(((str(k), outputs),) for k, outputs in enumerate(self.widths[1:]))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the weights, in the order in which the flat vector holds them: of each layer the weights [out, in] of its
+        modules, then their biases."""
         out: dict[str, tuple[int, ...]] = {}
-        for k, (i, o) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
-            out[f"{prefix}.{k}.weight"] = (i, o)
-            out[f"{prefix}.{k}.bias"] = (o,)
+        for inputs, layer in zip(self.widths, self._named, strict=False):
+            out |= {f"{name}.weight": (outputs, inputs) for name, outputs in layer}
+            out |= {f"{name}.bias": (outputs,) for name, outputs in layer}
         return out
 
     def layers(self, flat: torch.Tensor) -> list[Layer]:
         """Views of float[size] as layers."""
         out, at = [], 0
         for i, o in zip(self.widths, self.widths[1:], strict=False):
-            weight = flat[at : at + i * o].view(i, o)
+            weight = flat[at : at + i * o].view(o, i)
             out.append((weight, flat[at + i * o : at + (i + 1) * o]))
             at += (i + 1) * o
         return out
@@ -59,7 +74,7 @@ class Layout:
         last = len(self.widths) - 2
         for k, (i, o) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
             scale = np.sqrt(2.0) if k < last else np.asarray(gain, np.float64)
-            parts += [(_orthogonal(rng, i, o) * scale).ravel(), np.zeros(o)]
+            parts += [(_orthogonal(rng, i, o) * scale).T.ravel(), np.zeros(o)]
         return np.concatenate(parts).astype(np.float32)
 
 
@@ -75,7 +90,7 @@ def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.
     """float[n, inputs] -> float[n, outputs], without gradients."""
     with torch.no_grad():
         for k, (weight, bias) in enumerate(layers):
-            x = torch.addmm(bias, x, weight)
+            x = torch.addmm(bias, x, weight.T)
             if k < len(layers) - 1:
                 x = x.tanh_() if activation == "tanh" else x.relu_()
     return x
@@ -103,7 +118,7 @@ class Workspace:
     def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
         """float[rows, inputs] -> `out`."""
         for k, (weight, bias) in enumerate(layers):
-            x = torch.addmm(bias, x, weight, out=self.outputs[k])
+            x = torch.addmm(bias, x, weight.T, out=self.outputs[k])
             if k < len(layers) - 1:
                 x = x.tanh_() if self.layout.activation == "tanh" else x.relu_()
 
@@ -112,10 +127,10 @@ class Workspace:
         """Writes the gradients of the parameters to `into`, from `gradient` and the last forward pass over `x`."""
         for k in reversed(range(len(layers))):
             below = x if k == 0 else self.outputs[k - 1]
-            torch.mm(below.T, self.gradients[k], out=into[k][0])
+            torch.mm(self.gradients[k].T, below, out=into[k][0])
             torch.sum(self.gradients[k], 0, out=into[k][1])
             if k > 0:
-                gradient = torch.mm(self.gradients[k], layers[k][0].T, out=self.gradients[k - 1])
+                gradient = torch.mm(self.gradients[k], layers[k][0], out=self.gradients[k - 1])
                 if self.layout.activation == "tanh":
                     _tanh_backward(gradient, below, grad_input=gradient)
                 else:

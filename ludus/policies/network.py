@@ -22,9 +22,9 @@ def layouts(spec: PolicySpec) -> dict[str, Layout]:
     inputs, actions, hidden = integer(spec, "inputs"), integer(spec, "actions"), widths(spec, "hidden")
     activation = choice(spec, "activation", ACTIVATIONS)
     value = choice(spec, "value", ("shared", "separate", "none"))
-    out = {"policy": Layout((inputs, *hidden, actions + (value == "shared")), activation)}
+    out = {"policy": Layout((inputs, *hidden, actions + (value == "shared")), activation).under("policy")}
     if value == "separate":
-        out["value"] = Layout((inputs, *hidden, 1), activation)
+        out["value"] = Layout((inputs, *hidden, 1), activation).under("value")
     return out
 
 
@@ -34,14 +34,14 @@ def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:
     for name, layout in layouts(spec).items():
         gain = [0.01] * integer(spec, "actions") + [1.0] * (layout.widths[-1] - integer(spec, "actions"))
         flat = layout.initial(rng, gain if name == "policy" else 1.0)
-        out.update(split(flat, layout.shapes(name)))
+        out.update(split(flat, layout.shapes()))
     return out
 
 
 class MLPPolicy(LogitPolicy):
     """Kind `mlp`; config as `mlp_spec` makes it. Observations are flattened to float32[n, inputs].
 
-    Weights: `policy.K.weight` [in, out] and `policy.K.bias` per layer, and `value.K.…` of a separate value network, which `act`
+    Weights: `policy.K.weight` [out, in] and `policy.K.bias` per layer, and `value.K.…` of a separate value network, which `act`
     does not evaluate. With a shared one `act` answers the extra "value", float32[n].
     """
 
@@ -49,10 +49,10 @@ class MLPPolicy(LogitPolicy):
         self.spec = spec
         self.actions = integer(spec, "actions")
         parts = layouts(spec)
-        shapes = {k: v for name, layout in parts.items() for k, v in layout.shapes(name).items()}
+        shapes = {k: v for layout in parts.values() for k, v in layout.shapes().items()}
         self._weights = fitted(spec, weights, shapes)
         layout = parts["policy"]
-        self.network = Perceptron(layout, flatten(self._weights, list(layout.shapes("policy"))))
+        self.network = Perceptron(layout, flatten(self._weights, list(layout.shapes())))
         self.has_value = layout.widths[-1] > self.actions
 
     def outputs(self, observation: Array) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ class Perceptron:
     """One network: `layout`, and its parameters flat float32[layout.size] as `Layout.shapes` orders them."""
 
     def __init__(self, layout: Layout, flat: NDArray[np.float32]) -> None:
-        self.layout, self.flat = layout, np.ascontiguousarray(flat, np.float32)
+        self.layout, self.flat = layout, _turned(layout, flat)
         self._inputs, self._outputs, self._widest = layout.widths[0], layout.widths[-1], max(layout.widths)
         self._widths, self._activation, self._small = np.array(layout.widths), code(layout.activation), _small(layout)
 
@@ -42,6 +42,17 @@ class Perceptron:
         kernel = _row_by_row if _one_by_one(len(rows), self._small) else _in_tiles
         kernel(self.flat, self._widths, self._widest, self._activation, rows, out)
         return out
+
+
+def _turned(layout: Layout, flat: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The same parameters for kernels, which go through the inputs of a layer one by one: weights [in, out]."""
+    out, at = np.empty(layout.size, np.float32), 0
+    for i, o in zip(layout.widths, layout.widths[1:], strict=False):
+        end = at + i * o
+        out[at:end].reshape(i, o)[:] = flat[at:end].reshape(o, i).T
+        out[end : end + o] = flat[end : end + o]
+        at = end + o
+    return out
 
 
 class Perceptrons:

@@ -28,19 +28,6 @@ from ludus.policies.torch_module import _SEEDING
 # The network of a `q_network` policy as a torch module, for learners that need autograd.
 
 
-class Dense(nn.Module):
-    """x W + b, with W [in, out] as the policy has it."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(inputs, outputs))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As the class says."""
-        return torch.addmm(self.bias, x, self.weight)
-
-
 class QPerceptron(nn.Module):
     """Observations float32[n, inputs] -> action values float32[n, A, 1], as `QModule` answers them. Parameters are named as the weights of
     `QPolicy`."""
@@ -50,7 +37,7 @@ class QPerceptron(nn.Module):
         layout: Layout = q_layout(spec)
         self.shape, self.actions = layout.widths[:1], int(spec.config["actions"])
         self._relu = layout.activation == "relu"
-        self.q = nn.ModuleList(Dense(i, o) for i, o in zip(layout.widths, layout.widths[1:], strict=False))
+        self.q = nn.ModuleList(nn.Linear(i, o) for i, o in zip(layout.widths, layout.widths[1:], strict=False))
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """mask bool[n, A]: over whose legal actions the dueling mean goes (Wang et al. 2016, equation 9); None: all."""

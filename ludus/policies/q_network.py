@@ -31,13 +31,13 @@ def q_layout(spec: PolicySpec) -> Layout:
     """The network of a `q_network` spec: one output per action and, dueling, one more for the state's value, last."""
     inputs, actions = integer(spec, "inputs"), integer(spec, "actions")
     outputs = actions + bool(choice(spec, "dueling", (False, True)))
-    return Layout((inputs, *widths(spec, "hidden"), outputs), choice(spec, "activation", ACTIVATIONS))
+    return Layout((inputs, *widths(spec, "hidden"), outputs), choice(spec, "activation", ACTIVATIONS)).under("q")
 
 
 def initial_weights(spec: PolicySpec, rng: np.random.Generator, *, epsilon: float = 1.0) -> Weights:
     """Fresh weights of a `q_network` spec, exploring with `epsilon`."""
     layout = q_layout(spec)
-    weights = split(layout.initial(rng, 0.1), layout.shapes("q"))
+    weights = split(layout.initial(rng, 0.1), layout.shapes())
     return {**weights, "epsilon": np.array([epsilon], np.float32)}
 
 
@@ -84,7 +84,7 @@ def epsilon_greedy(
 class QPolicy(CategoricalPolicy):
     """Kind `q_network`; config as `q_spec` makes it. Observations are flattened to float32[n, inputs].
 
-    Weights: `q.K.weight` [in, out], `q.K.bias`, and `epsilon` float32[1]: "explore" plays a uniform legal action with that
+    Weights: `q.K.weight` [out, in], `q.K.bias`, and `epsilon` float32[1]: "explore" plays a uniform legal action with that
     probability, and otherwise, like "greedy", the best one. So exploration travels with the weights.
     """
 
@@ -92,7 +92,7 @@ class QPolicy(CategoricalPolicy):
         self.spec = spec
         self.actions = integer(spec, "actions")
         layout = q_layout(spec)
-        shapes = layout.shapes("q")
+        shapes = layout.shapes()
         self._weights = fitted(spec, weights, {**shapes, "epsilon": (1,)})
         self.epsilon = checked_epsilon(spec, self._weights["epsilon"])
         self.network = Perceptron(layout, flatten(self._weights, list(shapes)))

@@ -11,8 +11,9 @@ from gymnasium.spaces import Box
 
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.learners.base import LearnerContext, priorities_of
-from ludus.learners.dqn.learner import CompiledLearner, FlatModule, ModuleLearner
+from ludus.learners.dqn.learner import CompiledLearner, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
+from ludus.learners.network import FlatModule
 from ludus.policies.q_module import QModule, make_module, scaled_normals
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import QHeadSpec, body_config, q_module_spec

@@ -18,7 +18,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.bc.demonstrations import Demonstrations, Index, demonstrations, split
 from ludus.learners.bc.models import CloneModel, model_of
 from ludus.learners.losses import Distribution
-from ludus.learners.on_policy.models import ModuleParameters
+from ludus.learners.network import FlatModule
 from ludus.learners.optimizer import Adam
 from ludus.replay.parquet import Recorded
 
@@ -150,7 +150,7 @@ class _Training:
 
     def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations) -> None:
         self._model, self._config, self._found = model, config, found
-        self._parameters = ModuleParameters(model.module, sums=0)
+        self._parameters = FlatModule(model.module, sums=0)
         self._adam = Adam(len(self._parameters.flat), epsilon=1e-8)
 
     def epoch(self, segments: Index, rng: np.random.Generator) -> float:
@@ -161,7 +161,7 @@ class _Training:
             x, action, mask = self._found.tensors(rows, self._model)
             loss = surprise(self._model.distribution, self._model.outputs(x, start), action, mask).mean()
             self._parameters.zero()
-            self._parameters.backward(loss)
+            torch.autograd.backward(loss)
             config = self._config
             norm = self._adam.step(
                 self._parameters.flat,

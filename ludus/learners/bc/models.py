@@ -73,7 +73,7 @@ class _Perceptron:
         shapes = {name: array.shape for name, array in fresh.items()}
         self._weights = fitted(spec, fresh if start is None else start, shapes)
         self._layout = mlp.layouts(spec)["policy"]
-        self._names = list(self._layout.shapes("policy"))
+        self._names = list(self._layout.shapes())
         self.module: nn.Module = nn.ParameterList(torch.from_numpy(self._weights[name].copy()) for name in self._names)
         self._inputs = integer(spec, "inputs")
         self.choices: tuple[int, ...] = (integer(spec, "actions"),)
@@ -85,7 +85,7 @@ class _Perceptron:
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         parts = list(self.module.parameters())
         for k in range(0, len(parts), 2):
-            x = torch.addmm(parts[k + 1], x, parts[k])
+            x = torch.addmm(parts[k + 1], x, parts[k].T)
             if k < len(parts) - 2:
                 x = x.tanh() if self._layout.activation == "tanh" else x.relu()
         return x[:, : self.choices[0]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
@@ -32,8 +32,7 @@ from ludus.learners.dqn.losses import (
     soft_policy,
     taken,
 )
-from ludus.learners.images import prepare_learning
-from ludus.learners.network import Passes, TrainedNetwork
+from ludus.learners.network import FlatModule, Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import agree
 from ludus.learners.returns import follow, n_step
@@ -48,34 +47,6 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.dqn.options import DQN, QLearning
-
-# --------------------------------------------------------------------------------------------------------------------
-# A torch module's parameters and their gradients as two vectors.
-
-
-class FlatModule:
-    """The parameters of `module` become views of one vector, `flat`, and what autograd adds up for them views of another, `gradient`: one
-    pass of the optimizer moves them all, and a target network is one copy. All are NumPy views of torch memory.
-
-    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
-    """
-
-    def __init__(self, module: nn.Module, *, sums: int = 0) -> None:
-        prepare_learning(module)
-        parameters = list(module.parameters())
-        size = sum(p.numel() for p in parameters)
-        flat, gradient = torch.empty(size), torch.zeros(size + sums)
-        at = 0
-        for p in parameters:
-            there = slice(at, at + p.numel())
-            flat[there] = p.detach().reshape(-1)
-            p.data = flat[there].view_as(p)
-            p.grad = gradient[there].view_as(p)
-            at += p.numel()
-        self.module = module
-        self.flat, self.joint = flat.numpy(), gradient.numpy()
-        self.gradient, self.sums = self.joint[:size], self.joint[size:]
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # The part of an update that all learners of action values share: what surrounds the gradient.
@@ -419,7 +390,7 @@ class ModuleLearner(DQNLearner):
         losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / max(1, rows)
         if len(mine.action):
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
         value = float(self._online.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
         each: NDArray[np.float64] = errors.numpy().astype(np.float64)
         found = QLossResult(

@@ -178,7 +178,7 @@ class MADDPGLearner(OffPolicyLearner):
             parameters = build_policy(spec, start).weights()
         else:
             parameters = initial_actor(spec, rng) if boxed else initial_weights(spec, rng)
-        self.actor = Ensemble(layout, parameters, ("actor" if boxed else "policy",), ranks=context.ranks)
+        self.actor = Ensemble({"actor" if boxed else "policy": layout}, parameters, ranks=context.ranks)
         self.inputs, self._boxed = layout.widths[0], boxed
         sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
         self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given

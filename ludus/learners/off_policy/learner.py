@@ -61,21 +61,20 @@ _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 class Ensemble:
-    """One network or several, an optimizer of them all, and a target copy of each.
+    """One network or several of one form, an optimizer of them all, and a target copy of each.
 
     outputs, gradients: NumPy views float32[n, outputs] per network, of the last forward pass, and to be filled in before `backward`.
     sums: float32[3], which `join` adds up over the ranks, together with the gradients.
     """
 
-    def __init__(self, layout: Layout, weights: Weights, names: tuple[str, ...], *, ranks: Ranks) -> None:
-        self.layout, self._ranks = layout, ranks
-        parts = dict.fromkeys(names, layout)
+    def __init__(self, parts: Mapping[str, Layout], weights: Weights, *, ranks: Ranks) -> None:
+        self.layout, self._ranks = next(iter(parts.values())), ranks
         self._network, self._target = TrainedNetwork(parts, weights, sums=_SUMS), TrainedNetwork(parts, weights)
         agree(ranks, self._network.flat)
         self._target.flat[:] = self._network.flat
         self._online, self._following = torch.from_numpy(self._network.flat), torch.from_numpy(self._target.flat)
         self._adam = Adam(len(self._network.flat), epsilon=1e-8)
-        self._names, self.sums = names, self._network.sums
+        self._names, self.sums = tuple(parts), self._network.sums
         self._room(0)
 
     def _room(self, rows: int) -> None:
@@ -106,12 +105,12 @@ class Ensemble:
             layers, gradient = self._network.layers[name], work.gradients[-1]
             for k in range(len(layers) - 1, 0, -1):
                 below = work.outputs[k - 1]
-                gradient = torch.mm(gradient, layers[k][0].T, out=work.gradients[k - 1])
+                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
                 if self.layout.activation == "tanh":
                     _tanh_backward(gradient, below, grad_input=gradient)
                 else:
                     _relu_backward(gradient, below, 0, grad_input=gradient)
-            part = torch.mm(gradient, layers[0][0][columns].T)
+            part = torch.mm(gradient, layers[0][0][:, columns])
             total = part if total is None else total.add_(part)
         assert total is not None
         return total.numpy()
@@ -148,9 +147,9 @@ class Ensemble:
         self._adam.load_state_dict(state["adam"])
 
 
-def fresh(layout: Layout, names: tuple[str, ...], rng: np.random.Generator, *, gain: float) -> Mapping[str, Array]:
-    """Initial parameters of networks of one layout: orthogonal, outputs of this gain."""
-    return {k: v for name in names for k, v in split(layout.initial(rng, gain), layout.shapes(name)).items()}
+def fresh(parts: Mapping[str, Layout], rng: np.random.Generator, *, gain: float) -> Mapping[str, Array]:
+    """Initial parameters of networks: orthogonal, outputs of this gain."""
+    return {k: v for layout in parts.values() for k, v in split(layout.initial(rng, gain), layout.shapes()).items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,9 +179,9 @@ class OffPolicyLearner:
 
     def fresh_critics(self, layout: Layout, *, count: int) -> Ensemble:
         """`count` critics "q0", "q1" … with targets, initialised from the context's seed."""
-        names = tuple(f"q{k}" for k in range(count))
+        parts = {f"q{k}": layout.under(f"q{k}") for k in range(count)}
         rng = seeding.generator(self._seed, self.name, "critics")
-        return Ensemble(layout, fresh(layout, names, rng, gain=1.0), names, ranks=self.ranks)
+        return Ensemble(parts, fresh(parts, rng, gain=1.0), ranks=self.ranks)
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -308,7 +307,7 @@ class BoxLearner(OffPolicyLearner):
         else:
             parameters = build_policy(spec, start).weights()
         layout = actor_layout(spec)
-        self.actor = Ensemble(layout, parameters, ("actor",), ranks=context.ranks)
+        self.actor = Ensemble({"actor": layout}, parameters, ranks=context.ranks)
         self.box, self.inputs = BoxActor(spec), integer(spec, "inputs")
         widths = (self.inputs + self.box.size, *layout.widths[1:-1], 1)
         self.critics = self.fresh_critics(Layout(widths, layout.activation), count=critics)

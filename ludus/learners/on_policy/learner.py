@@ -17,8 +17,9 @@ from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
+from ludus.learners.network import FlatModule
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
-from ludus.learners.on_policy.models import Floats, Model, ModuleParameters
+from ludus.learners.on_policy.models import Floats, Model
 from ludus.learners.on_policy.teams import critic_states, team_rewards
 from ludus.learners.optimizer import Adam
 from ludus.learners.ranks import agree
@@ -168,7 +169,7 @@ class OnPolicyLearner:
     def __init__(self, config: Gradient, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec = config, model, model.spec
         self._ranks, self._trusted = context.ranks, context.ranks.size == 1 or model.trusted
-        self._parameters = ModuleParameters(model.module, sums=1 + len(model.names))
+        self._parameters = FlatModule(model.module, sums=1 + len(model.names))
         agree(self._ranks, self._parameters.flat)
         self._adam = Adam(len(self._parameters.flat))
         self._items = Transitions(config, model, context)
@@ -297,7 +298,7 @@ class OnPolicyLearner:
         parameters.zero()
         if len(mine):  # the mean over no rows is no number
             loss, metrics = self.model.loss(mine, self._progress)
-            parameters.backward(loss)
+            torch.autograd.backward(loss)
             parameters.sums[:] = torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]).numpy()
         if not alone:
             parameters.joint *= np.float32(len(mine) / len(part))

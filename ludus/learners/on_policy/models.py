@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
-from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.core.types import PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.images import prepare_learning
 from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
 from ludus.learners.on_policy.batch import Batch
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
@@ -35,41 +34,6 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.learners.on_policy.options import OnPolicy, PolicyGradient
-
-# --------------------------------------------------------------------------------------------------------------------
-# The parameters of torch modules, and their gradients, as two flat vectors.
-
-
-class ModuleParameters:
-    """Makes the parameters of `module` views of one vector, `flat` float32[size], and their gradients views of another. Both start where
-    torch aligns memory, always at the same distances, so that sums come out the same to the last bit in every process.
-
-    joint float32[size + sums]: the gradient, with what ranks add up together with it behind it (`sums`).
-    """
-
-    def __init__(self, module: nn.Module, *, sums: int) -> None:
-        parameters = list(module.parameters())
-        size = sum(p.numel() for p in parameters)
-        flat, self._joint = torch.zeros(size), torch.zeros(size + sums)
-        at = 0
-        for parameter in parameters:
-            end = at + parameter.numel()
-            view = flat[at:end].view(parameter.shape)
-            view.copy_(parameter.data)
-            parameter.data, parameter.grad = view, self._joint[at:end].view(parameter.shape)
-            at = end
-        self.flat: Array = flat.numpy()
-        self.joint: Array = self._joint.numpy()
-        self.gradient, self.sums = self.joint[:size], self.joint[size:]
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Adds the loss's gradient to `gradient`."""
-        torch.autograd.backward(loss)
-
-    def zero(self) -> None:
-        """Of the gradient and the sums."""
-        self._joint.zero_()
-
 
 Floats = NDArray[np.float64]
 
@@ -231,7 +195,6 @@ class FamilyModel:
         seed = seeding.key(context.seed, "on-policy", "weights") % 2**63
         make = TeamNetwork if self.spec.kind == "actor_critic_team" else make_network
         self.module: ActorCritic | TeamNetwork = make(self.spec, seed=seed, initial_std=config.initial_std)
-        prepare_learning(self.module)
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
         self._networks = self.module.networks if isinstance(self.module, TeamNetwork) else [self.module]

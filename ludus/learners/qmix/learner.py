@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from ludus.core import seeding
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, FlatModule, QLearner, QLossResult
+from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
 from ludus.learners.losses import huber
+from ludus.learners.network import FlatModule
 from ludus.learners.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
 from ludus.learners.teams import (
     ANEW,
@@ -186,7 +187,7 @@ class TeamLearner(QLearner):
         """Adds to the gradient. steps: of all ranks, by which sums are divided."""
         error = (seen.value - seen.target).masked_fill(~seen.there, 0.0)
         loss = (huber(error, delta=self.config.huber_delta) * weight[:, None]).sum() / steps
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         error = error.detach()
         priority = mixed_priority(error, seen.there, mix=_MIX).numpy().astype(np.float64)
         value = float(seen.value.detach()[seen.there].sum()) / steps

@@ -14,9 +14,10 @@ from torch import Tensor
 from ludus.core import seeding
 from ludus.core.types import Array, Tail, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, FlatModule, QLearner, QLossResult
+from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
 from ludus.learners.losses import huber
+from ludus.learners.network import FlatModule
 from ludus.learners.returns import n_step
 from ludus.policies.q_module import QRecurrent, arrays_of, loaded, make_recurrent, rows_of
 from ludus.replay.base import ItemColumns
@@ -238,7 +239,7 @@ class R2D2Learner(QLearner):
         target = self._targets(batch, q.detach())
         error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
         loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         sizes = mixed_priority(error.detach(), batch.present, mix=self.config.priority_mix)
         value = float(((error.detach() + target) * batch.present).sum()) / decisions
         wrong = float((error.detach().abs() * batch.present).sum()) / decisions

@@ -141,7 +141,7 @@ class SACDiscreteLearner(OffPolicyLearner):
         if start is None:
             start = initial_weights(self.spec, seeding.generator(context.seed, self.name, "actor"))
         layout = layouts(self.spec)["policy"]
-        self.actor = Ensemble(layout, MLPPolicy(self.spec, start).weights(), ("policy",), ranks=context.ranks)
+        self.actor = Ensemble({"policy": layout}, MLPPolicy(self.spec, start).weights(), ranks=context.ranks)
         self.critics = self.fresh_critics(layout, count=1 + config.twin)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
