@@ -18,6 +18,7 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core.device import CPU, DeviceChoice
 from ludus.core.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
@@ -80,6 +81,7 @@ class LearnerContext:
     ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
     does not look at them does the same whole work on every rank.
     diversity: members that its policy is trained to differ from (`ludus.learners.diversity`); only algorithms that say so are given any.
+    device: where it is asked to compute.
     """
 
     env: EnvSpec
@@ -88,6 +90,7 @@ class LearnerContext:
     total: int | None = None
     ranks: Ranks = ALONE
     diversity: DiversityTargets | None = None
+    device: DeviceChoice = CPU
 
 
 @runtime_checkable

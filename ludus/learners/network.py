@@ -14,31 +14,42 @@ from ludus.policies.mlp import Layout, Workspace, flatten, forward, split
 
 class FlatModule:
     """The parameters of `module` become views of one vector, `flat`, and what autograd adds up for them views of another, `gradient`: one
-    pass of the optimizer moves them all, and a target network is one copy. All are NumPy views of torch memory, which begins where torch
-    aligns it, so that sums come out the same to the last bit in every process.
+    pass of the optimizer moves them all, and a target network is one copy. They begin where torch aligns memory, so that sums come out
+    the same to the last bit in every process.
 
-    sums: floats behind the gradient in memory, for what ranks add up together with it (`joint`: both).
+    values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. On a CPU also as NumPy views of the same
+    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both).
     """
 
-    def __init__(self, module: nn.Module, *, sums: int = 0) -> None:
-        prepare_learning(module)
+    flat: Array
+    gradient: Array
+    sums: Array
+    joint: Array
+
+    def __init__(self, module: nn.Module, *, sums: int = 0, device: torch.device | str = "cpu") -> None:
+        """Moves the module to the device."""
+        self.device = torch.device(device)
+        if self.device.type == "cpu":
+            prepare_learning(module)
+        self.module = module.to(self.device)
         parameters = list(module.parameters())
-        size = sum(p.numel() for p in parameters)
-        flat, gradient = torch.zeros(size), torch.zeros(size + sums)
+        self.size = sum(p.numel() for p in parameters)
+        self.values = torch.zeros(self.size, device=self.device)
+        self.slopes = torch.zeros(self.size + sums, device=self.device)
         at = 0
         for p in parameters:
             there = slice(at, at + p.numel())
-            flat[there] = p.detach().reshape(-1)
-            p.data = flat[there].view_as(p)
-            p.grad = gradient[there].view_as(p)
+            self.values[there] = p.detach().reshape(-1)
+            p.data = self.values[there].view_as(p)
+            p.grad = self.slopes[there].view_as(p)
             at += p.numel()
-        self.module = module
-        self.flat, self.joint = flat.numpy(), gradient.numpy()
-        self.gradient, self.sums = self.joint[:size], self.joint[size:]
+        if self.device.type == "cpu":
+            self.flat, self.joint = self.values.numpy(), self.slopes.numpy()
+            self.gradient, self.sums = self.joint[: self.size], self.joint[self.size :]
 
     def zero(self) -> None:
         """Of the gradient and the sums."""
-        self.joint.fill(0.0)
+        self.slopes.zero_()
 
 
 class TrainedNetwork:

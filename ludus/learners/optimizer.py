@@ -1,4 +1,4 @@
-"""Adam on one flat parameter vector, with the gradient's norm clipped, in one compiled pass."""
+"""Adam on one flat parameter vector, with the gradient's norm clipped: in one compiled pass on a CPU, torch's fused one on a card."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core.types import Array, State
+from ludus.learners.network import FlatModule
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
@@ -83,3 +85,62 @@ class Adam:
     def load_state_dict(self, state: State) -> None:
         self.steps = int(state["steps"])
         self.m[:], self.v[:] = state["m"], state["v"]
+
+
+class ModuleAdam:
+    """Moves the parameters of a `FlatModule`, on its device, and never reads a number back from there. State is the same on all devices."""
+
+    def __init__(self, module: FlatModule, *, epsilon: float = 1e-5, fused: bool | None = None) -> None:
+        """fused: torch's kernel; None: everywhere but on a CPU."""
+        self._module, self._epsilon = module, epsilon
+        fused = module.device.type != "cpu" if fused is None else fused
+        self._here = None if fused else Adam(module.size, epsilon=epsilon)
+        self._steps = torch.zeros((), device=module.device)
+        self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
+
+    @torch.no_grad()
+    def step(self, *, rate: float, max_norm: float) -> torch.Tensor:
+        """As `Adam.step`. The norm, on the device."""
+        module = self._module
+        if self._here is not None:
+            norm = self._here.step(module.flat, module.gradient, rate=rate, max_norm=max_norm)
+            return torch.tensor(norm, dtype=torch.float64)
+        gradient = module.slopes[: module.size]
+        length: torch.Tensor = torch.linalg.vector_norm(gradient)
+        wrong = (~length.isfinite()).to(torch.float32)
+        scale = ((length + 1e-6) / max_norm).clamp(min=1.0) if max_norm > 0.0 else torch.ones_like(length)
+        self._steps += 1.0 - wrong
+        if module.device.type != "meta":  # where the kernel has no shadow
+            torch._fused_adam_(
+                [module.values],
+                [gradient],
+                [self._m],
+                [self._v],
+                [],
+                [self._steps],
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                eps=self._epsilon,
+                amsgrad=False,
+                maximize=False,
+                grad_scale=scale,  # by which it divides
+                found_inf=wrong,  # 1: nothing moves
+            )
+        return length
+
+    def state_dict(self) -> State:
+        """As `Adam.state_dict`."""
+        if self._here is not None:
+            return self._here.state_dict()
+        return {"steps": int(self._steps), "m": self._m.cpu().numpy().copy(), "v": self._v.cpu().numpy().copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Of any device."""
+        if self._here is not None:
+            self._here.load_state_dict(state)
+            return
+        self._steps.fill_(float(state["steps"]))
+        self._m.copy_(torch.from_numpy(state["m"]))
+        self._v.copy_(torch.from_numpy(state["v"]))

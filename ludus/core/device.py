@@ -1,0 +1,142 @@
+"""Where networks compute: on which device, in which precision, and by which of two roads.
+
+*written*: passes that are written out, and kernels for few rows on a CPU. *torch*: the module itself, by autograd, on any device. What a
+scenario asks for is a `DeviceChoice`; `placed` is the one function that decides, and says why.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ludus.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["float32", "tf32", "bf16"]
+
+_FORM = re.compile(r"auto|cpu|cuda(:\d+)?|meta")
+_OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
+_ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
+_WORTH = 2e7
+"""Multiplications of a forward pass over one step's rows from which a card is faster. An estimate, not measured on a card yet: a step of a
+perceptron is some sixty kernels of 5 to 10 µs there, and one core does about 5e10 multiplications a second in large products."""
+
+
+def parse_device(value: str) -> str:
+    """`value`, if it names a device: auto, cpu, cuda, cuda:N (or meta, where tensors have no numbers: for tests). Raises ConfigError."""
+    if isinstance(value, str) and _FORM.fullmatch(value):
+        return value
+    wanted = "expected auto, cpu, cuda, or cuda:N for card N (from 0)"
+    kind = str(value).partition(":")[0].lower()
+    if kind in _OTHERS:
+        more = f" {_ROCM}" if kind in ("rocm", "gpu") else ""
+        raise ConfigError(f"device is {value!r}, which Ludus does not compute on; {wanted}.{more}")
+    raise ConfigError(f"device is {value!r}; {wanted}.")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """What is asked for. device: as `parse_device` takes it. precision: of products on a card. compile: have torch compile the losses.
+    written: whether passes that are written out may be used, where they can."""
+
+    device: str = "auto"
+    precision: Precision = "float32"
+    compile: bool = False
+    written: bool = True
+
+
+CPU = DeviceChoice("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. written: whether its passes are written
+    out; if not, `because` says why."""
+
+    multiplications: int
+    rows: int
+    written: bool
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What was decided. device: "cpu", "cuda:0" …. why: in words."""
+
+    device: str
+    written: bool
+    precision: Precision
+    compile: bool
+    why: str
+
+    @property
+    def torch(self) -> torch.device:
+        """The device, as torch knows it."""
+        import torch
+
+        return torch.device(self.device)
+
+    def __str__(self) -> str:
+        road = "passes written out" if self.written else "torch"
+        return f"{self.device} ({road}): {self.why}"
+
+
+def placed(choice: DeviceChoice, work: Work) -> Placement:
+    """Where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
+    device, why = _device(choice, work)
+    written = choice.written and work.written and device == "cpu"
+    if device == "cpu":
+        if choice.precision != "float32":
+            raise ConfigError(
+                f"precision is {choice.precision}, which is a card's; this learns on the CPU, in float32 ({why}). Leave it out, or give "
+                "device=cuda."
+            )
+        if not written and work.because:
+            why = f"{why}; {work.because}"
+    return Placement(device, written, choice.precision, choice.compile and not written, why)
+
+
+def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:
+    if choice.device == "auto":
+        if not cards():
+            return "cpu", "there is no card"
+        size = work.multiplications * work.rows
+        if size < _WORTH:
+            return "cpu", f"{size:.1g} multiplications a step are too few for a card (from {_WORTH:.0g})"
+        return "cuda:0", f"{size:.1g} multiplications a step"
+    if choice.device.startswith("cuda"):
+        return require_card(choice.device), "as asked for"
+    return choice.device, "as asked for"
+
+
+def cards() -> int:
+    """How many there are that torch computes on."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def require_card(device: str) -> str:
+    """ "cuda" or "cuda:N" as "cuda:N". Raises ConfigError, which says what to install or to change, if it is not there."""
+    import torch
+
+    count, number = cards(), int(device.partition(":")[2] or 0)
+    if number < count:
+        return f"cuda:{number}"
+    if count:
+        raise ConfigError(
+            f"device is {device}, and there {'is one card' if count == 1 else f'are {count} cards'}, "
+            f"cuda:0{'' if count == 1 else f' to cuda:{count - 1}'}. Name one of them."
+        )
+    if torch.version.cuda is None and torch.version.hip is None:
+        raise ConfigError(
+            f"device is {device}, and this torch ({torch.__version__}) was built for CPUs only. Install one that was built for your card "
+            "(https://pytorch.org/get-started/locally), or use device=cpu."
+        )
+    raise ConfigError(
+        f"device is {device}, and torch ({torch.__version__}) sees no card. Look whether nvidia-smi does, whether the driver is new enough "
+        "for this torch, and whether CUDA_VISIBLE_DEVICES hides it (on Ray, give runtime.trainer_gpus); or use device=cpu."
+    )
