@@ -7,10 +7,14 @@ scenario asks for is a `DeviceChoice`; `placed` is the one function that decides
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from ludus.core.errors import ConfigError
+from ludus.core.types import Array
 
 if TYPE_CHECKING:
     import torch
@@ -140,3 +144,34 @@ def require_card(device: str) -> str:
         f"device is {device}, and torch ({torch.__version__}) sees no card. Look whether nvidia-smi does, whether the driver is new enough "
         "for this torch, and whether CUDA_VISIBLE_DEVICES hides it (on Ray, give runtime.trainer_gpus); or use device=cpu."
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Between host and device. A learner reads numbers back by `fetched` alone, once a round or an epoch; on the device
+# "meta", which has no numbers, they are zeros, so that tests see whether an update reads any in another way.
+
+
+def fetched(numbers: Sequence[torch.Tensor]) -> list[float]:
+    """Scalars of one device, read in one transfer."""
+    import torch
+
+    packed = torch.stack([number.detach().double() for number in numbers])
+    return [0.0] * len(packed) if packed.device.type == "meta" else list(packed.tolist())
+
+
+def to_host(tensor: torch.Tensor) -> Array:
+    """Its numbers in memory: the same memory on a CPU; elsewhere a copy, for which this waits."""
+    import torch
+
+    tensor = tensor.detach()
+    return (torch.zeros_like(tensor, device="cpu") if tensor.device.type == "meta" else tensor.cpu()).numpy()
+
+
+def to_device(array: Array, device: torch.device) -> torch.Tensor:
+    """A tensor of the array: the same memory on a CPU; elsewhere a copy, by pinned memory, that nobody waits for."""
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type == "cpu":
+        return tensor
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

@@ -52,6 +52,16 @@ class FlatModule:
         self.slopes.zero_()
 
 
+def multiplications(module: nn.Module) -> int:
+    """Of a forward pass over one row: at least one for each weight, and of a convolution one for each place, of which there are not known
+    here how many (a hundred are assumed)."""
+    return sum(
+        parameter.numel() * (100 if parameter.ndim == 4 else 1)
+        for parameter in module.parameters()
+        if parameter.ndim >= 2
+    )
+
+
 class TrainedNetwork:
     """`parts`: name -> layout, in the order in which `flat` holds them. `flat` and `gradient` are NumPy views of torch memory.
 

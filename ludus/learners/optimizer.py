@@ -10,6 +10,7 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core.device import to_host
 from ludus.core.types import Array, State
 from ludus.learners.network import FlatModule
 
@@ -99,15 +100,17 @@ class ModuleAdam:
         self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
 
     @torch.no_grad()
-    def step(self, *, rate: float, max_norm: float) -> torch.Tensor:
-        """As `Adam.step`. The norm, on the device."""
+    def step(self, *, rate: float, max_norm: float, held: torch.Tensor | None = None) -> torch.Tensor:
+        """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device."""
         module = self._module
         if self._here is not None:
+            if held is not None and held:
+                return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
             norm = self._here.step(module.flat, module.gradient, rate=rate, max_norm=max_norm)
             return torch.tensor(norm, dtype=torch.float64)
         gradient = module.slopes[: module.size]
         length: torch.Tensor = torch.linalg.vector_norm(gradient)
-        wrong = (~length.isfinite()).to(torch.float32)
+        wrong = (~length.isfinite() if held is None else ~length.isfinite() | held).to(torch.float32)
         scale = ((length + 1e-6) / max_norm).clamp(min=1.0) if max_norm > 0.0 else torch.ones_like(length)
         self._steps += 1.0 - wrong
         if module.device.type != "meta":  # where the kernel has no shadow
@@ -130,11 +133,26 @@ class ModuleAdam:
             )
         return length
 
+    def kept(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
+        """What `restore` goes back to: on the device."""
+        if self._here is not None:
+            return self._here.state_dict()
+        return self._steps.clone(), self._m.clone(), self._v.clone()
+
+    def restore(self, kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State) -> None:
+        """As it was when `kept` was asked."""
+        if isinstance(kept, tuple):
+            for tensor, before in zip((self._steps, self._m, self._v), kept, strict=True):
+                tensor.copy_(before)
+        elif self._here is not None:
+            self._here.load_state_dict(kept)
+
     def state_dict(self) -> State:
         """As `Adam.state_dict`."""
         if self._here is not None:
             return self._here.state_dict()
-        return {"steps": int(self._steps), "m": self._m.cpu().numpy().copy(), "v": self._v.cpu().numpy().copy()}
+        steps, m, v = (to_host(tensor) for tensor in (self._steps, self._m, self._v))
+        return {"steps": int(steps), "m": m.copy(), "v": v.copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Of any device."""

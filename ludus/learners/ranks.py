@@ -61,7 +61,7 @@ def share_of(count: int, *, rank: int, size: int) -> slice:
     return slice(count * rank // size, count * (rank + 1) // size)
 
 
-def agree(ranks: Ranks, array: Array) -> None:
+def agree(ranks: Ranks, array: Array | Tensor) -> None:
     """Give every rank the floats of rank 0. (Two types of processors may initialise weights that differ in the last bit.)"""
     if ranks.size > 1:
         if ranks.rank > 0:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ludus.core.types import Array, Tail
 from ludus.replay.base import ItemColumns
@@ -180,3 +182,54 @@ def normalised(advantage: Floats, weight: Array | None = None) -> Floats:
         centred = advantage - (weight * advantage).sum() / total
         out = weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)
     return out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same in torch, on any device, for rows of segments side by side: ends bool[n] at the last row of each, and after
+# float[n], the value of what follows each row.
+
+
+def scanned(add: Tensor, factor: Tensor) -> Tensor:
+    """y_t = add_t + factor_t y_{t+1} of rows float[n], whose last factor counts as 0: in log2(n) steps of whole vectors (Hillis and Steele
+    1986, "Data parallel algorithms")."""
+    y, f, reach = add.clone(), factor.clone(), 1
+    f[-1:] = 0.0
+    while reach < len(y):
+        y = torch.cat([y[:-reach] + f[:-reach] * y[reach:], y[-reach:]])
+        f = torch.cat([f[:-reach] * f[reach:], torch.zeros_like(f[-reach:])])
+        reach *= 2
+    return y
+
+
+def corrected_rows(
+    columns: Mapping[str, Tensor],
+    *,
+    value: Tensor,
+    logp: Tensor,
+    gamma: float,
+    lam: float,
+    rho_bar: float,
+    c_bar: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `corrected`: float64[n] of tensors on any device."""
+    ends = columns["ends"].clone()
+    ends[-1:] = True
+    inside = (~ends).double()
+    value, reward = value.double(), columns["reward"].double()
+    after = torch.where(ends, columns["after"].double(), torch.cat([value[1:], value[:1]]))
+    ratio = (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR).exp()
+    weight, trace = ratio.clamp(max=rho_bar), lam * ratio.clamp(max=c_bar)
+    delta = weight * (reward + gamma * after - value)
+    target = value + scanned(delta, gamma * trace * inside)
+    target_after = torch.where(ends, after, torch.cat([target[1:], target[:1]]))
+    advantage = reward + gamma * (lam * target_after + (1.0 - lam) * after) - value
+    return target, advantage, weight
+
+
+def normalised_rows(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """As `normalised`."""
+    if weight is None:
+        return (advantage - advantage.mean()) / (advantage.std(correction=0) + _TINY)
+    total = weight.sum()
+    centred = advantage - (weight * advantage).sum() / total
+    return weight * centred / (((weight * centred.square()).sum() / total).sqrt() + _TINY)

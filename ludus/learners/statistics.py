@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ludus.core.device import to_host
 from ludus.core.types import Array, State, Tail
 from ludus.replay.trajectories import Trajectories
 
@@ -28,11 +30,19 @@ class RunningMoments:
 
     def add(self, rows: Array) -> None:
         """rows [n, *shape]."""
-        n = len(rows)
-        if not n:
-            return
-        mean = rows.mean(axis=0, dtype=np.float64)
-        m2 = np.square(rows - mean).sum(axis=0)
+        if len(rows):
+            mean = rows.mean(axis=0, dtype=np.float64)
+            self._merge(len(rows), mean, np.square(rows - mean).sum(axis=0))
+
+    def add_rows(self, rows: Tensor) -> None:
+        """rows [n, *shape] on any device, from which the two sums alone come back."""
+        if rows.device.type == "cpu":
+            self.add(rows.numpy())
+        elif len(rows):
+            mean = rows.double().mean(dim=0)
+            self._merge(len(rows), to_host(mean), to_host((rows - mean).square().sum(dim=0)))
+
+    def _merge(self, n: int, mean: Array, m2: Array) -> None:
         total, gap = self.count + n, mean - self.mean
         self.mean = self.mean + gap * (n / total)
         self._m2 = self._m2 + m2 + gap**2 * (self.count * n / total)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import make_body, orthogonal
@@ -38,7 +39,7 @@ class Packing:
     rank: Tensor
 
     @staticmethod
-    def of(start: Array) -> Packing:
+    def of(start: Array, device: torch.device) -> Packing:
         """Of S segments of at least one row: segment s owns rows start[s] … start[s + 1] - 1."""
         length = np.diff(start)
         rank = np.argsort(-length, kind="stable")
@@ -47,7 +48,8 @@ class Packing:
         segment = np.repeat(np.arange(len(length)), length)
         t = np.arange(int(start[-1])) - start[segment]
         order = np.lexsort((place[segment], t))
-        return Packing(*(torch.from_numpy(a) for a in (order, np.bincount(t).astype(np.int64), rank)))
+        steps = torch.from_numpy(np.bincount(t).astype(np.int64))  # torch wants these on the host
+        return Packing(to_device(order, device), steps, to_device(rank, device))
 
 
 class Normaliser(nn.Module):
@@ -193,7 +195,7 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """As `forward`, of segments that begin at `start` int64[S + 1]; None: every row is a step of its own."""
         out: tuple[Tensor, Tensor | None, Tensor | None]
-        out = self(x, memory, None if start is None else Packing.of(start), state)
+        out = self(x, memory, None if start is None else Packing.of(start, x.device), state)
         return out
 
     def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
@@ -243,7 +245,7 @@ def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -
 
 def arrays_of(network: nn.Module) -> dict[str, Array]:
     """Copies of parameters and buffers, float32, by name."""
-    return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in network.state_dict().items()}
+    return {name: to_host(tensor).astype(np.float32) for name, tensor in network.state_dict().items()}
 
 
 def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ludus.core.device import to_host
 from ludus.core.errors import PolicyError
 from ludus.core.own_code import raised
 from ludus.core.parts import load
@@ -61,7 +62,7 @@ def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:
 
 def weights_of(networks: nn.ModuleDict) -> dict[str, Array]:
     """Copies of parameters and buffers, float32, by name."""
-    return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in networks.state_dict().items()}
+    return {name: to_host(tensor).astype(np.float32) for name, tensor in networks.state_dict().items()}
 
 
 class TorchPolicy(LogitPolicy):

@@ -20,6 +20,7 @@ class Group:
         self.barrier, self.arrays = threading.Barrier(size, timeout=30), [None] * size
 
     def sum(self, rank, array):
+        array = np.asarray(array)  # of a tensor, the same memory
         try:
             self.arrays[rank] = array.copy()
             if self.barrier.wait() == 0:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core.device import to_device
 from ludus.core.types import Array
 from ludus.replay.base import ItemColumns
 
@@ -47,11 +47,13 @@ class Batch:
 
     def part(self, which: NDArray[np.int64] | slice) -> Batch:
         """Some of its units, in the order given."""
+        device = self.x.device
         if self.start is None or self.memory is None:
-            return self._rows(which if isinstance(which, slice) else torch.from_numpy(which))
+            return self._rows(which if isinstance(which, slice) else to_device(which, device))
         index = np.arange(self.units)[which]
         rows, start = rows_in(self.start, index)
-        return replace(self._rows(torch.from_numpy(rows)), start=start, memory=self.memory[torch.from_numpy(index)])
+        memory = self.memory[to_device(index, device)]
+        return replace(self._rows(to_device(rows, device)), start=start, memory=memory)
 
     def _rows(self, rows: Tensor | slice) -> Batch:
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory")}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,17 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import seeding
+from ludus.core.device import Work, fetched, placed, to_device, to_host
 from ludus.core.errors import PolicyError, ScenarioError, TrainingError
 from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
-from ludus.learners.network import FlatModule
+from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
 from ludus.learners.on_policy.models import Floats, Model
 from ludus.learners.on_policy.teams import critic_states, team_rewards
-from ludus.learners.optimizer import Adam
+from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ranks import agree
-from ludus.learners.returns import bootstrap_values, corrected, gae, normalised, trace_columns
+from ludus.learners.returns import bootstrap_values, corrected_rows, gae, normalised_rows, trace_columns
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
 class Transitions:
     """Makes the items of a learner's table. blind: segments so far that should have been bootstrapped and have no observation."""
 
-    def __init__(self, config: Gradient, model: Model, context: LearnerContext) -> None:
-        self._config, self._model = config, model
+    def __init__(self, config: Gradient, model: Model, context: LearnerContext, device: torch.device) -> None:
+        self._config, self._model, self._device = config, model, device
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._inputs = None if self._states is None else self._states.x.to(device)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._divergence = None
         if context.diversity is not None:
@@ -72,10 +75,10 @@ class Transitions:
             pieces = SegmentPieces.of(rows.start, self._model.sequence)
             value, before, last = self._walk(rows, pieces, state)
         else:
-            value = self.values(rows.observation, self.x(rows.observation), state=_tensor(state))
+            value = self.values(rows.observation, self.x(rows.observation), state=self._tensor(state))
         tail = rows.bootstrap_observation
         bootstrap_value = bootstrap_values(
-            rows.tail, self.values(tail, self.x(tail), _tensor(last), state=_tensor(bootstrap_state))
+            rows.tail, self.values(tail, self.x(tail), self._tensor(last), state=self._tensor(bootstrap_state))
         )
         received = team_rewards(rows) if config.team_rewards else rows.reward.astype(np.float64)
         reward = self._model.scaled(rows, received * self._scale)
@@ -114,9 +117,9 @@ class Transitions:
         ) -> tuple[Array, NDArray[np.float32]]:
             x, seen = self.x(rows.observation[which]), None if state is None else state[which]
             with torch.no_grad():
-                out, after = self._model.values(x, torch.from_numpy(memory), start, _tensor(seen))
+                out, after = self._model.values(x, self._tensor(memory), start, self._tensor(seen))
             assert after is not None
-            return out.numpy(), after.numpy()
+            return to_host(out), to_host(after)
 
         return walk(pieces, rows.memory0, look)
 
@@ -130,17 +133,17 @@ class Transitions:
     ) -> Floats:
         """Values float64[n]; 0 for ids of -1, of which nothing is known."""
         with torch.no_grad():
-            out = self._model.values(x, memory, start, state)[0].numpy().astype(np.float64)
+            out = to_host(self._model.values(x, memory, start, state)[0]).astype(np.float64)
         return np.where(observation >= 0, out, 0.0) if self._states is not None else out
 
     def x(self, observation: Array) -> Tensor:
         """Observations as the model takes them: float32, or uint8 as they are, [n, *shape]."""
         shape = (len(observation), *self._model.shape)
-        if self._states is None:
+        if self._states is None or self._inputs is None:
             dtype = np.uint8 if observation.dtype == np.uint8 and len(shape) > 2 else np.float32
-            return torch.from_numpy(np.ascontiguousarray(observation, dtype).reshape(shape))
+            return to_device(np.ascontiguousarray(observation, dtype).reshape(shape), self._device)
         ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        return self._states.x[torch.from_numpy(ids)].reshape(shape)
+        return self._inputs[to_device(ids, self._device)].reshape(shape)
 
     def tensors(self, columns: ItemColumns) -> tuple[Tensor, Tensor | None, Tensor]:
         """(x, mask, action) of columns of rows."""
@@ -153,13 +156,13 @@ class Transitions:
         elif not model.trusted:  # losses of one's own are written for masks
             mask = np.ones((len(observation), model.actions), np.bool_)
         whole = action.astype(np.int64) if model.actions else action
-        return self.x(observation), None if mask is None else torch.from_numpy(mask), torch.from_numpy(whole)
+        return self.x(observation), self._tensor(mask), to_device(whole, self._device)
+
+    def _tensor(self, array: Array | None) -> Tensor | None:
+        return None if array is None else to_device(array, self._device)
 
 
-def _tensor(array: Array | None) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array)
-
-
+_FLOATS = ("logp", "advantage", "target", "value")  # columns that a loss looks at
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 
 
@@ -169,10 +172,12 @@ class OnPolicyLearner:
     def __init__(self, config: Gradient, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec = config, model, model.spec
         self._ranks, self._trusted = context.ranks, context.ranks.size == 1 or model.trusted
-        self._parameters = FlatModule(model.module, sums=1 + len(model.names))
-        agree(self._ranks, self._parameters.flat)
-        self._adam = Adam(len(self._parameters.flat))
-        self._items = Transitions(config, model, context)
+        self.placement = placed(context.device, Work(multiplications(model.module), config.step_rows, written=False))
+        self._device = self.placement.torch
+        self._parameters = FlatModule(model.module, sums=1 + len(model.names), device=self._device)
+        agree(self._ranks, self._parameters.values)
+        self._adam = ModuleAdam(self._parameters)
+        self._items = Transitions(config, model, context, self._device)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._seed = context.seed
@@ -194,7 +199,7 @@ class OnPolicyLearner:
     def update(self, batch: Sample) -> Metrics:
         """`epochs` times `minibatches` steps on the loss. Raises TrainingError; the weights are then those from before the update."""
         kept = {name: tensor.clone() for name, tensor in self.model.module.state_dict().items()}
-        adam, rate = self._adam.state_dict(), self.config.learning_rate.at(self._progress)
+        adam, rate = self._adam.kept(), self.config.learning_rate.at(self._progress)
         try:
             with torch.random.fork_rng(devices=[]):  # of dropout, say
                 torch.manual_seed(seeding.key(self._seed, *self._stream, "update", self._updates) % 2**63)
@@ -202,7 +207,7 @@ class OnPolicyLearner:
                 metrics = self._learn(learned, rate)
         except TrainingError:
             self.model.module.load_state_dict(kept)
-            self._adam.load_state_dict(adam)
+            self._adam.restore(adam)
             raise
         self.model.learned(learned)
         self._updates += 1
@@ -213,66 +218,77 @@ class OnPolicyLearner:
     def _batch(self, columns: ItemColumns) -> Batch:
         start = memory = None
         if self.model.memory:
-            memory = torch.from_numpy(columns[MEMORY])
+            memory = to_device(columns[MEMORY], self._device)
             columns, start = unpadded(columns)
         x, mask, action = self._items.tensors(columns)
-        state = torch.from_numpy(columns["state"]) if self.model.state else None
-        batch = Batch(x, mask, action, **_floats(columns), start=start, memory=memory, state=state)
-        if self.config.correction == "vtrace":
-            columns = {**columns, **self._corrected(columns, batch)}
-        advantage = columns["advantage"].astype(np.float64)
-        weight = columns.get("weight")
+        state = to_device(columns["state"], self._device) if self.model.state else None
+        floats = {name: to_device(np.asarray(columns[name], np.float32), self._device) for name in _FLOATS}
+        batch, weight = Batch(x, mask, action, **floats, start=start, memory=memory, state=state), None
+        if self.config.correction == "vtrace" and len(batch):
+            batch, weight = self._corrected(columns, batch)
+        advantage = batch.advantage.double()
         if self.config.normalise_advantages:
-            advantage = normalised(advantage, weight)
+            advantage = normalised_rows(advantage, weight)
         elif weight is not None:
             advantage = advantage * weight
-        return replace(batch, **_floats({**columns, "advantage": advantage}))
+        return replace(batch, advantage=advantage.float())
 
-    def _corrected(self, columns: ItemColumns, batch: Batch) -> Mapping[str, Array]:
-        """What the weights of now make of the rows."""
-        config = self.config
-        with torch.no_grad():
-            logp = self.model.log_prob(batch).numpy()
-            value = self._items.values(columns["observation"], batch.x, batch.memory, batch.start, batch.state)
-        target, advantage, weight = corrected(
-            columns,
+    @torch.no_grad()
+    def _corrected(self, columns: ItemColumns, batch: Batch) -> tuple[Batch, Tensor]:
+        """What the weights of now make of the rows, and what each weighs."""
+        config, names = self.config, ("reward", "ends", "after")
+        logp = self.model.log_prob(batch)
+        value = self.model.values(batch.x, batch.memory, batch.start, batch.state)[0]
+        kept = {name: to_device(columns[name], self._device) for name in names}
+        target, advantage, weight = corrected_rows(
+            {**kept, "logp": batch.logp},
             value=value,
-            logp=logp.astype(np.float64),
+            logp=logp,
             gamma=config.gamma,
             lam=config.gae_lambda,
             rho_bar=config.rho_bar,
             c_bar=config.c_bar,
         )
-        return {"advantage": advantage, "weight": weight, "target": target, "logp": logp, "value": value}
+        return replace(batch, advantage=advantage, target=target.float(), logp=logp, value=value), weight
 
     @property
     def _stream(self) -> tuple[int | str, ...]:
         return ("on-policy", self._ranks.rank) if self._ranks.rank else ("on-policy",)
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
-        config, model = self.config, self.model
+        model = self.model
         if not self._trusted:
             self._require_mean(batch)
-        limit = config.kl_limit
-        last, norm, epochs = [0.0] * (1 + len(model.names)), 0.0, 0
+        seen, epochs = _Seen.nothing(1 + len(model.names), self._device), 0.0
+        told = seen.told()
         model.module.train()
         try:
-            for epoch, part in self._parts(batch):
-                sums = self._gradient(part)
-                if limit is not None and sums[1 + model.names.index("kl")] > limit:
+            for _, parts in groupby(self._parts(batch), key=itemgetter(0)):
+                for _, part in parts:
+                    seen = self._step(part, rate, seen)
+                finite = self._parameters.values.isfinite().all()
+                told = replace(seen, wrong=seen.wrong | ~finite).told()  # the one look at numbers in an epoch
+                epochs += not told.stopped
+                if told.stopped or told.wrong:
                     break
-                last, epochs = sums, epoch
-                norm = self._adam.step(
-                    self._parameters.flat, self._parameters.gradient, rate=rate, max_norm=config.max_gradient_norm
-                )
-                if not (math.isfinite(last[0]) and math.isfinite(norm)):
-                    raise self._error(f"the loss ({last[0]}), its gradient", epoch)
         finally:
             model.module.eval()
-        if not np.isfinite(self._parameters.flat).all():
-            raise self._error(f"the loss ({last[0]}), its gradient or a weight", epochs)
-        out = {"loss": last[0], "gradient_norm": norm, "epochs": float(epochs)}
-        return {**out, **dict(zip(model.names, last[1:], strict=True)), **_explained(batch, model)}
+        if told.wrong:
+            raise self._error(f"the loss ({told.scalars[0]}), its gradient or a weight", int(epochs))
+        out = {"loss": told.scalars[0], "gradient_norm": told.norm, "epochs": epochs}
+        return {**out, **dict(zip(model.names, told.scalars[1:], strict=True)), **_explained(batch, model)}
+
+    def _step(self, part: Batch, rate: float, seen: _Seen) -> _Seen:
+        """One step of Adam, unless the policy has gone too far, or a number is none: decided on the device."""
+        limit, scalars = self.config.kl_limit, self._gradient(part)
+        stopped = seen.stopped
+        if limit is not None:
+            stopped = stopped | (scalars[1 + self.model.names.index("kl")] > limit)
+        held = stopped | seen.wrong | ~scalars[0].isfinite()
+        norm = self._adam.step(rate=rate, max_norm=self.config.max_gradient_norm, held=held)
+        wrong = seen.wrong | ~stopped & ~(scalars[0].isfinite() & norm.isfinite())
+        over = stopped | seen.wrong
+        return _Seen(torch.where(over, seen.scalars, scalars), torch.where(over, seen.norm, norm), stopped, wrong)
 
     def _error(self, what: str, epoch: int) -> TrainingError:
         return TrainingError(
@@ -291,19 +307,20 @@ class OnPolicyLearner:
             for which in np.array_split(rng.permutation(batch.units), count):
                 yield epoch, batch.part(which)
 
-    def _gradient(self, part: Batch) -> list[float]:
-        """The loss of all ranks' rows and the model's other scalars; `gradient` is filled in."""
+    def _gradient(self, part: Batch) -> Tensor:
+        """The loss of all ranks' rows and the model's other scalars, on the device; the gradient is filled in."""
         parameters, alone = self._parameters, self._ranks.size == 1
         mine = part if alone else part.part(self._ranks.share(part.units))
         parameters.zero()
+        sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
             loss, metrics = self.model.loss(mine, self._progress)
             torch.autograd.backward(loss)
-            parameters.sums[:] = torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]).numpy()
+            sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
         if not alone:
-            parameters.joint *= np.float32(len(mine) / len(part))
-            self._ranks.sum(parameters.joint)
-        return [float(x) for x in parameters.sums]
+            parameters.slopes *= len(mine) / len(part)
+            self._ranks.sum(parameters.slopes)
+        return sums.clone()
 
     def _require_mean(self, batch: Batch) -> None:
         """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
@@ -344,16 +361,40 @@ class OnPolicyLearner:
         self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
 
 
-def _floats(columns: ItemColumns) -> dict[str, Any]:
-    """The columns that a loss looks at, as float32 tensors."""
-    names = ("logp", "advantage", "target", "value")
-    return {name: torch.from_numpy(np.ascontiguousarray(columns[name], np.float32)) for name in names}
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """On the device: scalars [1 + names] and gradient's norm of the last step, and whether steps have stopped, or something is no
+    number."""
+
+    scalars: Tensor
+    norm: Tensor
+    stopped: Tensor
+    wrong: Tensor
+
+    @staticmethod
+    def nothing(scalars: int, device: torch.device) -> _Seen:
+        no = torch.zeros((), dtype=torch.bool, device=device)
+        return _Seen(torch.zeros(scalars, device=device), torch.zeros((), device=device), no, no)
+
+    def told(self) -> _Told:
+        """Read."""
+        *scalars, norm, stopped, wrong = fetched([*self.scalars, self.norm, self.stopped, self.wrong])
+        return _Told(scalars, norm, bool(stopped), bool(wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The same as numbers."""
+
+    scalars: list[float]
+    norm: float
+    stopped: bool
+    wrong: bool
 
 
 def _explained(batch: Batch, model: Model) -> Metrics:
     """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
     if not model.names:
         return {}
-    spread = float(batch.target.var(correction=0))
-    unexplained = float((batch.target - batch.value).var(correction=0))
+    spread, unexplained = fetched([batch.target.var(correction=0), (batch.target - batch.value).var(correction=0)])
     return {"explained_variance": 1.0 - unexplained / spread if spread > 0 else 0.0}

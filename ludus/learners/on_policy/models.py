@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
+from ludus.core.device import to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
 from ludus.core.types import PolicySpec, State, Weights
@@ -275,9 +276,9 @@ class FamilyModel:
     def learned(self, batch: Batch) -> None:
         """The rows were acted and learned from with the statistics of before them; what acts next has these too."""
         if self._seen is not None:
-            self._seen.add(batch.x.numpy())
+            self._seen.add_rows(batch.x)
         if self._states is not None and batch.state is not None:
-            self._states.add(batch.state.numpy())
+            self._states.add_rows(batch.state)
         for network in self._networks:
             _publish(self._seen, network.normaliser)
             _publish(self._states, network.state_normaliser)
@@ -312,7 +313,7 @@ def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
     if buffers is None:
         return None
     moments = RunningMoments(tuple(buffers.mean.shape))
-    moments.start(count=float(buffers.count), mean=buffers.mean.numpy(), var=buffers.var.numpy())
+    moments.start(count=float(buffers.count), mean=to_host(buffers.mean), var=to_host(buffers.var))
     return moments
 
 

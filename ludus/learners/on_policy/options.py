@@ -53,6 +53,11 @@ class Gradient(Config):
         return None
 
     @property
+    def step_rows(self) -> int:
+        """Of one step, about: an episode counts as ten."""
+        return max(1, self.batch * (10 if self.batch_unit == "episodes" else 1) // self.minibatches)
+
+    @property
     def item(self) -> ItemUnit:
         return "decision"
 
