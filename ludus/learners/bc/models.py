@@ -125,7 +125,7 @@ class _ActorCritic:
         if not self.memory:
             return self._network(x.float())[0]  # type: ignore[no-any-return]
         memory = torch.zeros(len(start) - 1, self.memory)
-        return self._network(x.float(), memory, Packing.of(start))[0]  # type: ignore[no-any-return]
+        return self._network(x.float(), memory, Packing.of(start, x.device))[0]  # type: ignore[no-any-return]
 
     def _shaped(self, observation: Array) -> Array:
         """[n, *shape], float32, or bytes as they are."""
