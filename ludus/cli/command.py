@@ -140,7 +140,7 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "address": "address"}
+_RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "device": "device", "address": "address"}
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
@@ -152,6 +152,9 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         "--mode",
         metavar="sync|async",
         help="sync (the default): nobody learns before every worker is done; async: nobody waits",
+    )
+    group.add_argument(
+        "--device", metavar="DEVICE", help="where learners compute: auto (the default), cpu, cuda, cuda:N"
     )
     group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
 

@@ -7,19 +7,18 @@ scenario asks for is a `DeviceChoice`; `placed` is the one function that decides
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from ludus.core.errors import ConfigError
-from ludus.core.types import Array
+from ludus.core.types import Array, DeviceChoice, Precision
 
 if TYPE_CHECKING:
     import torch
-
-Precision = Literal["float32", "tf32", "bf16"]
 
 _FORM = re.compile(r"auto|cpu|cuda(:\d+)?|meta")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
@@ -42,20 +41,6 @@ def parse_device(value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceChoice:
-    """What is asked for. device: as `parse_device` takes it. precision: of products on a card. compile: have torch compile the losses.
-    written: whether passes that are written out may be used, where they can."""
-
-    device: str = "auto"
-    precision: Precision = "float32"
-    compile: bool = False
-    written: bool = True
-
-
-CPU = DeviceChoice("cpu")
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """One step of a learner. multiplications: of a forward pass over one row. rows: of a step. written: whether its passes are written
     out; if not, `because` says why."""
@@ -73,7 +58,6 @@ class Placement:
     device: str
     written: bool
     precision: Precision
-    compile: bool
     why: str
 
     @property
@@ -83,24 +67,45 @@ class Placement:
 
         return torch.device(self.device)
 
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """While this is open, torch multiplies in this precision."""
+        import torch
+
+        if self.precision == "bf16":
+            with torch.autocast(self.torch.type, dtype=torch.bfloat16):
+                yield
+            return
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
     def __str__(self) -> str:
         road = "passes written out" if self.written else "torch"
         return f"{self.device} ({road}): {self.why}"
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A learner that computes where its context asks for."""
+
+    placement: Placement
+
+
 def placed(choice: DeviceChoice, work: Work) -> Placement:
     """Where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
     device, why = _device(choice, work)
-    written = choice.written and work.written and device == "cpu"
-    if device == "cpu":
-        if choice.precision != "float32":
-            raise ConfigError(
-                f"precision is {choice.precision}, which is a card's; this learns on the CPU, in float32 ({why}). Leave it out, or give "
-                "device=cuda."
-            )
-        if not written and work.because:
-            why = f"{why}; {work.because}"
-    return Placement(device, written, choice.precision, choice.compile and not written, why)
+    if device == "cpu" and choice.precision == "tf32":
+        raise ConfigError(
+            f"precision is tf32, which is a card's; this learns on the CPU ({why}). Leave it out, or give device=cuda."
+        )
+    written = choice.written and work.written and device == "cpu" and choice.precision == "float32"
+    if device == "cpu" and not work.written and work.because:
+        why = f"{why}; {work.because}"
+    return Placement(device, written, choice.precision, why)
 
 
 def _device(choice: DeviceChoice, work: Work) -> tuple[str, str]:

@@ -162,6 +162,22 @@ class PolicyRef(NamedTuple):
     mode: str = "explore"
 
 
+Precision = Literal["float32", "tf32", "bf16"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """What is asked for. device: as `ludus.core.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
+    stay float32. written: whether passes that are written out may be used, where they can."""
+
+    device: str = "auto"
+    precision: Precision = "float32"
+    written: bool = True
+
+
+CPU = DeviceChoice("cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
     """What rebuilds a policy around weights: a registered kind or `module:Class`, and JSON keywords for it."""

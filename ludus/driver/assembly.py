@@ -177,6 +177,7 @@ def build_driver(
                 scenario.seed,
                 trainers=trainers,
                 prefetch=scenario.runtime.prefetch,
+                device=scenario.runtime.device_choice,
                 background=_background(scenario, runtime, spec, store, observer),
                 callbacks=callbacks,
                 observer=observer,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ludus.core.config import Config
+from ludus.core.device import parse_device, require_card
 from ludus.core.errors import ConfigError
 from ludus.core.parts import load
+from ludus.core.types import DeviceChoice, Precision
 from ludus.policies.bots import BotSettings
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.runtime.base import Runtime
@@ -55,9 +57,12 @@ class RuntimeChoice(Config):
     restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
-    each; 0: the driver learns. table_shards: processes that learners' tables are spread over; 0: they lie beside the learner. prefetch:
-    batches that are sampled ahead. threads: of torch where there is learning, in the driver or in each trainer: more are for learning
-    from images; handing out the products of small networks costs more than it saves.
+    each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
+    over; 0: they lie beside the learner. prefetch: batches that are sampled ahead. threads: of torch where there is learning, in the
+    driver or in each trainer: more are for learning from images; handing out the products of small networks costs more than it saves.
+
+    device: where learners compute: auto, cpu, cuda or cuda:N. auto takes a card, where there is one, for learners that are large enough
+    (`ludus.core.device`). precision: of products there: float32, tf32 or bf16 (parameters stay float32).
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -83,10 +88,12 @@ class RuntimeChoice(Config):
     tasks: int | None = Field(None, ge=1)
     trainers: int = Field(0, ge=0)
     trainer_cpus: float = Field(1.0, ge=0)
-    trainer_gpus: float = Field(0.0, ge=0)
+    trainer_gpus: float | None = Field(None, ge=0)
     table_shards: int = Field(0, ge=0)
     prefetch: int = Field(0, ge=0)
     threads: int = Field(1, ge=1)
+    device: Annotated[str, AfterValidator(parse_device)] = "auto"
+    precision: Precision = "float32"
     in_flight: int = Field(2, ge=1)
     min_completed: int | None = Field(None, ge=1)
     gather_window: float = Field(0.0, ge=0)
@@ -124,7 +131,13 @@ class RuntimeChoice(Config):
     @property
     def trainer_resources(self) -> dict[str, float]:
         """Of a rank."""
-        return {"num_cpus": self.trainer_cpus, "num_gpus": self.trainer_gpus}
+        cards = float(self.device.startswith("cuda")) if self.trainer_gpus is None else self.trainer_gpus
+        return {"num_cpus": self.trainer_cpus, "num_gpus": cards}
+
+    @property
+    def device_choice(self) -> DeviceChoice:
+        """Where learners are asked to compute."""
+        return DeviceChoice(self.device, self.precision)
 
     @property
     def async_limits(self) -> AsyncLimits | None:
@@ -139,7 +152,7 @@ class RuntimeChoice(Config):
         )
 
     def check(self) -> None:
-        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for."""
+        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a card that is not there."""
         from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
 
         unused = {
@@ -163,6 +176,8 @@ class RuntimeChoice(Config):
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
         load("runtime", self.kind, RUNTIMES)
+        if self.device.startswith("cuda") and not self.trainers:
+            require_card(self.device)
 
     def build(self) -> Runtime:
         """Raises RunError if it cannot start."""

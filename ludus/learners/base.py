@@ -18,8 +18,7 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.device import CPU, DeviceChoice
-from ludus.core.types import EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
+from ludus.core.types import CPU, DeviceChoice, EnvSpec, Metrics, Opponents, PolicyRef, PolicySpec, State, Weights
 from ludus.envs.base import VectorEnv
 from ludus.envs.tree.game_tree import GameTree
 from ludus.learners.ranks import ALONE, Ranks

@@ -11,11 +11,12 @@ from threading import Event
 import numpy as np
 
 from ludus.core.arrays import read_only
-from ludus.core.errors import Deadlock, ScenarioError, TrainingError
+from ludus.core.device import Placed
+from ludus.core.errors import ConfigError, Deadlock, ScenarioError, TrainingError
 from ludus.core.own_code import brief, own_name
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
-from ludus.learners.base import Algorithm, LearnerContext, priorities_of, sizes_of
+from ludus.learners.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -54,6 +55,7 @@ class Trainer:
         the task has tables already."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._learner = spec.algorithm.learner(spec.context, spec.start)
+        _require_device(self._learner, spec)
         self._policy: tuple[int, Policy] | None = None
         self._prefetcher = Prefetcher(partial(_draw, episodes, spec.task), unchanged, depth=prefetch)
         self.weights = read_only(self._learner.weights())
@@ -136,6 +138,16 @@ class Trainer:
         self._episodes.load_state_dict(self._task, state["tables"])
         self.weights = read_only(self._learner.weights())
         self._policy = None
+
+
+def _require_device(learner: Learner, spec: TrainerSpec) -> None:
+    """Raises ConfigError where a place was asked for, and the learner knows of none but the CPU."""
+    asked = spec.context.device
+    if not isinstance(learner, Placed) and (asked.device not in ("auto", "cpu") or asked.precision != "float32"):
+        given = f"device={asked.device}" if asked.device not in ("auto", "cpu") else f"precision={asked.precision}"
+        raise ConfigError(
+            f"runtime.{given} was given, and {own_name(spec.algorithm)} computes on the CPU, in float32, only. Leave it out."
+        )
 
 
 def _draw(episodes: EpisodeServer, task: str, request: tuple[str, int], _unwanted: Event) -> Sample | None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ludus.core import curves, seeding
 from ludus.core.timings import Timings
-from ludus.core.types import Metrics, PolicyRef, State, Trained, TrainingTask, Weights
+from ludus.core.types import CPU, DeviceChoice, Metrics, PolicyRef, State, Trained, TrainingTask, Weights
 from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.diversity import diversity_targets
 from ludus.policies.base import Policy
@@ -67,6 +67,7 @@ class TrainingParts:
     callbacks: CallbackObserver = field(default_factory=CallbackObserver)
     observer: Observer = field(default_factory=Silent)
     prefetch: int = 0
+    device: DeviceChoice = CPU
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -104,7 +105,14 @@ class Training:
         self._limit = limit_of(stop, "seconds")
         total = int(self._total) * task.length if self._total is not None and task.length else None
         targets = diversity_targets(task.diversity, parts.policy)
-        context = LearnerContext(env=parts.rollouts.spec, seats=task.seats, seed=seed, total=total, diversity=targets)
+        context = LearnerContext(
+            env=parts.rollouts.spec,
+            seats=task.seats,
+            seed=seed,
+            total=total,
+            diversity=targets,
+            device=parts.device,
+        )
         spec = TrainerSpec(task.id, algorithm, context, start)
         self._trainer: Trainer | RemoteTrainer = (
             Trainer(spec, parts.episodes, parts.profile, prefetch=parts.prefetch)

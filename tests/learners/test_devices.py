@@ -10,8 +10,9 @@ from made_up_teams import rollout_of, team_env
 from torch import nn
 
 from ludus.core import device
-from ludus.core.device import CPU, DeviceChoice, Work, parse_device, placed
+from ludus.core.device import Work, parse_device, placed
 from ludus.core.errors import ConfigError
+from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext
 from ludus.learners.network import FlatModule
 from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
@@ -53,7 +54,7 @@ def test_one_function_decides(monkeypatch, choice, work, cards, expected):
         (DeviceChoice("cuda"), 0, "was built for CPUs only. Install one"),
         (DeviceChoice("cuda:1"), 1, "there is one card, cuda:0. Name"),
         (DeviceChoice("cuda:4"), 3, "there are 3 cards, cuda:0 to cuda:2. Name"),
-        (DeviceChoice("cpu", precision="bf16"), 0, "precision is bf16, which is a card's"),
+        (DeviceChoice("cpu", precision="tf32"), 0, "precision is tf32, which is a card's"),
     ],
 )
 def test_what_is_not_there_is_refused(monkeypatch, choice, cards, message):
@@ -136,4 +137,15 @@ def test_an_update_reads_nothing_back(name):
     metrics = learner.update(Sample(items, index, np.ones(len(index))))
     assert set(metrics) >= {"loss", "gradient_norm"}
     assert learner.state_dict()["adam"]["m"].any() == False  # noqa: E712  zeros, of the right size
-    assert CPU.device == "cpu"
+
+
+def test_bf16_multiplies_so_and_keeps_parameters_in_float32():
+    env = team_env()
+    told = {}
+    for precision in ("float32", "bf16"):
+        learner = A2C(batch=20).learner(LearnerContext(env, (0,), 1, device=DeviceChoice("cpu", precision)))
+        (_, items), *_ = learner.items(rollout_of(learner, env))
+        told[precision] = learner.update(Sample(items, np.arange(len(items["action"])), np.ones(len(items["action"]))))
+        assert {array.dtype for array in learner.weights().values()} == {np.dtype(np.float32)}
+    assert told["bf16"]["loss"] != told["float32"]["loss"]
+    assert told["bf16"]["loss"] == pytest.approx(told["float32"]["loss"], abs=0.02)

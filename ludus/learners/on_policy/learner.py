@@ -314,7 +314,8 @@ class OnPolicyLearner:
         parameters.zero()
         sums = parameters.slopes[parameters.size :]
         if len(mine):  # the mean over no rows is no number
-            loss, metrics = self.model.loss(mine, self._progress)
+            with self.placement.products():
+                loss, metrics = self.model.loss(mine, self._progress)
             torch.autograd.backward(loss)
             sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
         if not alone:

@@ -222,7 +222,7 @@ class FamilyModel:
             count = -(-len(x) // _ROWS) or 1
             states = [None] * count if state is None else torch.tensor_split(state, count)
             parts = zip(torch.tensor_split(x, count), states, strict=True)
-            return torch.cat([self.module.value_of(part.float(), its) for part, its in parts]), None
+            return torch.cat([self.module.value_of(part.float(), its).float() for part, its in parts]), None
         _, value, after = self.module.unroll(x.float(), memory, start, state)
         return x.new_zeros(len(x)) if value is None else value, after
 
@@ -231,7 +231,7 @@ class FamilyModel:
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         out, value, _ = self.module.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
-        return out, value
+        return out.float(), None if value is None else value.float()
 
     def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
