@@ -15,6 +15,7 @@ from ludus.cli import (
     clone,
     compare,
     config,
+    doctor,
     evaluate,
     list_,
     live,
@@ -54,6 +55,7 @@ COMMANDS: dict[str, Command] = {
         list_.COMMAND,
         config.COMMAND,
         check_env.COMMAND,
+        doctor.COMMAND,
     )
 }
 

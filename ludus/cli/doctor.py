@@ -1,0 +1,149 @@
+"""ludus doctor"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from ludus.cli.command import Command
+from ludus.cli.output import facts, table, write
+
+if TYPE_CHECKING:
+    from ludus.core.types import DeviceChoice
+    from ludus.learners.base import Algorithm
+
+_PACKAGES = ("numpy", "numba", "torch", "ray", "gymnasium", "pettingzoo", "open_spiel", "optuna")
+_SECONDS = 3.0  # of each measurement
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-speed", action="store_true", help="leave the speed test out")
+
+
+def _execute(options: argparse.Namespace) -> int:
+    facts("this machine", _machine())
+    facts("where learners compute (device: auto)", _places())
+    if not options.no_speed:
+        _show_speed()
+    return 0
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    from ludus import __version__
+    from ludus.core.machine import cores
+
+    yield "ludus", f"{__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield "cores", str(cores())
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
+    for name in _PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    import torch
+
+    from ludus.core.device import cards, require_card
+    from ludus.core.errors import ConfigError
+
+    for k in range(cards()):
+        card = torch.cuda.get_device_properties(k)
+        yield f"cuda:{k}", f"{card.name}, {card.total_memory / 2**30:.0f} GiB, compute capability {card.major}.{card.minor}"
+    if not cards():
+        try:
+            require_card("cuda")
+        except ConfigError as error:
+            yield "cards", str(error).partition(", and ")[2].partition(" Install one")[0].partition(" Look whether")[0]
+    for name, algorithm in _tasks():
+        yield name, _where(algorithm)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Both roads, on updates of the sizes that people learn with.
+
+
+def _tasks() -> Iterator[tuple[str, Algorithm]]:
+    from ludus.learners.on_policy.options import A2C
+    from ludus.learners.ppo.options import PPO
+
+    small = {"batch_unit": "decisions", "epochs": 4}
+    yield "PPO, perceptron 64 × 64", PPO(batch=1024, hidden=(64, 64), **small)
+    yield "PPO, perceptron 512 × 512", PPO(batch=4096, hidden=(512, 512), minibatches=4, **small)
+    yield "PPO, GRU of 64", PPO(batch=1024, memory="gru", **small)
+    yield "A2C, images 4 × 84 × 84", A2C(batch=256, network="nature")
+
+
+def _where(algorithm: Algorithm) -> str:
+    from ludus.core.types import DeviceChoice
+
+    return str(_Update(algorithm, DeviceChoice("auto")).learner.placement)
+
+
+def _show_speed() -> None:
+    from ludus.core.device import cards
+    from ludus.core.types import DeviceChoice
+
+    choices = {"cpu, as it chooses": DeviceChoice("cpu"), "cpu, torch": DeviceChoice("cpu", written=False)}
+    choices |= {f"cuda:{k}": DeviceChoice(f"cuda:{k}") for k in range(cards())}
+    write(f"learning, rows × epochs a second (about {_SECONDS:.0f} s each)\n")
+    rows = [[name, *(_speed(algorithm, choice) for choice in choices.values())] for name, algorithm in _tasks()]
+    table(("update", *choices), rows)
+
+
+def _speed(algorithm: Algorithm, choice: DeviceChoice) -> str:
+    update = _Update(algorithm, choice)
+    update()  # kernels are compiled
+    begun, count = time.perf_counter(), 0
+    while time.perf_counter() - begun < _SECONDS:
+        update()
+        count += 1
+    rate = count * update.rows / (time.perf_counter() - begun)
+    return f"{rate / 1e6:.2f} M" if rate >= 1e5 else f"{rate / 1e3:.1f} k"
+
+
+class _Update:
+    """One update of a learner from made-up experience, again and again. rows: with each epoch counted."""
+
+    def __init__(self, algorithm: Algorithm, choice: DeviceChoice) -> None:
+        import numpy as np
+        from gymnasium.spaces import Box, Discrete
+
+        from ludus.core.types import AgentSpec, EnvSpec
+        from ludus.learners.base import LearnerContext
+        from ludus.policies.registry import build_policy
+        from ludus.replay.base import Sample
+        from ludus.testing.algorithm import synthetic_rollout
+
+        images = getattr(algorithm, "network", "mlp") == "nature"
+        seen = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
+        env = EnvSpec(id="doctor", agents=(AgentSpec("player", 0, seen, Discrete(6)),), utility_range=((-1.0, 1.0),), symmetry=((0,),))
+        self.learner = algorithm.learner(LearnerContext(env, (0,), 0, device=choice))
+        policy = build_policy(self.learner.spec, self.learner.weights())
+        batch = algorithm.collect().amount
+        rollout = synthetic_rollout(env, policy, seats=(0,), segments=batch // 3, rng=np.random.default_rng(0))
+        (_, items), *_ = self.learner.items(rollout)
+        self._sample = Sample(items, np.arange(len(items["action"])), np.ones(len(items["action"])))
+        self.rows = rollout.num_rows * getattr(algorithm, "epochs", 1)
+
+    def __call__(self) -> None:
+        self.learner.update(self._sample)
+
+
+COMMAND = Command(
+    name="doctor",
+    summary="Say what this machine has, where learners compute, and how fast (about a minute).",
+    examples=(
+        ("ludus doctor", "what there is, and a speed test of both ways to learn"),
+        ("ludus doctor --no-speed", "without the test"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_execute,
+)
