@@ -172,7 +172,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._policy = Clock()
-        self._policy.around_named("ludus.policies.network:MLPPolicy", "act")
+        self._policy.around_named("ludus.policies.actor_critic_policy:ActorCriticPolicy", "act")
         env = make_env("magent2/battle_v4", num_envs=ENVS)
         self._player = Player(env, decisions=STEPS * ENVS * AGENTS // 2)
 

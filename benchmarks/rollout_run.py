@@ -68,7 +68,7 @@ def _policy(agent: AgentSpec, rng: np.random.Generator) -> Policy:
         spec = cnn_spec(shape=shape, actions=actions)
         return build_policy(spec, actor_critic.initial_weights(spec, rng))
     spec = mlp_spec(inputs=math.prod(shape), actions=actions, hidden=[64, 64])
-    return network.MLPPolicy(spec, network.initial_weights(spec, rng))
+    return network.ActorCriticPolicy(spec, network.initial_weights(spec, rng))
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def fresh(spec: PolicySpec, seed: int) -> Policy:
         from ludus.policies.actor_critic import initial_weights as image_weights
 
         return build_policy(spec, image_weights(spec, rng))
-    from ludus.policies.network import initial_weights
+    from ludus.policies.actor_critic import initial_weights
 
     return build_policy(spec, initial_weights(spec, rng))
 

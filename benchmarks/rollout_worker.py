@@ -18,7 +18,7 @@ from benchmarks.lines import Lines
 from benchmarks.rollout_setups import SETUPS, Clock, Player, Setup
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "pettingzoo", "mpe2", "envpool", "magent2")
-POLICIES = ("ludus.policies.network:MLPPolicy", "ludus.policies.actor_critic_policy:ActorCriticPolicy")
+POLICIES = ("ludus.policies.actor_critic_policy:ActorCriticPolicy", "ludus.policies.actor_critic_policy:ActorCriticPolicy")
 MEGABYTE = 1 << 20
 
 

@@ -64,14 +64,15 @@ BENCHMARK = Benchmark(
 
 
 def _policies(seed: int) -> list[Any]:
-    from ludus.policies.network import MLPPolicy, initial_weights
+    from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
     from ludus.policies.specs import mlp_spec
 
     rng = np.random.default_rng(seed)
     spec = mlp_spec(inputs=30, actions=3, hidden=[64, 64])
     start = initial_weights(spec, rng)
     return [
-        MLPPolicy(spec, {name: a + rng.normal(0, 0.3, a.shape).astype(np.float32) for name, a in start.items()})
+        ActorCriticPolicy(spec, {name: a + rng.normal(0, 0.3, a.shape).astype(np.float32) for name, a in start.items()})
         for _ in range(POLICIES)
     ]
 

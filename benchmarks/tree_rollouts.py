@@ -64,7 +64,8 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     from ludus.envs.openspiel.vector import OpenSpielVectorEnv
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.vector import TreeVectorEnv
-    from ludus.policies.network import MLPPolicy, initial_weights
+    from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
     from ludus.policies.specs import mlp_spec
     from ludus.rollout.base import RolloutRequest
     from ludus.rollout.inference.local import LocalBank
@@ -79,7 +80,7 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     )
     rng = np.random.default_rng(seed)
     spec = mlp_spec(inputs=30, actions=3, hidden=[64, 64])
-    policies = [MLPPolicy(spec, initial_weights(spec, rng)) for _ in range(2 + OPPONENTS)]
+    policies = [ActorCriticPolicy(spec, initial_weights(spec, rng)) for _ in range(2 + OPPONENTS)]
     refs = [PolicyRef(0, "learner", 1), PolicyRef(0, "first"), *(PolicyRef(1, f"{k}") for k in range(OPPONENTS))]
     bank = LocalBank(env.spec, environments, tabulate=kind.startswith("tables"))
     bank.load(list(zip(refs, policies, strict=True)))

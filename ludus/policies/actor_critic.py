@@ -1,16 +1,19 @@
 """The networks of actor-critic policies: a body, a recurrent core if wanted, a head, and a value beside it, with networks of its own, or
-from the environment's state."""
+from the environment's state. What a spec says of one is known without making it (`declared`)."""
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -18,8 +21,9 @@ from ludus.core.device import to_device, to_host
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import make_body, orthogonal
-from ludus.policies.checks import choice, entry, integer
+from ludus.policies.checks import choice, entry, fitted, integer
 from ludus.policies.heads import Head, head_of
+from ludus.policies.mlp import Layout
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
 CLIP = 10.0  # normalised observations lie within this many standard deviations
@@ -140,7 +144,7 @@ class ActorCritic(nn.Module):
         normalised = dict(config.get("normalise", {}))
         self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
         self.returns = ReturnScale() if normalised.get("returns") else None
-        self._scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
+        self.scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
         self.actor = self._tower(spec)
         self.head = nn.Linear(self.actor.features, self.head_of.outputs - self.head_of.free)
         self.log_std = nn.Parameter(torch.zeros(self.head_of.free)) if self.head_of.free else None
@@ -152,9 +156,14 @@ class ActorCritic(nn.Module):
         self.value = nn.Linear(judge.features, 1) if value != "none" else None
         self.memory = self.actor.memory + (self.critic.memory if self.critic is not None else 0)
 
+    @property
+    def networks(self) -> list[ActorCritic]:
+        """As a team's: itself."""
+        return [self]
+
     def _tower(self, spec: PolicySpec) -> Tower:
         core = choice(spec, "core", tuple(CORES))
-        body, features = make_body(entry(spec, "body"), self.shape, scale=self._scale)
+        body, features = make_body(entry(spec, "body"), self.shape, scale=self.scale)
         return Tower(body, features, core, integer(spec, "width") if core != "none" else 0)
 
     def _central(self, spec: PolicySpec) -> Tower:
@@ -211,7 +220,7 @@ class ActorCritic(nn.Module):
         """What a central critic sees of states float[n, state] and observations [n, *shape], normalised if they are."""
         if self.state_normaliser is not None:
             state = self.state_normaliser(state)
-        return torch.cat([state, x.flatten(1) * self._scale], dim=1)
+        return torch.cat([state, x.flatten(1) * self.scale], dim=1)
 
 
 def _shape(spec: PolicySpec) -> tuple[int, ...]:
@@ -219,6 +228,167 @@ def _shape(spec: PolicySpec) -> tuple[int, ...]:
     if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in shape):
         raise PolicyError(f"policy spec {spec.kind!r}: shape is {shape!r}; expected a list of whole numbers.")
     return tuple(shape)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Teams whose agents have networks of their own, told apart by what they observe.
+
+
+def agents_in(spec: PolicySpec) -> int:
+    """How many networks a spec is of: one for all agents, or one for each."""
+    return integer(spec, "agents", least=2) if "agents" in spec.config else 1
+
+
+def member_spec(spec: PolicySpec) -> PolicySpec:
+    """The spec of one agent's network, of a team's spec."""
+    return PolicySpec(spec.kind, {key: value for key, value in spec.config.items() if key != "agents"})
+
+
+def agents_of(observation: Array, agents: int) -> NDArray[np.int32]:
+    """Which agent sees each of n flat observations, from the one-hot id int32[n] that the wrapper `agent_ids` puts at their end. Raises
+    PolicyError if that is none."""
+    if not len(observation):
+        return np.zeros(0, np.int32)
+    ids = observation.reshape(len(observation), -1)[:, -agents:]
+    index: NDArray[np.int32] = ids.argmax(axis=1).astype(np.int32)
+    wrong = (ids != (np.arange(agents) == index[:, None])).any(axis=1)
+    if ids.shape[1] != agents or wrong.any():
+        shown = ids[int(wrong.argmax())].tolist()
+        raise PolicyError(
+            f"a team with a network for each of its {agents} agents tells them apart by the last {agents} entries of what they observe, "
+            f"one of which is 1 and the others 0; it was given {shown}. Put the wrapper agent_ids around the environment, as the last one "
+            "that changes observations."
+        )
+    return index
+
+
+class TeamNetwork(nn.Module):
+    """The networks of a spec of several agents: rows go through that of the agent that sees them."""
+
+    def __init__(self, spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> None:
+        super().__init__()
+        own = member_spec(spec)
+        self.members = nn.ModuleList(
+            make_network(own, seed=(seed + k) % 2**63, initial_std=initial_std) for k in range(agents_in(spec))
+        )
+
+    @property
+    def networks(self) -> list[ActorCritic]:
+        """One for each agent."""
+        return [member for member in self.members if isinstance(member, ActorCritic)]
+
+    def unroll(
+        self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """As `ActorCritic.unroll`; a segment is one agent's. Raises PolicyError for observations without an agent's id."""
+        agent = agents_of(x.detach().numpy(), len(self.members))
+        owner = agent if start is None else agent[start[:-1]]
+        answers, rows, segments = [], [], []
+        for k, network in enumerate(self.networks):
+            mine, own = np.flatnonzero(agent == k), np.flatnonzero(owner == k)
+            if not len(mine) and (k or len(x)):
+                continue
+            where, kept = torch.from_numpy(mine), torch.from_numpy(own)
+            starts = None if start is None else np.concatenate([[0], np.cumsum(np.diff(start)[own])])
+            before, seen = None if memory is None else memory[kept], None if state is None else state[where]
+            answers.append(network.unroll(x[where], before, starts, seen))
+            rows.append(mine)
+            segments.append(own)
+        out, value, after = zip(*answers, strict=True)
+        return _back(out, rows), _joined(value, rows), _joined(after, segments)
+
+    def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        """As `ActorCritic.value_of`."""
+        agent = agents_of(x.detach().numpy(), len(self.members))
+        out = x.new_empty(len(x))
+        for k, network in enumerate(self.networks):
+            rows = torch.from_numpy(np.flatnonzero(agent == k))
+            if len(rows):
+                out[rows] = network.value_of(x[rows], None if state is None else state[rows])
+        return out
+
+
+def _back(parts: Sequence[Tensor], rows: Sequence[NDArray[np.int64]]) -> Tensor:
+    """Parts, of the rows that are listed, as one in the order of rows."""
+    return torch.cat(list(parts))[torch.from_numpy(np.argsort(np.concatenate(rows)))]
+
+
+def _joined(parts: Sequence[Tensor | None], rows: Sequence[NDArray[np.int64]]) -> Tensor | None:
+    there = [part for part in parts if part is not None]
+    return _back(there, rows) if there else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a spec says of its network without one being made: a policy of a perceptron is built at every update, and
+# making modules takes ten times as long.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declared:
+    """Of one agent's network. body: its kind. memory: floats that a slot remembers. scale: what it sees is multiplied by; 1 where it is
+    normalised. layouts: see the function; names: of the weights of "policy" there, in order. shapes: of all weights, by name; free: those
+    of them that are outputs themselves."""
+
+    shape: tuple[int, ...]
+    head: Head
+    body: str
+    memory: int
+    scale: float
+    layouts: Mapping[str, Layout]
+    names: tuple[str, ...]
+    free: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+def declared(spec: PolicySpec) -> Declared:
+    """Raises PolicyError for a spec that is wrong."""
+    return _declared(json.dumps(dict(spec.config)))
+
+
+@lru_cache(maxsize=64)
+def _declared(config: str) -> Declared:
+    spec = PolicySpec("actor_critic", json.loads(config))
+    with torch.random.fork_rng(devices=[]):
+        network = ActorCritic(spec)
+    body = entry(spec, "body")
+    parts = _layouts(network, body)
+    return Declared(
+        shape=network.shape,
+        head=network.head_of,
+        body=body["kind"],
+        memory=network.memory,
+        scale=network.scale,
+        layouts=parts,
+        names=tuple(parts["policy"].shapes()) if parts else (),
+        free=("log_std",) if network.log_std is not None else (),
+        shapes=shapes_of(network),
+    )
+
+
+def layouts(spec: PolicySpec) -> Mapping[str, Layout]:
+    """The perceptrons that a network consists of, whose layers are named as its weights: "policy", the actor and its head, and beside it
+    the value where that is shared; "value", a critic of its own that sees the same. {} of a network that remembers, sees by convolutions
+    or a body of anybody's own, or is a team's. Raises PolicyError for a spec that is wrong."""
+    return declared(spec).layouts if agents_in(spec) == 1 else {}
+
+
+def _layouts(network: ActorCritic, body: Mapping[str, Any]) -> dict[str, Layout]:
+    if body["kind"] != "mlp" or network.memory:
+        return {}
+    activation, inputs = body.get("activation", "tanh"), math.prod(network.shape)
+
+    def layout(name: str, tower: Tower, *last: tuple[str, int]) -> Layout:
+        linear = [(k, part) for k, part in enumerate(tower.body.children()) if isinstance(part, nn.Linear)]
+        names = *(((f"{name}.body.{k}", part.out_features),) for k, part in linear), last
+        return Layout((inputs, *(sum(n for _, n in layer) for layer in names)), activation, names)
+
+    head, value = ("head", network.head.out_features), ("value", 1)
+    if network.value is not None and network.critic is None:
+        return {"policy": layout("actor", network.actor, head, value)}
+    out = {"policy": layout("actor", network.actor, head)}
+    if network.critic is not None and not network.state:
+        out["value"] = layout("critic", network.critic, value)
+    return out
 
 
 def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> ActorCritic:
@@ -251,6 +421,11 @@ def arrays_of(network: nn.Module) -> dict[str, Array]:
 def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:
     """Weights of `make_network`."""
     return arrays_of(make_network(spec, seed=int(rng.integers(2**63))))
+
+
+def first_weights(spec: PolicySpec, start: Weights | None, *, seed: int) -> Weights:
+    """Copies of `start`, or fresh weights where there is none. Raises PolicyError if they do not fit."""
+    return arrays_of(make_network(spec, seed=seed)) if start is None else fitted(spec, start, declared(spec).shapes)
 
 
 def shapes_of(network: nn.Module) -> Mapping[str, tuple[int, ...]]:

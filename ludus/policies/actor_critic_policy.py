@@ -14,12 +14,22 @@ from torch import nn
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
-from ludus.policies.actor_critic import CLIP, ActorCritic, Tower, load_arrays, shapes_of
+from ludus.policies.actor_critic import (
+    CLIP,
+    ActorCritic,
+    Declared,
+    Tower,
+    agents_in,
+    agents_of,
+    declared,
+    load_arrays,
+    member_spec,
+)
 from ludus.policies.bodies import OwnBody, Scale
 from ludus.policies.categorical import CategoricalPolicy, check_mode, masked_softmax, one_hot_best
 from ludus.policies.checks import fitted, one_spec
 from ludus.policies.heads import Categorical
-from ludus.policies.mlp import ACTIVATIONS, Layout
+from ludus.policies.mlp import ACTIVATIONS, Layout, flatten
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -192,11 +202,150 @@ def _move(images, out):  # type: ignore[no-untyped-def]
 
 
 class ActorCriticAnswer(NamedTuple):
-    """Of n rows: the head's outputs float32[n, outputs], value float32[n] or None, memory float32[n, M] or None."""
+    """Of n rows: the head's outputs float32[n, >= outputs], value float32[n] or None, memory float32[n, M] or None."""
 
     out: Rows
     value: Rows | None
     memory: Rows | None
+
+
+class ActingNetwork:
+    """One network as it acts: compiled where it is a perceptron, with or without memory, or has that behind convolutions; else the module.
+
+    plain: what is compiled of a network without memory. cores: of one with memory. sight: convolutions before them. module: unless the
+    perceptron is all there is. moments: mean and variance of normalised observations. free: outputs that depend on nothing.
+    """
+
+    def __init__(self, spec: PolicySpec, said: Declared, weights: Mapping[str, Rows]) -> None:
+        """spec: of one agent, and what it says; weights fit it."""
+        self.declared = said
+        self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
+        self.moments = (
+            (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
+        )
+        self._outputs = said.head.outputs - said.head.free
+        self._as_it_is = bool(said.layouts) and self.moments is None and said.scale == 1.0
+        self.plain: Perceptron | None = None
+        self.cores: Cores | None = None
+        self.sight: tuple[Convolutions, ...] = ()
+        self.module: ActorCritic | None = None
+        if said.layouts:
+            self.plain = Perceptron(said.layouts["policy"], flatten(weights, said.names))
+            return
+        with torch.random.fork_rng(devices=[]):
+            self.module = ActorCritic(spec)
+        load_arrays(self.module, weights)
+        self.module.requires_grad_(False).eval()
+        self.sight = sight_of(self.module)
+        if not self.sight and said.body != "mlp":
+            return
+        if self.module.memory:
+            self.cores = Cores([self.module])
+        else:
+            self.plain = head_behind(self.module)
+
+    def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
+        """What the network says."""
+        seen = self.seen(observation)
+        if self.plain is not None:
+            return self.parts(self.plain.outputs(seen[0]))
+        given = self.checked(memory, len(seen[0])) if self.declared.memory else None
+        if self.cores is not None and given is not None:
+            return self.parts(*self.cores.step(seen, given, np.zeros(len(given), np.int32)))
+        assert self.module is not None
+        before = None if given is None else torch.from_numpy(given)
+        with torch.no_grad():
+            out, value, after = self.module(torch.from_numpy(seen[0]), before)
+        shared = self.module.critic is None and value is not None
+        return ActorCriticAnswer(
+            out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
+        )
+
+    def seen(self, observation: Array, moments: Sequence[Rows] | None = None) -> tuple[Rows, ...]:
+        """What the networks see, the actor's first: features of images; or observations, normalised (by `moments`, or its own) or scaled
+        where torch does not do it."""
+        x = self.shaped(observation)
+        if self._as_it_is:
+            return (x,)
+        if self.sight:
+            return tuple(body.features(x) for body in self.sight)
+        x, moments = float_array(x), self.moments if moments is None else moments
+        if self.plain is None and self.cores is None:
+            return (x,)
+        if moments is not None:
+            return (normalised(x, *moments),)
+        return (x if self.declared.scale == 1.0 else x * np.float32(self.declared.scale),)
+
+    def shaped(self, observation: Array) -> Array:
+        """Observations [n, *shape]; flattened where the spec's shape is one number. Raises PolicyError if they have another shape."""
+        shape = self.declared.shape
+        if observation.shape[1:] == shape:
+            return observation
+        if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
+            raise PolicyError(
+                f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {shape}."
+            )
+        return observation.reshape(len(observation), *shape)
+
+    def checked(self, memory: Array | None, rows: int) -> Rows:
+        """Raises PolicyError unless memory has the shape that it should."""
+        expected = (rows, self.declared.memory)
+        if memory is None or memory.shape != expected:
+            given = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
+        return np.array(memory, np.float32)
+
+    def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> ActorCriticAnswer:
+        """What is compiled, whose last column may be the value, with what does not depend on observations (`free`, or its own) beside it."""
+        mine, free = self._outputs, self.free if free is None else free
+        value = out[:, mine] if out.shape[1] > mine else None
+        if free is not None:
+            out = np.concatenate([out[:, :mine], np.broadcast_to(free, (len(out), free.shape[-1]))], axis=1)
+        return ActorCriticAnswer(out, value, memory)
+
+
+class ActingNetworks:
+    """K networks of one spec: perceptrons, with or without memory, in one call; others in one call for each that has rows."""
+
+    def __init__(self, networks: Sequence[ActingNetwork]) -> None:
+        self._networks, first = networks, networks[0]
+        plain = [network.plain for network in networks if network.plain is not None and not network.sight]
+        self._plain = Perceptrons(plain) if plain else None
+        self._cores = None
+        if first.cores is not None and not first.sight:
+            self._cores = Cores([network.module for network in networks if network.module is not None])
+        self._free = None if first.free is None else np.stack([n.free for n in networks if n.free is not None])
+        known = [network.moments for network in networks if network.moments is not None]
+        self._moments = [np.stack(moment) for moment in zip(*known, strict=True)] or None
+
+    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
+        """As `ActingNetwork.evaluate`, where row i is for network index[i], int[n] in 0 … K - 1."""
+        first = self._networks[0]
+        if self._plain is None and self._cores is None:
+            return self._one_by_one(observation, memory, index)
+        moments = None if self._moments is None else [moment[index] for moment in self._moments]
+        (x,), after = first.seen(observation, moments), None
+        if self._plain is not None:
+            out = self._plain.outputs(x, index)
+        elif self._cores is not None:
+            out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
+        return first.parts(out, after, None if self._free is None else self._free[index])
+
+    def _one_by_one(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
+        first, n = self._networks[0].declared, len(index)
+        out = np.empty((n, first.head.outputs), np.float32)
+        after = self._networks[0].checked(memory, n) if first.memory else None
+        value = None
+        for k in np.unique(index).tolist():
+            rows = np.flatnonzero(index == k)
+            answer = self._networks[k].evaluate(observation[rows], None if after is None else after[rows])
+            out[rows] = answer.out[:, : out.shape[1]]
+            if after is not None:
+                after[rows] = answer.memory
+            if answer.value is not None:
+                value = np.empty(n, np.float32) if value is None else value
+                value[rows] = answer.value
+        return ActorCriticAnswer(out, value, after)
 
 
 class ActorCriticPolicy(CategoricalPolicy):
@@ -204,25 +353,25 @@ class ActorCriticPolicy(CategoricalPolicy):
 
     Noise becomes actions by inverting the cumulative distribution. Memory float32[n, M] is what the cores remember (an LSTM its output and
     its cell; a critic of its own has a core of its own), zeros at episode starts. A shared value is answered as the extra "value".
-    Weights are named as in `ActorCritic.state_dict()`, normaliser statistics included.
+    Weights are named as in `ActorCritic.state_dict()`, normaliser statistics included. Several `agents` have such a network each, whose
+    weights are named `members.K.…`; flat observations then end in the agent's one-hot id. All are evaluated in one call, as a stack is.
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        self.spec = spec
-        with torch.random.fork_rng(devices=[]):
-            network = ActorCritic(spec)
-        self._weights = fitted(spec, weights, shapes_of(network))
-        load_arrays(network, self._weights)
-        self.network = network.requires_grad_(False).eval()
-        self.head = network.head_of
-        self.noise_width = self.head.noise_width
-        self.memory_shape = (network.memory,) if network.memory else None
+        self.spec, self.agents = spec, agents_in(spec)
+        own = spec if self.agents == 1 else member_spec(spec)
+        said = declared(own)
+        prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
+        shapes = {prefix + name: shape for prefix in prefixes for name, shape in said.shapes.items()}
+        self._weights = fitted(spec, weights, shapes)
+        self.networks = [
+            ActingNetwork(own, said, {name: self._weights[prefix + name] for name in said.shapes})
+            for prefix in prefixes
+        ]
+        self._team = ActingNetworks(self.networks) if self.agents > 1 else None
+        self.head, self.noise_width = said.head, said.head.noise_width
+        self.memory_shape = (said.memory,) if said.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
-        self.sight = sight_of(network)
-        plain = bool(self.sight) or is_perceptron(network)
-        self.written = perceptron_of(network) if plain and not network.memory else None
-        self.cores = Cores([network]) if plain and network.memory else None
-        self.free = None if network.log_std is None else network.log_std.detach().numpy()
 
     def act(
         self,
@@ -234,7 +383,7 @@ class ActorCriticPolicy(CategoricalPolicy):
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action, observations or memory of another shape,
-        and outputs that are not finite."""
+        observations without an agent's id where there are several, and outputs that are not finite."""
         check_mode(self, mode)
         return self.answer(self.evaluate(observation, memory), mask, noise, mode=mode)
 
@@ -247,65 +396,10 @@ class ActorCriticPolicy(CategoricalPolicy):
         return Act(action, logp, given.memory, extras)
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
-        """What the network says."""
-        seen = self.seen(observation)
-        x = seen[0]
-        if self.written is not None:
-            return self.parts(self.written.outputs(x))
-        given = None if self.memory_shape is None else self.checked(memory, len(x))
-        if self.cores is not None and given is not None:
-            out, after = self.cores.step(seen, given, np.zeros(len(x), np.int32))
-            return self.parts(out)._replace(memory=after)
-        before = None if given is None else torch.from_numpy(given)
-        with torch.no_grad():
-            out, value, after = self.network(torch.from_numpy(x), before)
-        shared = self.network.critic is None and value is not None
-        return ActorCriticAnswer(
-            out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
-        )
-
-    def seen(self, observation: Array) -> tuple[Rows, ...]:
-        """What the networks see, the actor's first: features of images; or observations, normalised where torch does not do it."""
-        normaliser = self.network.normaliser
-        if self.sight:
-            images = self.shaped(observation)
-            return tuple(body.features(images) for body in self.sight)
-        x = self.fitting(observation)
-        if normaliser is None or (self.written is None and self.cores is None):
-            return (x,)
-        return (normalised(x, normaliser.mean.numpy(), normaliser.var.numpy()),)
-
-    def fitting(self, observation: Array) -> Rows:
-        """Observations as contiguous float32[n, *shape] that may be written to."""
-        return float_array(self.shaped(observation))
-
-    def shaped(self, observation: Array) -> Array:
-        """Observations [n, *shape]; flattened where the spec's shape is one number. Raises PolicyError if they have another shape."""
-        shape = self.network.shape
-        if observation.shape[1:] == shape:
-            return observation
-        if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
-            raise PolicyError(
-                f"an 'actor_critic' policy was given observations of shape {observation.shape[1:]}; its spec says {shape}."
-            )
-        return observation.reshape(len(observation), *shape)
-
-    def checked(self, memory: Array | None, rows: int) -> Rows:
-        """Raises PolicyError unless memory has the shape that it should."""
-        expected = (rows, *(self.memory_shape or ()))
-        if memory is None or memory.shape != expected:
-            given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
-        return np.array(memory, np.float32)
-
-    def parts(self, out: Rows, free: Rows | None = None) -> ActorCriticAnswer:
-        """Outputs of the fast way, whose last column may be the value, with what does not depend on observations beside them."""
-        mine = self.head.outputs - self.head.free
-        free = self.free if free is None else free
-        value = out[:, mine] if out.shape[1] > mine else None
-        if free is not None:
-            out = np.concatenate([out[:, :mine], np.broadcast_to(free, (len(out), self.head.free))], axis=1)
-        return ActorCriticAnswer(out, value, None)
+        """What the network of each row says."""
+        if self._team is None:
+            return self.networks[0].evaluate(observation, memory)
+        return self._team.evaluate(observation, memory, agents_of(observation, self.agents))
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
@@ -319,8 +413,8 @@ class ActorCriticPolicy(CategoricalPolicy):
         return (one_hot_best if mode == "greedy" else masked_softmax)(out, mask), {}
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None with memory, and for vectors of actions."""
-        if not self.actions or self.memory_shape is not None:
+        """As `Policy.tabulate`; None with memory, for vectors of actions, and of several agents, whose ids enumerated games do not have."""
+        if not self.actions or self.memory_shape is not None or self.agents > 1:
             return None
         return super().tabulate(enumeration, player, mode=mode)
 
@@ -334,20 +428,13 @@ class ActorCriticPolicy(CategoricalPolicy):
 
 
 class StackedActorCritic:
-    """K policies of one architecture: perceptrons, with or without memory, in one call; others in one call for each that has rows."""
+    """K policies of one architecture: facing them all costs about what facing one does, where they are perceptrons. The answer equals K
+    separate calls to rounding."""
 
     def __init__(self, policies: Sequence[ActorCriticPolicy]) -> None:
         one_spec(policies)
-        self._policies, first = policies, policies[0]
-        networks = [policy.network for policy in policies]
-        written = [policy.written for policy in policies if policy.written is not None and not policy.sight]
-        self._plain = Perceptrons(written) if written else None
-        self._cores = Cores(networks) if first.cores is not None and not first.sight else None
-        self._free = None if first.free is None else np.stack([p.free for p in policies if p.free is not None])
-        known = [network.normaliser for network in networks]
-        self._moments = None
-        if known[0] is not None:
-            self._moments = tuple(np.stack([getattr(n, name).numpy() for n in known]) for name in ("mean", "var"))
+        self._first = policies[0]
+        self._networks = ActingNetworks([network for policy in policies for network in policy.networks])
 
     def act(
         self,
@@ -359,39 +446,10 @@ class StackedActorCritic:
         mode: str = "explore",
     ) -> Act:
         """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
-        check_mode(self._policies[0], mode)
-        return self._policies[0].answer(self.evaluate(observation, memory, index), mask, noise, mode=mode)
-
-    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
-        """What the networks say."""
-        first = self._policies[0]
-        if self._plain is None and self._cores is None:
-            return self._by_policy(observation, memory, index)
-        x = first.fitting(observation)
-        if self._moments is not None:
-            x = normalised(x, self._moments[0][index], self._moments[1][index])
-        after = None
-        if self._plain is not None:
-            out = self._plain.outputs(x, index)
-        elif self._cores is not None:
-            out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
-        return first.parts(out, None if self._free is None else self._free[index])._replace(memory=after)
-
-    def _by_policy(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
-        first, n = self._policies[0], len(index)
-        out = np.empty((n, first.head.outputs), np.float32)
-        after = None if first.memory_shape is None else first.checked(memory, n)
-        value = None
-        for k in np.unique(index).tolist():
-            rows = np.flatnonzero(index == k)
-            answer = self._policies[k].evaluate(observation[rows], None if after is None else after[rows])
-            out[rows] = answer.out[:, : out.shape[1]]
-            if after is not None:
-                after[rows] = answer.memory
-            if answer.value is not None:
-                value = np.empty(n, np.float32) if value is None else value
-                value[rows] = answer.value
-        return ActorCriticAnswer(out, value, after)
+        check_mode(self._first, mode)
+        if (agents := self._first.agents) > 1:
+            index = index * np.int32(agents) + agents_of(observation, agents)
+        return self._first.answer(self._networks.evaluate(observation, memory, index), mask, noise, mode=mode)
 
 
 def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:
@@ -451,18 +509,8 @@ def _heads(network: ActorCritic) -> list[nn.Linear]:
     return [network.head] if network.value is None or network.critic is not None else [network.head, network.value]
 
 
-def is_perceptron(network: ActorCritic) -> bool:
-    """Whether the body is linear layers with one of the activations that are compiled."""
-    kinds = {type(part) for part in network.actor.body.modules()} - {nn.Linear, nn.Flatten, nn.Sequential}
-    return kinds <= {nn.Tanh} or kinds <= {nn.ReLU}
-
-
-def perceptron_of(network: ActorCritic) -> Perceptron:
-    """The actor, and the value if it is shared, compiled."""
-    parts = _layers(network.actor)
-    pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(p.weight, p.bias) for p in parts if isinstance(p, nn.Linear)]
+def head_behind(network: ActorCritic) -> Perceptron:
+    """The head, and the value if it is shared, compiled, for features that convolutions give."""
     last = _heads(network)
-    pairs.append((torch.cat([part.weight for part in last]), torch.cat([part.bias for part in last])))
-    widths = (pairs[0][0].shape[1], *(weight.shape[0] for weight, _ in pairs))
-    flat = torch.cat([piece for weight, bias in pairs for piece in (weight.reshape(-1), bias)]).detach().numpy()
-    return Perceptron(Layout(widths, "relu" if any(isinstance(p, nn.ReLU) for p in parts) else "tanh"), flat)
+    flat = torch.cat([*(part.weight.reshape(-1) for part in last), *(part.bias for part in last)]).numpy()
+    return Perceptron(Layout((network.actor.features, sum(part.out_features for part in last))), flat)

@@ -1,4 +1,4 @@
-"""What discrete policies share: a subclass says its probabilities, or its logits; acting and tabulating follow from them and so agree."""
+"""What discrete policies share: a subclass says its probabilities; acting and tabulating follow from them and so agree."""
 
 from __future__ import annotations
 
@@ -237,46 +237,6 @@ class CategoricalPolicy:
         if not self.takes_ids:
             observation = enumeration.observation[ids]
         return self.probabilities(observation, np.ascontiguousarray(enumeration.mask[ids]), mode=mode)[0]
-
-
-class LogitPolicy(CategoricalPolicy):
-    """Base of policies that play the softmax of their logits; greedy, the first best one. Subclasses implement `outputs`."""
-
-    has_value: bool = False  # whether the column after the last action is a value, answered as the extra "value"
-
-    def outputs(self, observation: Array) -> NDArray[np.float32]:
-        """observation [n, …] -> float32[n, A], or float32[n, A + 1] with the value last."""
-        raise NotImplementedError
-
-    def act(
-        self,
-        observation: Array,
-        mask: NDArray[np.bool_] | None,
-        memory: Array | None,
-        noise: NDArray[np.float32],
-        *,
-        mode: str = "explore",
-    ) -> Act:
-        """As `CategoricalPolicy.act`, without a table of probabilities in between."""
-        check_mode(self, mode)
-        return self.answer(self.outputs(observation), mask, noise, mode=mode)
-
-    def answer(
-        self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
-    ) -> Act:
-        """The actions that outputs, mask and noise give."""
-        action, logp = sample(out, mask, noise, actions=self.actions, greedy=mode == "greedy")
-        return Act(action, logp, None, self.extras_of(out))
-
-    def extras_of(self, out: NDArray[np.float32]) -> dict[str, Array]:
-        """What is answered beside the action."""
-        return {"value": out[:, -1]} if self.has_value else {}
-
-    def probabilities(
-        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
-    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        out = self.outputs(observation)
-        return (one_hot_best if mode == "greedy" else masked_softmax)(out, mask), self.extras_of(out)
 
 
 def check_mode(policy: CategoricalPolicy, mode: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
-from ludus.policies.actor_critic_team import agents_of
+from ludus.policies.actor_critic import agents_of
 from ludus.policies.bodies import make_body, orthogonal
 from ludus.policies.categorical import CategoricalPolicy, check_mode, epsilon_mix, full_mask, one_hot_best
 from ludus.policies.checks import choice, entry, fitted, integer

@@ -16,10 +16,8 @@ from ludus.policies.specs import joined, part_of, spec_of
 POLICIES = {
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
-    "actor_critic_team": "ludus.policies.actor_critic_team:ActorCriticTeam",
     "bot": "ludus.policies.bots:BotPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
-    "mlp": "ludus.policies.network:MLPPolicy",
     "q_module": "ludus.policies.q_module:QModulePolicy",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "q_network": "ludus.policies.q_network:QPolicy",

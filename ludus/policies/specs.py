@@ -64,15 +64,11 @@ def body_config(
 def mlp_spec(
     *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "tanh", value: Value = "shared"
 ) -> PolicySpec:
-    """The spec of an `MLPPolicy`; `inputs` is the number of entries of one observation."""
-    config = {
-        "inputs": int(inputs),
-        "actions": int(actions),
-        "hidden": [int(n) for n in hidden],
-        "activation": activation,
-        "value": value,
-    }
-    return PolicySpec("mlp", config)
+    """The spec of the plainest `ActorCriticPolicy`: logits of a perceptron that sees `inputs` numbers."""
+    action = {"kind": "categorical", "actions": int(actions)}
+    return actor_critic_spec(
+        shape=(inputs,), action=action, body=body_config(hidden=hidden, activation=activation), value=value
+    )
 
 
 def q_spec(
@@ -116,7 +112,7 @@ def actor_critic_spec(
     critic: Mapping[str, Any] | None = None,
     agents: int = 1,
 ) -> PolicySpec:
-    """The spec of an `ActorCriticPolicy`, or, of several `agents`, of an `ActorCriticTeam` that has such a network for each of them.
+    """The spec of an `ActorCriticPolicy`; of several `agents`, each has a network of its own.
 
     shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head (`ludus.policies.heads`, `action_config`).
     body: `body_config`. width: of the core. normalise: "observations", "returns" or both. state: entries of what a central critic sees
@@ -134,12 +130,9 @@ def actor_critic_spec(
         config["width"] = int(width)
     if value == "central":
         config |= {"state": int(state), "critic": dict(body if critic is None else critic)}
-    return PolicySpec("actor_critic", config) if agents == 1 else team_spec(PolicySpec("actor_critic", config), agents)
-
-
-def team_spec(member: PolicySpec, agents: int) -> PolicySpec:
-    """The spec of an `ActorCriticTeam`, each of whose `agents` has a network of the spec `member`."""
-    return PolicySpec("actor_critic_team", {**member.config, "agents": int(agents)})
+    if agents > 1:
+        config["agents"] = int(agents)
+    return PolicySpec("actor_critic", config)
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
@@ -325,13 +318,13 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     of actions. True of kinds that are not known here."""
     config = spec.config
     if spec.kind == "actor_critic":
-        return bool(config["core"] == "none" and config["action"]["kind"] == "categorical")
+        return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
     if spec.kind == "q_module":
         return mode != "explore" or not config["head"]["noisy"]
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    return spec.kind not in ("bot", "q_recurrent", "deterministic", "squashed_gaussian", "actor_critic_team")
+    return spec.kind not in ("bot", "q_recurrent", "deterministic", "squashed_gaussian")
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:

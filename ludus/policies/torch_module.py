@@ -16,7 +16,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.own_code import raised
 from ludus.core.parts import load
 from ludus.core.types import Array, PolicySpec, Weights
-from ludus.policies.categorical import LogitPolicy
+from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
 from ludus.policies.checks import entry, fitted, integer
 from ludus.policies.mlp import as_rows
 
@@ -65,7 +65,7 @@ def weights_of(networks: nn.ModuleDict) -> dict[str, Array]:
     return {name: to_host(tensor).astype(np.float32) for name, tensor in networks.state_dict().items()}
 
 
-class TorchPolicy(LogitPolicy):
+class TorchPolicy(CategoricalPolicy):
     """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits [n, actions]; the
     others (a critic, say) belong to the weights, and are not asked when it acts."""
 
@@ -74,7 +74,10 @@ class TorchPolicy(LogitPolicy):
         self.actions, self._inputs = integer(spec, "actions"), integer(spec, "inputs")
         self._networks = networks_of(spec, weights)
 
-    def outputs(self, observation: Array) -> NDArray[np.float32]:
+    def probabilities(
+        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
+    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
+        """As `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raises PolicyError for another shape."""
         with torch.no_grad():
             logits: NDArray[np.float32] = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
         if logits.shape != (len(observation), self.actions):
@@ -82,7 +85,7 @@ class TorchPolicy(LogitPolicy):
                 f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(observation)} rows; expected "
                 f"{(len(observation), self.actions)}."
             )
-        return logits
+        return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask), {}
 
     def weights(self) -> Weights:
         return weights_of(self._networks)

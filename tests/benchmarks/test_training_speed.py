@@ -16,7 +16,7 @@ from benchmarks.training_speed_limit import Networks, updates
 from benchmarks.training_speed_updates_limit import squashed
 from ludus.envs.registry import make_env
 from ludus.learners.ppo.options import PPO
-from ludus.policies.network import layouts
+from ludus.policies.actor_critic import layouts
 
 SMALL = Setting(environments=4, steps=16, minibatch=32, epochs=2, hidden=(8,))
 

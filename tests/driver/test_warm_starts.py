@@ -60,7 +60,7 @@ def test_learning_moves_on_from_the_start(tmp_path: Path) -> None:
     result = train(tmp_path, "last", algorithm={**STILL, "learning_rate": 0.01})
     assert not same(weights(result, 0, 1), weights(result, 0, 2))
     moved = [
-        np.abs(weights(result, 0, g)["policy.0.weight"] - weights(result, 0, 1)["policy.0.weight"]).max()
+        np.abs(weights(result, 0, g)["actor.body.1.weight"] - weights(result, 0, 1)["actor.body.1.weight"]).max()
         for g in (2, 3)
     ]
     assert 0 < moved[0] < 0.2  # two Adam steps of 0.01 on each weight, and no new draw

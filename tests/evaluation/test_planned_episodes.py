@@ -17,7 +17,7 @@ from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.run import Options, run_tournament
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
-from ludus.policies.network import initial_weights
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, random_spec
 from ludus.rollout.base import PlannedEpisodes, RolloutRequest

@@ -25,7 +25,7 @@ from ludus.evaluation.tournament.run import Options, exact_tournament, play_tour
 from ludus.evaluation.tournament.store import FILE, TournamentStore
 from ludus.policies.actor_critic import initial_weights as gru_weights
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.network import initial_weights
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)

@@ -14,7 +14,8 @@ from ludus.learners.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.learners.ppo.options import PPO
 from ludus.learners.returns import bootstrap_values, gae
 from ludus.learners.tabular_q.options import TabularQ
-from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.base import TableSpec
 from ludus.testing.algorithm import check_algorithm
@@ -63,13 +64,13 @@ class A2CLearner:
         env = context.env
         self.spec = mlp_spec(inputs=4, actions=env.agents[0].action.n, hidden=(8,))
         fresh = initial_weights(self.spec, generator(context.seed, "a2c"))
-        weights = MLPPolicy(self.spec, start if start is not None else fresh).weights()
+        weights = ActorCriticPolicy(self.spec, start if start is not None else fresh).weights()
         self.parameters = {k: torch.tensor(v, requires_grad=True) for k, v in weights.items()}
         self.waiting = False
 
     def forward(self, x):
         p = self.parameters
-        hidden = torch.tanh(torch.as_tensor(x) @ p["policy.0.weight"] + p["policy.0.bias"])
+        hidden = torch.tanh(torch.as_tensor(x) @ p["actor.body.1.weight"] + p["actor.body.1.bias"])
         out = hidden @ p["policy.1.weight"] + p["policy.1.bias"]
         return out[:, :-1], out[:, -1]
 
@@ -150,7 +151,7 @@ class Unseeded(A2CLearner):
     def __init__(self, context, start):
         super().__init__(context, start)
         with torch.no_grad():
-            self.parameters["policy.0.weight"] += float(np.random.default_rng().random())
+            self.parameters["actor.body.1.weight"] += float(np.random.default_rng().random())
 
 
 class LearnsFromNaN(A2CLearner):

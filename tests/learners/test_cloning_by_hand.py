@@ -21,7 +21,7 @@ from ludus.learners.on_policy.options import A2C, OnPolicy
 from ludus.learners.ppo.options import PPO
 from ludus.learners.states import StateTable
 from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.network import MLPPolicy
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import Recorded
 
@@ -164,7 +164,7 @@ def test_a_perceptron_is_trained_as_it_plays(activation: str, value: str) -> Non
     x = rng.standard_normal((9, 2)).astype(np.float32)
     with torch.no_grad():
         outputs = model_of(spec, seed=0, start=start).outputs(torch.from_numpy(x), np.arange(10))
-    np.testing.assert_allclose(outputs, MLPPolicy(spec, start).outputs(x)[:, :3], atol=1e-5)
+    np.testing.assert_allclose(outputs, ActorCriticPolicy(spec, start).outputs(x)[:, :3], atol=1e-5)
     ends = clone(sides(64), THREE, policy, Cloning(epochs=1, held_out=0), start=start).weights
     for name, array in start.items():
         assert np.array_equal(array, ends[name]) == name.startswith("value"), name

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ludus.core.errors import PolicyError
 from ludus.policies.categorical import draw, masked_softmax, one_hot_best, sample
 from ludus.policies.mlp import Layout, forward
-from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.perceptron import Perceptron, Perceptrons, by_policy, tanh
 from ludus.policies.specs import mlp_spec
 
@@ -114,7 +115,7 @@ def test_a_nan_goes_through_every_layer(n, activation):
 
 def test_observations_of_other_types_shapes_and_layouts():
     spec = mlp_spec(inputs=6, actions=3, hidden=[8])
-    policy = MLPPolicy(spec, initial_weights(spec, np.random.default_rng(0)))
+    policy = ActorCriticPolicy(spec, initial_weights(spec, np.random.default_rng(0)))
     x = np.random.default_rng(1).integers(0, 9, (5, 6))
     noise = np.full((5, 1), 0.5, np.float32)
     expected = policy.act(x.astype(np.float32), None, None, noise)

@@ -8,7 +8,8 @@ from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.actor_critic import initial_weights as gru_initial
 from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.q_module import arrays_of, make_module, make_recurrent
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
@@ -182,7 +183,7 @@ def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration)
     observation, mask = enumeration.observation[ids], enumeration.mask[ids]
     noise = rng.random((rows, 1), dtype=np.float32)
     stacked = type(policies[0]).stack(policies)
-    for mode in MLPPolicy.modes:
+    for mode in ActorCriticPolicy.modes:
         answer = stacked.act(observation, mask, None, noise, index, mode)
         for k, policy in enumerate(policies):
             mine = index == k
@@ -195,11 +196,11 @@ def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration)
 
 def test_policies_of_two_specs_do_not_stack(enumeration):
     with pytest.raises(PolicyError, match="one spec"):
-        MLPPolicy.stack([make("mlp", enumeration), make("mlp", enumeration, activation="relu")])
+        ActorCriticPolicy.stack([make("mlp", enumeration), make("mlp", enumeration, activation="relu")])
 
 
 def test_stack_refuses_an_index_outside(enumeration):
-    stacked = MLPPolicy.stack([make("mlp", enumeration)])
+    stacked = ActorCriticPolicy.stack([make("mlp", enumeration)])
     with pytest.raises(PolicyError, match="1 are stacked"):
         stacked.act(np.zeros((1, INPUTS)), None, None, np.zeros((1, 1), np.float32), np.array([1], np.int32))
 
@@ -216,8 +217,8 @@ def test_tabular_covers_its_ids_only(enumeration):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("mlp", {"policy.0.weight": np.zeros((2, 2), np.float32)}, "has shape"),
-        ("mlp", {"policy.0.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
+        ("mlp", {"actor.body.1.weight": np.zeros((2, 2), np.float32)}, "has shape"),
+        ("mlp", {"actor.body.1.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
         ("mlp", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
         ("q_network", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
         ("tabular", {"probs": np.full((8, ACTIONS), 0.3)}, "summing to 1"),

@@ -11,7 +11,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.types import PolicySpec
 from ludus.policies.actor_critic import initial_weights as network_weights
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.network import initial_weights
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.specs import action_config, actor_critic_spec, body_config, mlp_spec
 
 SPEC = mlp_spec(inputs=3, actions=2, hidden=(4,))
@@ -93,7 +93,7 @@ def test_foreign_files_are_refused(tmp_path):
 
 
 def test_nothing_is_written_for_weights_that_do_not_fit(tmp_path, weights):
-    bad = {**weights, "policy.0.bias": np.full(4, np.nan, np.float32)}
+    bad = {**weights, "actor.body.1.bias": np.full(4, np.nan, np.float32)}
     with pytest.raises(PolicyError, match="not a finite number"):
         save_policy(tmp_path / "p", SPEC, bad)
     assert list(tmp_path.iterdir()) == []
@@ -108,7 +108,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, weights, monkeypatc
 
     monkeypatch.setattr("os.fsync", crash)
     with pytest.raises(OSError, match="disk full"):
-        save_policy(path, SPEC, {**weights, "policy.0.bias": np.ones(4, np.float32)})
+        save_policy(path, SPEC, {**weights, "actor.body.1.bias": np.ones(4, np.float32)})
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["p"]
     load_policy(path, digest)

@@ -10,7 +10,8 @@ from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.policies.base import Policy
-from ludus.policies.network import MLPPolicy, initial_weights
+from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.specs import mlp_spec, tabular_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -37,12 +38,12 @@ def tabular(tree: GameTree, player: int, seed: int) -> TabularPolicy:
     return TabularPolicy(tabular_spec(tree.enumeration, (player,)), {"probs": table(tree, player, seed)})
 
 
-def network(tree: GameTree, seed: int) -> MLPPolicy:
+def network(tree: GameTree, seed: int) -> ActorCriticPolicy:
     size = int(np.prod(tree.enumeration.observation.shape[1:]))
     spec = mlp_spec(inputs=size, actions=tree.num_actions, hidden=[16])
     rng = np.random.default_rng(seed)
     weights = {name: 3 * array for name, array in initial_weights(spec, rng).items()}
-    return MLPPolicy(spec, weights)
+    return ActorCriticPolicy(spec, weights)
 
 
 def worker_of(env, policies: dict[PolicyRef, Policy], *, tabulate: bool = True) -> RolloutWorker:
@@ -165,11 +166,11 @@ def test_tables_networks_and_stacks_mix(leduc):
     """Three kinds of opponents at once, each drawn by entry: the rows of each go to the right one."""
     a, b, c, d = (PolicyRef(1, name) for name in "abcd")
 
-    class Untabulated(MLPPolicy):
+    class Untabulated(ActorCriticPolicy):
         def tabulate(self, *args, **kwargs):
             return None
 
-    def untabulated(seed: int) -> MLPPolicy:
+    def untabulated(seed: int) -> ActorCriticPolicy:
         net = network(leduc, seed)
         return Untabulated(net.spec, net.weights())
 
@@ -180,7 +181,7 @@ def test_tables_networks_and_stacks_mix(leduc):
     got = worker_of(TreeVectorEnv(leduc, 500), {me: tabular(leduc, 0, 0), **opponents}).run(request).episodes
     for k, policy in enumerate(opponents.values()):
         if isinstance(policy, Untabulated):
-            probs = MLPPolicy.tabulate(policy, leduc.enumeration, 1)
+            probs = ActorCriticPolicy.tabulate(policy, leduc.enumeration, 1)
         else:
             probs = policy.tabulate(leduc.enumeration, 1)
         exact = leduc.values([leduc.realisation(0, table(leduc, 0, 0)), leduc.realisation(1, probs)])

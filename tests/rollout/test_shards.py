@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from ludus.core.errors import PartDied, ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.policies.network import initial_weights
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join

@@ -18,7 +18,7 @@ from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.policies import network
 from ludus.policies.base import Policy
-from ludus.policies.network import MLPPolicy
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -180,7 +180,7 @@ def test_a_server_is_beside_those_that_it_serves(servers: int | None, placed: li
     assert runtime.placed == placed
 
 
-class Hangs(MLPPolicy):
+class Hangs(ActorCriticPolicy):
     """Evaluates nothing until it is killed, if it finds the marker, which it removes."""
 
     def act(self, observation, mask, memory, noise, *, mode="explore"):

@@ -103,7 +103,7 @@ def test_what_the_other_has_learned_matters() -> None:
     quick = PPO(batch=12, hidden=(4,), epochs=8, learning_rate=0.1)
     first, _ = Run(quick, episodes=120).train(*both())
     (alone,) = Run(quick, episodes=120).train(task(0, Mixture.product({1: ([UNIFORM], [1.0])})))
-    assert not np.array_equal(alone.weights["policy.0.weight"], first.weights["policy.0.weight"])
+    assert not np.array_equal(alone.weights["actor.body.1.weight"], first.weights["actor.body.1.weight"])
 
 
 def test_one_that_is_done_earlier_stays_for_the_others() -> None:
@@ -170,4 +170,4 @@ def test_a_learner_goes_on_where_another_task_stopped() -> None:
     assert run.rollouts.seen[4][0].first_episode == 48
     assert first.metrics["learning_rate"] > second.metrics["learning_rate"] > 0  # one schedule for both
     (alone,) = Run(run.algorithm, episodes=48).train(task(0, opponents, id="next", policy="0-2", length=2))
-    assert not np.array_equal(alone.weights["policy.0.weight"], second.weights["policy.0.weight"])
+    assert not np.array_equal(alone.weights["actor.body.1.weight"], second.weights["actor.body.1.weight"])

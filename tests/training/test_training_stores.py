@@ -32,9 +32,9 @@ def test_rollouts_are_played_by_the_newest_weights() -> None:
         for (_, rollout), (version, _) in zip(worker.seen, published, strict=True)
     )
     for (_, before), (_, after) in pairwise(published):
-        assert not np.array_equal(before["policy.0.weight"], after["policy.0.weight"])
+        assert not np.array_equal(before["actor.body.1.weight"], after["actor.body.1.weight"])
     result = training.result()
-    np.testing.assert_array_equal(result.weights["policy.0.weight"], training._trainer.weights["policy.0.weight"])
+    np.testing.assert_array_equal(result.weights["actor.body.1.weight"], training._trainer.weights["actor.body.1.weight"])
 
 
 def test_tables_are_told_the_version_that_is_played_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +52,11 @@ def test_weights_with_one_number_that_is_none_are_not_kept(monkeypatch: pytest.M
     trainer = training._trainer
     before = trainer.weights
     bad = {name: array.copy() for name, array in before.items()}
-    bad["policy.0.weight"].flat[0] = np.nan
+    bad["actor.body.1.weight"].flat[0] = np.nan
     monkeypatch.setattr(trainer._learner, "weights", lambda: bad)
     failure = trainer.learn([], version=1).failure
     assert failure is not None
-    assert "'policy.0.weight' became NaN or infinite" in failure
+    assert "'actor.body.1.weight' became NaN or infinite" in failure
     assert trainer.weights is before
 
 

@@ -15,12 +15,10 @@ from ludus.core.types import Array, PolicySpec, Weights
 from ludus.learners.images import prepare_learning
 from ludus.learners.losses import CategoricalDistribution, Distribution, distribution_of
 from ludus.learners.statistics import RunningMoments
-from ludus.policies import network as mlp
 from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_network, shapes_of
 from ludus.policies.checks import fitted, integer
 from ludus.policies.heads import MultiCategorical
 from ludus.policies.mlp import as_rows
-from ludus.policies.perceptron import float_rows
 from ludus.policies.torch_module import make_networks, networks_of, weights_of
 
 
@@ -50,10 +48,10 @@ class CloneModel(Protocol):
 
 def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> CloneModel:
     """The network of a policy, fresh from `seed` or from `start`. Raises PolicyError for a kind without probabilities of actions."""
-    if spec.kind == "actor_critic_team":
+    if "agents" in spec.config:
         raise PolicyError(
-            f"policies of kind {spec.kind!r}, with a network for each agent of a team, cannot be cloned into. Give share_weights=true to "
-            "the algorithm, here and in the runs that start from the clone."
+            "policies with a network for each agent of a team cannot be cloned into. Give share_weights=true to the algorithm, here and in "
+            "the runs that start from the clone."
         )
     if spec.kind not in _MODELS:
         raise PolicyError(
@@ -61,41 +59,6 @@ def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> Cl
             "trains one of these, such as ppo."
         )
     return _MODELS[spec.kind](spec, seed, start)
-
-
-class _Perceptron:
-    """Kind `mlp`: its network of actions; that of values stays as it was."""
-
-    memory = 0
-
-    def __init__(self, spec: PolicySpec, seed: int, start: Weights | None) -> None:
-        fresh = mlp.initial_weights(spec, np.random.default_rng(seed))
-        shapes = {name: array.shape for name, array in fresh.items()}
-        self._weights = fitted(spec, fresh if start is None else start, shapes)
-        self._layout = mlp.layouts(spec)["policy"]
-        self._names = list(self._layout.shapes())
-        self.module: nn.Module = nn.ParameterList(torch.from_numpy(self._weights[name].copy()) for name in self._names)
-        self._inputs = integer(spec, "inputs")
-        self.choices: tuple[int, ...] = (integer(spec, "actions"),)
-        self.distribution: Distribution = CategoricalDistribution()
-
-    def rows(self, observation: Array) -> Tensor:
-        return torch.from_numpy(float_rows(observation, self._inputs))
-
-    def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
-        parts = list(self.module.parameters())
-        for k in range(0, len(parts), 2):
-            x = torch.addmm(parts[k + 1], x, parts[k].T)
-            if k < len(parts) - 2:
-                x = x.tanh() if self._layout.activation == "tanh" else x.relu()
-        return x[:, : self.choices[0]]
-
-    def see(self, observation: Array) -> None:
-        """It normalises nothing."""
-
-    def weights(self) -> Weights:
-        trained = zip(self._names, self.module.parameters(), strict=True)
-        return {**self._weights, **{name: tensor.detach().numpy().copy() for name, tensor in trained}}
 
 
 class _ActorCritic:
@@ -173,6 +136,5 @@ class _Own:
 
 _MODELS: dict[str, Callable[[PolicySpec, int, Weights | None], CloneModel]] = {
     "actor_critic": _ActorCritic,
-    "mlp": _Perceptron,
     "torch": _Own,
 }

@@ -15,10 +15,9 @@ from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.learner import td_target
 from ludus.learners.off_policy.learner import Ensemble, OffPolicyLearner
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
+from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.actors import BoxActor, actor_layout, initial_actor
-from ludus.policies.checks import integer
 from ludus.policies.mlp import Layout
-from ludus.policies.network import initial_weights, layouts
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
@@ -138,7 +137,7 @@ class OneHotActions:
     random = True
 
     def __init__(self, spec: PolicySpec, *, temperature: float) -> None:
-        self.width, self._temperature = integer(spec, "actions"), temperature
+        self.width, self._temperature = int(spec.config["action"]["actions"]), temperature
 
     def stored(self, action: Array) -> Array:
         """See `ActionKind`: int32[T, n]."""
@@ -173,11 +172,12 @@ class MADDPGLearner(OffPolicyLearner):
         boxed = spec.kind == "deterministic"
         layout = actor_layout(spec) if boxed else layouts(spec)["policy"]
         self.acting: ActionKind = BoxActions(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
-        rng = seeding.generator(context.seed, self.name, "actor")
-        if start is not None:
+        if not boxed:
+            parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
+        elif start is not None:
             parameters = build_policy(spec, start).weights()
         else:
-            parameters = initial_actor(spec, rng) if boxed else initial_weights(spec, rng)
+            parameters = initial_actor(spec, seeding.generator(context.seed, self.name, "actor"))
         self.actor = Ensemble({"actor" if boxed else "policy": layout}, parameters, ranks=context.ranks)
         self.inputs, self._boxed = layout.widths[0], boxed
         sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)

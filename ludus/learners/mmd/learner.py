@@ -26,14 +26,15 @@ from ludus.learners.mmd.losses import (
     policy_losses,
 )
 from ludus.learners.network import Passes, TrainedNetwork
+from ludus.learners.on_policy.models import fresh_seed
 from ludus.learners.optimizer import Adam
 from ludus.learners.ppo.compressed import CompressedRows, compress, squared_value_loss
 from ludus.learners.ppo.steps import Fail, PPOBatch
 from ludus.learners.ranks import agree
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, compact
+from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.mlp import as_rows
-from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import joined, part_of
 from ludus.replay.base import ItemColumns, Sample
@@ -139,15 +140,14 @@ class MMDLearner:
         spec = config.plain_policy(context.env, context.seats)
         if start is not None and config.announce == "magnet":
             start = part_of(build_policy(self.spec, start).weights(), "average")
-        weights = start if start is not None else initial_weights(spec, generator(context.seed, "mmd", "weights"))
-        weights = MLPPolicy(spec, weights).weights()
+        weights = first_weights(spec, start, seed=fresh_seed(context))
         self._network, self._magnet = TrainedNetwork(layouts(spec), weights), TrainedNetwork(layouts(spec), weights)
         agree(context.ranks, self._network.flat)  # ranks then do the same whole work
         self._magnet.flat[:] = self._network.flat
         self._value_part = "value" if config.value_network == "separate" else "policy"
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = int(spec.config["inputs"]), int(spec.config["actions"])
+        self._inputs, self._actions = math.prod(spec.config["shape"]), int(spec.config["action"]["actions"])
         self._steps = MMDStepper(config, self._network, actions=self._actions)
         self._data = MMDTransitions(config, context)
         self._seed = context.seed

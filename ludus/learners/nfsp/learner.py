@@ -12,16 +12,16 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
+from ludus.core import seeding
 from ludus.core.errors import TrainingError
-from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, priorities_of
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
 from ludus.learners.schedule import Budget
 from ludus.learners.states import StateTable, compact
+from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.mlp import as_rows
-from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
@@ -71,12 +71,12 @@ class NFSPLearner:
         average = spec_of(self.spec, "average")
         begin = {part: part_of(start, part) if start is not None else None for part in ("best_response", "average")}
         self._response = config.best_response.learner(context, begin["best_response"])
-        weights = begin["average"] or initial_weights(average, generator(context.seed, "nfsp", "weights"))
-        self._network = TrainedNetwork(layouts(average), MLPPolicy(average, weights).weights())
+        weights = first_weights(average, begin["average"], seed=seeding.key(context.seed, "nfsp", "weights") % 2**63)
+        self._network = TrainedNetwork(layouts(average), weights)
         self._adam = Adam(len(self._network.flat))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = int(average.config["inputs"]), int(average.config["actions"])
+        self._inputs, self._actions = math.prod(average.config["shape"]), int(average.config["action"]["actions"])
         self._keys = mode_keys(context.seed, context.env.num_players)
         self._budget = Budget.of(config.collect(), context)
         self._seen = self._kept = self._updates = 0  # decisions, those of them that went to the reservoir, and steps

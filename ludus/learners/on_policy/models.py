@@ -23,12 +23,13 @@ from ludus.policies.actor_critic import (
     ActorCritic,
     Normaliser,
     ReturnScale,
+    TeamNetwork,
+    agents_in,
     arrays_of,
     load_arrays,
     make_network,
     shapes_of,
 )
-from ludus.policies.actor_critic_team import TeamNetwork
 from ludus.policies.checks import fitted
 from ludus.policies.torch_module import make_networks, networks_of, weights_of
 from ludus.replay.trajectories import Trajectories
@@ -86,6 +87,11 @@ class Model(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
+def fresh_seed(context: LearnerContext) -> int:
+    """Of the first weights of a task, by whichever passes they are learned."""
+    return seeding.key(context.seed, "on-policy", "weights") % 2**63
+
+
 class OwnModel:
     """The modules and the loss of an `OnPolicy` algorithm."""
 
@@ -97,8 +103,8 @@ class OwnModel:
         self.spec = config.policy(context.env, context.seats)
         self.shape: tuple[int, ...] = (int(self.spec.config["inputs"]),)
         self.actions = int(self.spec.config["actions"])
-        fresh = seeding.key(context.seed, "on-policy", "weights") % 2**63
-        networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=fresh)
+        seed = fresh_seed(context)
+        networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=seed)
         _require_critic(self.spec, networks)
         if context.ranks.size > 1:
             _require_no_batch_norm(networks)
@@ -193,12 +199,13 @@ class FamilyModel:
     def __init__(self, config: PolicyGradient, context: LearnerContext, start: Weights | None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
-        seed = seeding.key(context.seed, "on-policy", "weights") % 2**63
-        make = TeamNetwork if self.spec.kind == "actor_critic_team" else make_network
-        self.module: ActorCritic | TeamNetwork = make(self.spec, seed=seed, initial_std=config.initial_std)
+        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
+        self.module: ActorCritic | TeamNetwork = make(
+            self.spec, seed=fresh_seed(context), initial_std=config.initial_std
+        )
         if start is not None:
             load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
-        self._networks = self.module.networks if isinstance(self.module, TeamNetwork) else [self.module]
+        self._networks = self.module.networks
         first, self.sequence = self._networks[0], config.sequence
         self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]

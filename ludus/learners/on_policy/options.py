@@ -252,6 +252,22 @@ class PolicyGradient(Gradient):
         return OnPolicyLearner(self, FamilyModel(self, context, start), context)
 
 
+def needs_autograd(spec: PolicySpec) -> str:
+    """What of the network that a spec declares the passes that are written out (`ludus.learners.ppo.learner`) cannot do, so that autograd
+    learns it; "": nothing, they serve."""
+    config = spec.config
+    why = {
+        f"a body of kind {config['body']['kind']!r}": config["body"]["kind"] != "mlp",
+        f"a memory ({config['core']})": config["core"] != "none",
+        f"actions of kind {config['action']['kind']!r}": config["action"]["kind"] != "categorical",
+        "a central critic": config["value"] == "central",
+        "normalisation": bool(config["normalise"]),
+        "observations of bytes": config["scale"] != 1.0,
+        "a network for each agent": "agents" in config,
+    }
+    return ", ".join(reason for reason, there in why.items() if there)
+
+
 class Reinforce(PolicyGradient):
     """Monte Carlo policy gradient (Williams 1992); see the README beside this file.
 

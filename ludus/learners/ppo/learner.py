@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
 from ludus.learners.diversity import Divergence
 from ludus.learners.network import TrainedNetwork
+from ludus.learners.on_policy.models import fresh_seed
 from ludus.learners.on_policy.teams import team_rewards
 from ludus.learners.ppo.compressed import log_probs
 from ludus.learners.ppo.steps import SUMS, PPOBatch, PPOStepper, PPOStepResult
@@ -23,8 +25,8 @@ from ludus.learners.returns import bootstrap_values, corrected, gae, normalised,
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable, compact
+from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.mlp import as_rows
-from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -38,14 +40,14 @@ class PPOLearner:
     def __init__(self, config: PPO, context: LearnerContext, start: Weights | None = None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
-        weights = start if start is not None else initial_weights(self.spec, generator(context.seed, "ppo", "weights"))
+        weights = first_weights(self.spec, start, seed=fresh_seed(context))
         self._ranks = context.ranks
-        self._network = TrainedNetwork(layouts(self.spec), MLPPolicy(self.spec, weights).weights(), sums=SUMS)
+        self._network = TrainedNetwork(layouts(self.spec), weights, sums=SUMS)
         agree(self._ranks, self._network.flat)
         self._value_part = "value" if config.value_network == "separate" else "policy"
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = int(self.spec.config["inputs"]), int(self.spec.config["actions"])
+        self._inputs, self._actions = math.prod(self.spec.config["shape"]), self.spec.config["action"]["actions"]
         self._steps = PPOStepper(config, self._network, actions=self._actions, ranks=self._ranks)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._divergence = (

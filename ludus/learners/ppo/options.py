@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from gymnasium.spaces import Discrete
 from pydantic import Field
 
-from ludus.core.types import EnvSpec, PolicySpec, Weights
+from ludus.core.types import Weights
 from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Learner, LearnerContext
-from ludus.learners.on_policy.options import PolicyGradient
-from ludus.learners.on_policy.teams import separate_networks
+from ludus.learners.on_policy.options import PolicyGradient, needs_autograd
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space
-from ludus.policies.specs import mlp_spec
 
 __all__ = ["PPO", "ROLLOUTS"]
 
@@ -29,8 +25,8 @@ class PPO(PolicyGradient):
     """Proximal policy optimisation (Schulman et al. 2017); see the README beside this file.
 
     Perceptrons with discrete actions, without memory and normalisation, have a learner of their own, which is several times faster
-    (`ludus.learners.ppo.learner`); everything else is learned by autograd. The defaults suit games of some hundred to some thousand
-    information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
+    (`ludus.learners.ppo.learner`); everything else is learned by autograd (`needs_autograd` says why). The defaults suit games of some
+    hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
@@ -62,28 +58,12 @@ class PPO(PolicyGradient):
     def kl_limit(self) -> float | None:
         return None if self.target_kl is None else 1.5 * self.target_kl
 
-    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        if not self._compiled(env, seats):
-            return super().policy(env, seats)
-        inputs, actions = discrete(env, seats, algorithm="PPO")
-        return mlp_spec(
-            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value=self.value_network
-        )
-
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        if not self._compiled(context.env, context.seats):
+        if needs_autograd(self.policy(context.env, context.seats)):
             return super().learner(context, start)
         from ludus.learners.ppo.learner import PPOLearner  # a scenario can be read without loading torch
 
         return PPOLearner(self, context, start)
-
-    def _compiled(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
-        """Whether the learner with hand-written passes serves."""
-        plain = self.network == "mlp" and self.memory == "none" and self.value_network != "central"
-        plain = plain and (self.share_weights or separate_networks(env, seats, algorithm="PPO") == 1)
-        plain = plain and not (self.normalise_observations or self.normalise_returns)
-        observation, action = one_space(env, seats, algorithm="PPO")
-        return plain and byte_scale(env, observation) == 1.0 and isinstance(action, Discrete)
 
 
 class MAPPO(PPO):

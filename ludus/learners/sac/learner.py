@@ -19,8 +19,8 @@ from ludus.learners.optimizer import Adam
 from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.states import StateTable
+from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.mlp import as_rows
-from ludus.policies.network import MLPPolicy, initial_weights, layouts
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -138,10 +138,9 @@ class SACDiscreteLearner(OffPolicyLearner):
 
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
         super().__init__(config, context, config.policy(context.env, context.seats), fresh_start=start is None)
-        if start is None:
-            start = initial_weights(self.spec, seeding.generator(context.seed, self.name, "actor"))
         layout = layouts(self.spec)["policy"]
-        self.actor = Ensemble({"policy": layout}, MLPPolicy(self.spec, start).weights(), ranks=context.ranks)
+        weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
+        self.actor = Ensemble({"policy": layout}, weights, ranks=context.ranks)
         self.critics = self.fresh_critics(layout, count=1 + config.twin)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
