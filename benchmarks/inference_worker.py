@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.inference_env import ACTIONS, INPUTS, Still
 from ludus.core.types import Factor, Mixture, PolicyRef
-from ludus.policies.base import Policy
 from ludus.policies.actor_critic import initial_weights
+from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import RolloutRequest

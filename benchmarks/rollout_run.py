@@ -21,7 +21,7 @@ import torch
 from benchmarks.peers.collecting import ENVIRONMENTS, STEPS, work
 from ludus.core.types import AgentSpec, Mixture, PolicyRef
 from ludus.envs.registry import make_env
-from ludus.policies import actor_critic, network
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import cnn_spec, mlp_spec
@@ -66,9 +66,9 @@ def _policy(agent: AgentSpec, rng: np.random.Generator) -> Policy:
     shape, actions = agent.observation.shape, agent.action.n
     if agent.observation.dtype == np.uint8:
         spec = cnn_spec(shape=shape, actions=actions)
-        return build_policy(spec, actor_critic.initial_weights(spec, rng))
-    spec = mlp_spec(inputs=math.prod(shape), actions=actions, hidden=[64, 64])
-    return network.ActorCriticPolicy(spec, network.initial_weights(spec, rng))
+    else:
+        spec = mlp_spec(inputs=math.prod(shape), actions=actions, hidden=[64, 64])
+    return build_policy(spec, initial_weights(spec, rng))
 
 
 if __name__ == "__main__":

@@ -140,14 +140,9 @@ def network(spec: EnvSpec, player: int) -> PolicySpec:
 
 def fresh(spec: PolicySpec, seed: int) -> Policy:
     """A policy of random weights."""
-    rng = np.random.default_rng(seed)
-    if spec.kind == "actor_critic":
-        from ludus.policies.actor_critic import initial_weights as image_weights
-
-        return build_policy(spec, image_weights(spec, rng))
     from ludus.policies.actor_critic import initial_weights
 
-    return build_policy(spec, initial_weights(spec, rng))
+    return build_policy(spec, initial_weights(spec, np.random.default_rng(seed)))
 
 
 class Player:

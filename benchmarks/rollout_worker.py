@@ -18,7 +18,7 @@ from benchmarks.lines import Lines
 from benchmarks.rollout_setups import SETUPS, Clock, Player, Setup
 
 PACKAGES = ("ludus", "numpy", "numba", "torch", "open-spiel", "gymnasium", "pettingzoo", "mpe2", "envpool", "magent2")
-POLICIES = ("ludus.policies.actor_critic_policy:ActorCriticPolicy", "ludus.policies.actor_critic_policy:ActorCriticPolicy")
+POLICY = "ludus.policies.actor_critic_policy:ActorCriticPolicy"
 MEGABYTE = 1 << 20
 
 
@@ -29,7 +29,7 @@ def share(kind: str, *, orders: int) -> dict[str, float]:
     plain = Player(setup.make(), decisions=setup.decisions)
     environment, policy = Clock(), Clock()
     setup.clock_environment(environment)
-    policy.around_named(POLICIES[kind == "pong"], "act")
+    policy.around_named(POLICY, "act")
     clocked = Player(setup.make(), decisions=setup.decisions)
     per_decision = _bare_seconds(setup) if setup.openspiel else 0.0
     walls, env_parts, policy_parts = [], [], []
@@ -88,7 +88,7 @@ def general(game: str, *, orders: int) -> dict[str, float]:
     from benchmarks.rollout_openspiel import bare, calls, rl_environment
 
     policy = Clock()
-    policy.around_named(POLICIES[0], "act")
+    policy.around_named(POLICY, "act")
     setup = Setup(f"openspiel/{game}", 1024, 100_000, options=(("tree", "off"),))
     player = Player(setup.make(), decisions=setup.decisions)
     rates = []

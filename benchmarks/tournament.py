@@ -65,7 +65,7 @@ BENCHMARK = Benchmark(
 
 def _policies(seed: int) -> list[Any]:
     from ludus.policies.actor_critic import initial_weights
-from ludus.policies.actor_critic_policy import ActorCriticPolicy
+    from ludus.policies.actor_critic_policy import ActorCriticPolicy
     from ludus.policies.specs import mlp_spec
 
     rng = np.random.default_rng(seed)

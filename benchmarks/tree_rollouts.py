@@ -65,7 +65,7 @@ def _ludus(kind: str, environments: int, seed: int) -> Callable[[int], int]:
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.envs.tree.vector import TreeVectorEnv
     from ludus.policies.actor_critic import initial_weights
-from ludus.policies.actor_critic_policy import ActorCriticPolicy
+    from ludus.policies.actor_critic_policy import ActorCriticPolicy
     from ludus.policies.specs import mlp_spec
     from ludus.rollout.base import RolloutRequest
     from ludus.rollout.inference.local import LocalBank

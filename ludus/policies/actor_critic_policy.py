@@ -220,9 +220,7 @@ class ActingNetwork:
         """spec: of one agent, and what it says; weights fit it."""
         self.declared = said
         self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
-        self.moments = (
-            (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
-        )
+        self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = said.head.outputs - said.head.free
         self._as_it_is = bool(said.layouts) and self.moments is None and said.scale == 1.0
         self.plain: Perceptron | None = None
@@ -296,7 +294,7 @@ class ActingNetwork:
         return np.array(memory, np.float32)
 
     def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> ActorCriticAnswer:
-        """What is compiled, whose last column may be the value, with what does not depend on observations (`free`, or its own) beside it."""
+        """What is compiled, whose last column may be the value; beside it `free`, or its own, which does not depend on observations."""
         mine, free = self._outputs, self.free if free is None else free
         value = out[:, mine] if out.shape[1] > mine else None
         if free is not None:

@@ -89,7 +89,7 @@ def test_a_policy_of_another_shape_is_no_warm_start(
     path = "first/policies/0/0-1.safetensors"
     start = f"warm_start={{source: file, path: {path}}}"
     line = ["train", "kuhn", *small, start, "--run-dir", "second"]
-    assert "holds a policy of kind 'mlp'" in refused(tmp_path, capfd, [*line, "algorithm.hidden=[5]"])
+    assert "holds a policy of kind 'actor_critic'" in refused(tmp_path, capfd, [*line, "algorithm.hidden=[5]"])
     assert main([*line, "env.num_envs=4"]) == 0
     damaged = bytearray((tmp_path / path).read_bytes())[:-5]
     (tmp_path / path).write_bytes(damaged)

@@ -82,7 +82,7 @@ def test_an_exact_best_response_against_a_learner(tmp_path: Path) -> None:
     scenario = ludus.PSRO(algorithm=PPO, algorithms={0: "exact"}, **{**SMALL, "generations": 3})
     result = ludus.run(scenario, run_dir=tmp_path / "run", report=False)
     assert {kinds(result)[f"0-{g}"] for g in (1, 2, 3)} == {"tabular"}
-    assert {kinds(result)[f"1-{g}"] for g in (1, 2, 3)} == {"mlp"}
+    assert {kinds(result)[f"1-{g}"] for g in (1, 2, 3)} == {"actor_critic"}
     with Reader(result.run_dir) as reader:
         generations = reader.generations()
         assert reader.info().algorithm == "PPO, for 0 ExactBestResponse"
@@ -93,14 +93,14 @@ def test_an_exact_best_response_against_a_learner(tmp_path: Path) -> None:
 def test_self_play_of_two_algorithms(tmp_path: Path) -> None:
     scenario = SelfPlay(algorithm=PPO, algorithms={1: MMD}, share="never", **SMALL)
     assert kinds(ludus.run(scenario, run_dir=tmp_path / "run", report=False)) == {
-        "0-0": "random", "1-0": "random", "0-1": "mlp", "1-1": "tabular",
+        "0-0": "random", "1-0": "random", "0-1": "actor_critic", "1-1": "tabular",
     }  # fmt: skip
 
 
 def test_roles_of_a_league(tmp_path: Path) -> None:
     scenario = League(algorithm=PPO, algorithms={"main_exploiter": MMD}, share="never", league_exploiters=0, **SMALL)
     found = kinds(ludus.run(scenario, run_dir=tmp_path / "run", report=False))
-    assert found["main-0-1"] == "mlp"
+    assert found["main-0-1"] == "actor_critic"
     assert found["main_exploiter-0-1"] == "tabular"
 
 

@@ -98,7 +98,8 @@ def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
     assert tools.state_of(tmp_path)["trainings"]
     resume(tmp_path, ["algorithm.hidden=[5]", "meta_solver=uniform"], report=False)
     with Reader(tmp_path) as reader:
-        assert [p.record.spec.config.get("hidden") for p in reader.policies()] == [None, [5], [5]] * 2
+        found = [p.record.spec.config.get("body", {}).get("hidden") for p in reader.policies()]
+        assert found == [None, [5], [5]] * 2
         assert reader.generations()[-1].marginals == ((1 / 3,) * 3,) * 2
 
 

@@ -15,9 +15,9 @@ from ludus.envs.options import Environment
 from ludus.evaluation.matches import MatchPlayer
 from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.run import Options, run_tournament
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
-from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, random_spec
 from ludus.rollout.base import PlannedEpisodes, RolloutRequest
@@ -33,13 +33,11 @@ REFS = (PolicyRef(0, "a"), PolicyRef(0, "b"), PolicyRef(0, "c"))
 @pytest.fixture(scope="module")
 def policies() -> dict[PolicyRef, Policy]:
     """Two networks, one of them with memory, and chance."""
-    from ludus.policies.actor_critic import initial_weights as gru_weights
-
     spec, memory = mlp_spec(inputs=11, actions=2, hidden=[8]), gru_spec(inputs=11, actions=2, hidden=4)
     action = GAME.make(num_envs=1).spec.agents[0].action
     return {
         REFS[0]: build_policy(spec, initial_weights(spec, np.random.default_rng(1))),
-        REFS[1]: build_policy(memory, gru_weights(memory, np.random.default_rng(2))),
+        REFS[1]: build_policy(memory, initial_weights(memory, np.random.default_rng(2))),
         REFS[2]: build_policy(random_spec(action), {}),
     }
 

@@ -23,9 +23,8 @@ from ludus.evaluation.tournament.entrants import read_field, run_at
 from ludus.evaluation.tournament.report import TournamentReport
 from ludus.evaluation.tournament.run import Options, exact_tournament, play_tournament, run_tournament
 from ludus.evaluation.tournament.store import FILE, TournamentStore
-from ludus.policies.actor_critic import initial_weights as gru_weights
-from ludus.policies.file import load_policy, save_policy
 from ludus.policies.actor_critic import initial_weights
+from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
@@ -170,7 +169,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
     """More entrants later, more episodes later, another number of environments: the same episodes."""
     memory = tmp_path / "memory.safetensors"
     spec = gru_spec(inputs=11, actions=2, hidden=4)
-    save_policy(memory, spec, gru_weights(spec, np.random.default_rng(0)))
+    save_policy(memory, spec, initial_weights(spec, np.random.default_rng(0)))
     names = [f"{runs}/one@newest", f"{runs}/two", str(memory), "own_bots:Drawn"]
     whole = play(*names, to=tmp_path / "whole", num_envs=64)
     play(*names[:2], to=tmp_path / "parts", num_envs=7, episodes=10)

@@ -125,7 +125,7 @@ def trained(policy: Policy, mode: str = "explore") -> ludus.TrainedPolicy:
 def perceptron(bias: list[float]) -> Policy:
     """Two inputs; the logits are `bias` whatever it sees."""
     spec = mlp_spec(inputs=2, actions=len(bias), hidden=(), value="none")
-    weights = {"actor.body.1.weight": np.zeros((2, len(bias)), np.float32), "actor.body.1.bias": np.array(bias, np.float32)}
+    weights = {"head.weight": np.zeros((len(bias), 2), np.float32), "head.bias": np.array(bias, np.float32)}
     return build_policy(spec, weights)
 
 

@@ -70,9 +70,9 @@ class A2CLearner:
 
     def forward(self, x):
         p = self.parameters
-        hidden = torch.tanh(torch.as_tensor(x) @ p["actor.body.1.weight"] + p["actor.body.1.bias"])
-        out = hidden @ p["policy.1.weight"] + p["policy.1.bias"]
-        return out[:, :-1], out[:, -1]
+        hidden = torch.tanh(torch.as_tensor(x) @ p["actor.body.1.weight"].T + p["actor.body.1.bias"])
+        value = hidden @ p["value.weight"].T + p["value.bias"]
+        return hidden @ p["head.weight"].T + p["head.bias"], value[:, 0]
 
     def items(self, t):
         with torch.no_grad():

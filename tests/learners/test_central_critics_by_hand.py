@@ -13,8 +13,7 @@ from test_central_critics import SMALL, by_hand, make, one_episode
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.batch import Batch, unpadded
 from ludus.learners.on_policy.teams import team_rewards
-from ludus.policies.actor_critic import make_network
-from ludus.policies.actor_critic_team import agents_of, member_spec
+from ludus.policies.actor_critic import agents_of, make_network, member_spec
 from ludus.replay.base import Sample
 
 

@@ -153,8 +153,8 @@ def test_truncated_ends_without_an_observation_are_counted(enumerated):
 @pytest.mark.parametrize("network", ["shared", "separate"])
 def test_values_are_the_networks_at_each_row_whether_rows_or_states_are_fewer(segments, network, enumerated):
     from ludus.learners.network import TrainedNetwork
-    from ludus.policies.mlp import as_rows
     from ludus.policies.actor_critic import layouts
+    from ludus.policies.mlp import as_rows
     from ludus.testing.algorithm import synthetic_rollout
 
     algorithm = PPO(batch=10, hidden=(4,), epochs=1, value_network=network)

@@ -72,6 +72,6 @@ def test_predators_and_prey_are_served(share):
     env = make_env("mpe2/simple_tag_v3", num_envs=1, teams="prefix", state=True, wrappers=["agent_ids"])
     algorithm = MAPPO(share_weights=share)
     algorithm.check(env.spec)
-    kinds = [algorithm.policy(env.spec, (player,)).kind for player in range(2)]
-    assert kinds == ["actor_critic" if share else "actor_critic_team", "actor_critic"]
+    networks = [algorithm.policy(env.spec, (player,)).config.get("agents", 1) for player in range(2)]
+    assert networks == [1 if share else 3, 1]
     env.close()

@@ -28,7 +28,7 @@ def test_gradients_are_autograds(activation, hidden):
     tracked = flat.clone().requires_grad_(True)
     h = x
     for k, (weight, bias) in enumerate(layout.layers(tracked)):
-        h = h @ weight + bias
+        h = h @ weight.T + bias
         if k < len(hidden):
             h = getattr(torch, activation)(h)
     (h * upstream).sum().backward()
@@ -37,18 +37,18 @@ def test_gradients_are_autograds(activation, hidden):
 
 
 def test_parts_lie_side_by_side_and_do_not_mix():
-    layouts = {"policy": Layout((2, 3)), "value": Layout((2, 1))}
+    layouts = {name: Layout((2, outputs)).under(name) for name, outputs in (("policy", 3), ("value", 1))}
     rng = np.random.default_rng(0)
     weights = {
         name: rng.standard_normal(shape).astype(np.float32)
-        for part, layout in layouts.items()
-        for name, shape in layout.shapes(part).items()
+        for layout in layouts.values()
+        for name, shape in layout.shapes().items()
     }
     network = TrainedNetwork(layouts, weights)
     assert all(np.array_equal(network.weights()[k], weights[k]) for k in weights)
     passes = Passes(network, torch.ones(4, 2))
     passes.forward()
-    expected = weights["value.0.weight"].sum(0) + weights["value.0.bias"]
+    expected = weights["value.0.weight"].sum(1) + weights["value.0.bias"]
     assert passes.outputs["value"][2] == pytest.approx(expected, abs=1e-6)
     passes.gradients["policy"][:] = 1.0
     passes.gradients["value"][:] = 0.0

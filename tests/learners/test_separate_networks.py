@@ -19,7 +19,8 @@ from ludus.learners.on_policy.options import A2C
 from ludus.learners.on_policy.teams import check_ids
 from ludus.learners.ppo.learner import PPOLearner
 from ludus.learners.ppo.options import MAPPO, PPO
-from ludus.policies.actor_critic_team import ActorCriticTeam, agents_of, member_spec
+from ludus.policies.actor_critic import agents_of, member_spec
+from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
@@ -65,7 +66,8 @@ def observations(n, agents=2):
 @pytest.mark.parametrize(("action", "memory"), [(Discrete(3), "gru"), (BOX, "none")], ids=str)
 def test_the_contract_of_its_policies(action, memory):
     policy = policy_of(make(memory=memory, normalise_observations=True), team_env(action=action))
-    assert isinstance(policy, ActorCriticTeam)
+    assert isinstance(policy, ActorCriticPolicy)
+    assert policy.agents == 2
     mask = np.array([[True, False, True], [False, True, False]] * 3) if isinstance(action, Discrete) else None
     check_policy(policy, observation=observations(6), mask=mask)
 
@@ -94,7 +96,7 @@ def test_teams_are_stacked():
     policies = [policy_of(make(), env, seed=k) for k in range(3)]
     seen, index = observations(12, agents=3), np.arange(12, dtype=np.int32) % 3
     noise = np.random.default_rng(1).random((12, 1), dtype=np.float32)
-    act = ActorCriticTeam.stack(policies).act(seen, None, None, noise, index)
+    act = ActorCriticPolicy.stack(policies).act(seen, None, None, noise, index)
     for k, policy in enumerate(policies):
         expected = policy.act(seen[index == k], None, None, noise[index == k])
         np.testing.assert_array_equal(act.action[index == k], expected.action)
@@ -126,7 +128,7 @@ def test_networks_differ_from_the_beginning():
 def test_one_agent_shares_with_nobody():
     env = team_env(agents=1)
     assert isinstance(make().learner(LearnerContext(env, (0,), 0)), PPOLearner)
-    assert make(MAPPO).policy(env, (0,)).kind == "actor_critic"
+    assert "agents" not in make(MAPPO).policy(env, (0,)).config
 
 
 # ------------------------------------------------------------------------------------------ what is refused

@@ -36,10 +36,17 @@ def make(action="discrete", *, seed=0, shape=(4,), body=None, **options):
     return policy
 
 
+def network_of(policy):
+    """Its network as torch's module."""
+    network = make_network(policy.spec)
+    load_arrays(network, policy.weights())
+    return network.requires_grad_(False)
+
+
 def rows(policy, n=7, seed=1):
     rng = np.random.default_rng(seed)
     memory = None if policy.memory_shape is None else rng.standard_normal((n, *policy.memory_shape)).astype(np.float32)
-    observation = rng.standard_normal((n, *policy.network.shape)).astype(np.float32)
+    observation = rng.standard_normal((n, *policy.spec.config["shape"])).astype(np.float32)
     return observation, memory, rng.random((n, policy.noise_width), dtype=np.float32)
 
 
@@ -84,9 +91,9 @@ def enumerated_game():
 def test_the_fast_way_is_the_network(action, value, activation, normalise):
     body = body_config(hidden=(8, 6), activation=activation)
     policy = make(action, body=body, value=value, normalise=normalise)
-    assert policy.written is not None
+    assert policy.networks[0].module is None
     observation, _, _ = rows(policy)
-    out, worth, _ = policy.network(torch.from_numpy(observation))
+    out, worth, _ = network_of(policy)(torch.from_numpy(observation))
     answer = policy.evaluate(observation)
     np.testing.assert_allclose(answer.out[:, : policy.head.outputs], out.detach().numpy(), atol=3e-6)
     if value == "shared":
@@ -119,7 +126,7 @@ def test_an_unroll_is_acting_step_by_step(core, value):
     start = np.array([0, 2, 7, 8, 12])
     observation, _, _ = rows(policy, 12)
     before = np.random.default_rng(3).standard_normal((4, *policy.memory_shape)).astype(np.float32)
-    out, worth, after = policy.network(torch.from_numpy(observation), torch.from_numpy(before), Packing.of(start))
+    out, worth, after = network_of(policy)(torch.from_numpy(observation), torch.from_numpy(before), Packing.of(start))
     for s in range(4):
         memory = before[s : s + 1]
         for t in range(start[s], start[s + 1]):
@@ -135,11 +142,11 @@ def test_an_unroll_is_acting_step_by_step(core, value):
 def test_the_cells_are_torchs(core):
     policy = make(core=core, width=5)
     observation, memory, _ = rows(policy, 3)
-    tower = policy.network.actor
+    tower = network_of(policy).actor
     state = torch.from_numpy(memory)[None]
     state = state if core == "gru" else tuple(p.contiguous() for p in state.chunk(2, dim=2))
     out, _ = tower.core(tower.body(torch.from_numpy(observation))[None], state)
-    expected = policy.network.head(out[0])
+    expected = network_of(policy).head(out[0])
     np.testing.assert_allclose(policy.evaluate(observation, memory).out[:, :3], expected.numpy(), atol=2e-6)
 
 
@@ -161,9 +168,9 @@ def test_normalised_observations_are_clipped_and_statistics_travel():
     weights["normaliser.mean"], weights["normaliser.var"] = np.full(4, 3.0, np.float32), np.full(4, 4.0, np.float32)
     one = build_policy(policy.spec, weights)
     observation = np.array([[3.0, 5.0, 1.0, 1e6]], np.float32)
-    (x,) = one.seen(observation)
+    (x,) = one.networks[0].seen(observation)
     np.testing.assert_allclose(x, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
-    learned = one.network.normaliser(torch.from_numpy(observation))
+    learned = network_of(one).normaliser(torch.from_numpy(observation))
     np.testing.assert_allclose(learned, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
     assert np.array_equal(one.weights()["normaliser.mean"], weights["normaliser.mean"])
 
@@ -220,6 +227,8 @@ def test_what_is_normalised_is_not_scaled_besides(core, shape):
     answer, expected = scaled.evaluate(observation, memory), plain.evaluate(observation, memory)
     assert np.array_equal(answer.out, expected.out)
     x, before = torch.from_numpy(observation).float(), None if memory is None else torch.from_numpy(memory)
-    np.testing.assert_allclose(answer.out[:, : scaled.head.outputs], scaled.network(x, before)[0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        answer.out[:, : scaled.head.outputs], network_of(scaled)(x, before)[0].numpy(), atol=1e-5
+    )
     if core == "none":
-        np.testing.assert_allclose(answer.value, scaled.network.value_of(x).numpy(), atol=1e-5)
+        np.testing.assert_allclose(answer.value, network_of(scaled).value_of(x).numpy(), atol=1e-5)

@@ -18,7 +18,7 @@ def make(kind: str = "nature", shape: tuple[int, int, int] = (4, 36, 44), seed: 
     spec = cnn_spec(shape=shape, actions=5, kind=kind)
     policy = build_policy(spec, initial_weights(spec, np.random.default_rng(seed)))
     assert isinstance(policy, ActorCriticPolicy)
-    assert policy.sight
+    assert policy.networks[0].sight
     return policy
 
 
@@ -60,14 +60,14 @@ def test_what_is_seen_is_remembered(core, value):
         shape=(1, 36, 36), action=action, body=body_config("nature"), core=core, width=4, value=value, scale=1 / 255
     )
     policies = [build_policy(spec, initial_weights(spec, np.random.default_rng(k))) for k in range(2)]
-    assert len(policies[0].sight) == (2 if value == "separate" else 1)
+    assert len(policies[0].networks[0].sight) == (2 if value == "separate" else 1)
     seen, index = images(5, (1, 36, 36)), np.array([1, 0, 0, 1, 1], np.int32)
     memory = np.random.default_rng(0).standard_normal((5, *policies[0].memory_shape)).astype(np.float32)
     noise = np.full((5, 1), 0.5, np.float32)
     together = ActorCriticPolicy.stack(policies).act(seen, None, memory, noise, index)
     for k, policy in enumerate(policies):
         mine = index == k
-        out, _, after = policy.network(torch.from_numpy(seen[mine]).float(), torch.from_numpy(memory[mine]))
+        out, _, after = policy.networks[0].module(torch.from_numpy(seen[mine]).float(), torch.from_numpy(memory[mine]))
         answer = policy.evaluate(seen[mine], memory[mine])
         np.testing.assert_allclose(answer.out[:, :3], out.numpy(), atol=1e-5)
         np.testing.assert_allclose(answer.memory, after.numpy(), atol=1e-5)

@@ -6,10 +6,9 @@ from torch import nn
 
 from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
-from ludus.policies.actor_critic import initial_weights as gru_initial
-from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.q_module import arrays_of, make_module, make_recurrent
 from ludus.policies.q_network import QPolicy, action_values
 from ludus.policies.q_network import initial_weights as q_initial
@@ -54,9 +53,9 @@ def make(kind, enumeration, seed=0, **options):
         )
     if kind == "random":
         return build_policy(PolicySpec("random", {"actions": ACTIONS}), {})
-    if kind == "actor_critic":
+    if kind == "gru":
         spec = gru_spec(inputs=INPUTS, actions=ACTIONS, hidden=5)
-        return build_policy(spec, gru_initial(spec, rng))
+        return build_policy(spec, initial_weights(spec, rng))
     if kind == "torch":
         spec = torch_spec(maker="test_policies:Networks", options={"hidden": 8}, inputs=INPUTS, actions=ACTIONS)
         return build_policy(spec, weights_of(make_networks(spec, seed=seed)))
@@ -77,7 +76,7 @@ def make(kind, enumeration, seed=0, **options):
 
 def scaled(weights):
     """Weights whose actions are far from uniform, so that a test can tell policies apart."""
-    return {name: w * (100.0 if "policy.2" in name else 1.0) for name, w in weights.items()}
+    return {name: w * (100.0 if name.startswith("head") else 1.0) for name, w in weights.items()}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def scaled(weights):
     [
         ("tabular", {}),
         ("random", {}),
-        ("actor_critic", {}),
+        ("gru", {}),
         ("q_network", {}),
         ("q_network", {"dueling": True}),
         ("q_module", {}),
@@ -95,9 +94,9 @@ def scaled(weights):
         ("q_module", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
         ("q_recurrent", {"core": "lstm"}),
         ("q_recurrent", {"core": "gru", "dueling": False}),
-        ("mlp", {"value": "shared"}),
-        ("mlp", {"value": "separate", "activation": "relu"}),
-        ("mlp", {"value": "none"}),
+        ("actor_critic", {"value": "shared"}),
+        ("actor_critic", {"value": "separate", "activation": "relu"}),
+        ("actor_critic", {"value": "none"}),
         ("torch", {}),
     ],
 )
@@ -105,9 +104,9 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"bot", "deterministic", "squashed_gaussian", "averaged", "nfsp", "actor_critic_team"}
-"""Checked in `test_actors.py` (their actions are no choice), `test_nfsp.py` (they are two policies), `test_separate_networks.py` (it wants
-observations with ids of agents) and `test_bots.py` (it only stands for a bot)."""
+ELSEWHERE = {"bot", "deterministic", "squashed_gaussian", "averaged", "nfsp"}
+"""Checked in `test_actors.py` (their actions are no choice), `test_nfsp.py` (they are two policies) and `test_bots.py` (it only stands for
+a bot)."""
 
 
 def test_every_registered_kind_is_checked(enumeration):
@@ -157,7 +156,7 @@ def test_epsilon_travels_with_the_weights(enumeration):
 
 
 def test_a_row_without_a_legal_action_is_an_error(enumeration):
-    policy = make("mlp", enumeration)
+    policy = make("actor_critic", enumeration)
     mask = np.ones((2, ACTIONS), bool)
     mask[1] = False
     with pytest.raises(PolicyError, match="row 1 of 2 has no action"):
@@ -167,8 +166,8 @@ def test_a_row_without_a_legal_action_is_an_error(enumeration):
 @pytest.mark.parametrize(
     ("kind", "options", "rows"),
     [
-        ("mlp", {}, 200),
-        ("mlp", {"activation": "relu"}, 7),
+        ("actor_critic", {}, 200),
+        ("actor_critic", {"activation": "relu"}, 7),
         ("q_network", {}, 7),
         ("q_network", {"dueling": True}, 200),
     ],
@@ -196,11 +195,13 @@ def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration)
 
 def test_policies_of_two_specs_do_not_stack(enumeration):
     with pytest.raises(PolicyError, match="one spec"):
-        ActorCriticPolicy.stack([make("mlp", enumeration), make("mlp", enumeration, activation="relu")])
+        ActorCriticPolicy.stack(
+            [make("actor_critic", enumeration), make("actor_critic", enumeration, activation="relu")]
+        )
 
 
 def test_stack_refuses_an_index_outside(enumeration):
-    stacked = ActorCriticPolicy.stack([make("mlp", enumeration)])
+    stacked = ActorCriticPolicy.stack([make("actor_critic", enumeration)])
     with pytest.raises(PolicyError, match="1 are stacked"):
         stacked.act(np.zeros((1, INPUTS)), None, None, np.zeros((1, 1), np.float32), np.array([1], np.int32))
 
@@ -217,9 +218,9 @@ def test_tabular_covers_its_ids_only(enumeration):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("mlp", {"actor.body.1.weight": np.zeros((2, 2), np.float32)}, "has shape"),
-        ("mlp", {"actor.body.1.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
-        ("mlp", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
+        ("actor_critic", {"actor.body.1.weight": np.zeros((2, 2), np.float32)}, "has shape"),
+        ("actor_critic", {"actor.body.1.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
+        ("actor_critic", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
         ("q_network", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
         ("tabular", {"probs": np.full((8, ACTIONS), 0.3)}, "summing to 1"),
         ("tabular", {"probs": np.array(1.0)}, "has shape"),
@@ -234,15 +235,19 @@ def test_weights_that_do_not_fit_are_refused(kind, change, message, enumeration)
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"actions": 2, "hidden": [8]}, "lacks 'inputs'"),
-        ({"inputs": 0, "actions": 2, "hidden": []}, "inputs is 0"),
-        ({"inputs": 3, "actions": 2, "hidden": "64"}, "hidden is '64'"),
-        ({"inputs": 3, "actions": 2, "hidden": [], "activation": "gelu"}, "expected one of 'tanh', 'relu'"),
+        ({}, "lacks 'shape'"),
+        ({"shape": [0]}, r"shape is \[0\]"),
+        ({"value": "half"}, "value is 'half'; expected one of 'shared'"),
+        ({"action": {"kind": "categorical"}}, "lacks 'actions'"),
+        ({"agents": 1}, "agents is 1; expected a whole number of at least 2"),
     ],
 )
 def test_specs_that_are_wrong_are_refused(config, message):
     with pytest.raises(PolicyError, match=message):
-        build_policy(PolicySpec("mlp", config), {})
+        build_policy(
+            PolicySpec("actor_critic", {**mlp_spec(inputs=3, actions=2, hidden=()).config, **config} if config else {}),
+            {},
+        )
 
 
 def test_unknown_kind_names_the_nearest():

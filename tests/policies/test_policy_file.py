@@ -9,9 +9,8 @@ from safetensors.numpy import save
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import PolicySpec
-from ludus.policies.actor_critic import initial_weights as network_weights
-from ludus.policies.file import load_policy, save_policy
 from ludus.policies.actor_critic import initial_weights
+from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import action_config, actor_critic_spec, body_config, mlp_spec
 
 SPEC = mlp_spec(inputs=3, actions=2, hidden=(4,))
@@ -48,7 +47,7 @@ def test_arrays_without_axes_are_kept(tmp_path):
         body=body_config(hidden=(4,)),
         normalise=["observations", "returns"],
     )
-    weights = network_weights(spec, np.random.default_rng(1))
+    weights = initial_weights(spec, np.random.default_rng(1))
     assert [name for name, array in weights.items() if array.ndim == 0]
     save_policy(tmp_path / "p", spec, weights)
     loaded = load_policy(tmp_path / "p").weights()

@@ -9,9 +9,9 @@ from ludus.core.types import Factor, Mixture, PolicyRef
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.policies.base import Policy
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.base import Policy
 from ludus.policies.specs import mlp_spec, tabular_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.rollout.base import Rollout, RolloutRequest

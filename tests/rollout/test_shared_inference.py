@@ -15,7 +15,7 @@ from ludus.core.errors import PartDied, PolicyError, RunError
 from ludus.core.types import Act, AgentSpec, Due, EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.policies import actor_critic, network, q_network
+from ludus.policies import actor_critic, q_network
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import gru_spec, mlp_spec, q_spec, tabular_spec
@@ -35,8 +35,8 @@ GRU = gru_spec(inputs=3, actions=4, hidden=5)
 LARGER_GRU = gru_spec(inputs=3, actions=4, hidden=7)
 Q = q_spec(inputs=3, actions=4, hidden=[8])
 MAKERS = {
-    "mlp": lambda rng: build_policy(MLP, network.initial_weights(MLP, rng)),
-    "wide": lambda rng: build_policy(WIDE, network.initial_weights(WIDE, rng)),
+    "mlp": lambda rng: build_policy(MLP, actor_critic.initial_weights(MLP, rng)),
+    "wide": lambda rng: build_policy(WIDE, actor_critic.initial_weights(WIDE, rng)),
     "gru": lambda rng: build_policy(GRU, actor_critic.initial_weights(GRU, rng)),
     "larger gru": lambda rng: build_policy(LARGER_GRU, actor_critic.initial_weights(LARGER_GRU, rng)),
     "q": lambda rng: build_policy(Q, q_network.initial_weights(Q, rng, epsilon=0.5)),
@@ -189,7 +189,7 @@ def test_the_same_rollouts_as_local_copies(environment: str) -> None:
             made = gru_spec(inputs=inputs, actions=actions, hidden=4)
             return build_policy(made, actor_critic.initial_weights(made, rng))
         made = mlp_spec(inputs=inputs, actions=actions, hidden=[8])
-        weights = {name: 3 * array for name, array in network.initial_weights(made, rng).items()}
+        weights = {name: 3 * array for name, array in actor_critic.initial_weights(made, rng).items()}
         return build_policy(made, weights)
 
     members = [(PolicyRef(p, f"{p}-{k}"), policy(p, k)) for p in range(1, spec.num_players) for k in range(3)]
@@ -222,7 +222,7 @@ def test_policies_that_take_ids_beside_those_that_do_not() -> None:
 
     policies = [
         (PolicyRef(0, "table"), TabularPolicy(table, {"probs": probs})),
-        (PolicyRef(0, "network"), build_policy(made, network.initial_weights(made, rng))),
+        (PolicyRef(0, "network"), build_policy(made, actor_critic.initial_weights(made, rng))),
     ]
     served = Served()
     local, shared = LocalBank(spec, 6), served.bank(spec, 6)

@@ -16,9 +16,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ludus.core.errors import PartDied, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.policies import network
-from ludus.policies.base import Policy
+from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
+from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -33,7 +33,7 @@ OPPONENTS = [PolicyRef(1, f"o{k}") for k in range(3)]
 
 
 def policy(seed: int) -> Policy:
-    return build_policy(SPEC, network.initial_weights(SPEC, np.random.default_rng(seed)))
+    return build_policy(SPEC, initial_weights(SPEC, np.random.default_rng(seed)))
 
 
 def policies(version: int) -> list[tuple[PolicyRef, Policy]]:
@@ -203,7 +203,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
     monkeypatch.setattr(inference_server, "_PATIENCE", 9.0)
 
     spec = PolicySpec(f"{__name__}:Hangs", {**SPEC.config, "marker": str(tmp_path / "marker")})
-    me = PolicyRef(0, "me", 1), Hangs(spec, network.initial_weights(SPEC, np.random.default_rng(1)))
+    me = PolicyRef(0, "me", 1), Hangs(spec, initial_weights(SPEC, np.random.default_rng(1)))
     given = [me, *policies(1)[1:]]
     asked = request(1, "episodes", 12)
     expected = manager(InProcess(), hosts=1, inference=None).run(asked, policies(1))

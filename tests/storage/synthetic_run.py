@@ -34,7 +34,12 @@ def info(run_dir: Path, players: int = 2, **changes: object) -> RunInfo:
 def policy(population: int, place: int, generation: int = 0) -> PolicyRecord:
     parent = PolicyRef(population, f"p{place - 1}", 0) if place else None
     lineage = Lineage(f"g{generation}/p{population}", generation, parent, "last" if place else "random")
-    return PolicyRecord(PolicyRef(population, f"p{place}", 0), place, PolicySpec("mlp", {"hidden": [64, 64]}), lineage)
+    return PolicyRecord(
+        PolicyRef(population, f"p{place}", 0),
+        place,
+        PolicySpec("actor_critic", {"body": {"kind": "mlp", "hidden": [64, 64]}}),
+        lineage,
+    )
 
 
 def match(identifier: str, profile: tuple[int, ...], n: int, mean: list[float], m2: list[float]) -> Match:

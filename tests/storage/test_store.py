@@ -71,7 +71,13 @@ def test_records_come_back_equal(run_dir: Path) -> None:
 def test_tasks_and_summary_come_back(run_dir: Path) -> None:
     train = TrainingTask("t1", 1, 0, (0,), "p1", Mixture(()))
     trained = Trained(
-        train, PolicyRef(0, "p1", 0), PolicySpec("mlp"), {}, {"loss": 0.5}, {"episodes": 60}, failure="loss became NaN"
+        train,
+        PolicyRef(0, "p1", 0),
+        PolicySpec("actor_critic"),
+        {},
+        {"loss": 0.5},
+        {"episodes": 60},
+        failure="loss became NaN",
     )
     summary = RunSummary(run_dir, 3, 9.5, 180, 0.4, "reached generations=3", report=run_dir / "report.html")
     with Store.create(run_dir, synthetic.info(run_dir)) as store:

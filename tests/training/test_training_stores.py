@@ -34,7 +34,9 @@ def test_rollouts_are_played_by_the_newest_weights() -> None:
     for (_, before), (_, after) in pairwise(published):
         assert not np.array_equal(before["actor.body.1.weight"], after["actor.body.1.weight"])
     result = training.result()
-    np.testing.assert_array_equal(result.weights["actor.body.1.weight"], training._trainer.weights["actor.body.1.weight"])
+    np.testing.assert_array_equal(
+        result.weights["actor.body.1.weight"], training._trainer.weights["actor.body.1.weight"]
+    )
 
 
 def test_tables_are_told_the_version_that_is_played_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_measures_against_random_play(tmp_path: Path) -> None:
     with Store.create(folder, synthetic.info(folder, population=(0, 0))) as made:
         for place in range(2):
             kind = synthetic.policy(0, place)
-            made.policy_added(replace(kind, spec=PolicySpec("random" if place == 0 else "mlp", {})))
+            made.policy_added(replace(kind, spec=PolicySpec("random" if place == 0 else "actor_critic", {})))
         both = ((6, 1, 1), (1, 1, 6)), ((1, 1, 6), (6, 1, 1))
         for k, (profile_, earned, wins) in enumerate(
             [((0, 0), 0.0, ((2, 4, 2), (2, 4, 2))), ((1, 0), 2.0, both[0]), ((0, 1), -2.0, both[1])]
