@@ -211,7 +211,7 @@ def test_ppo_counts_ratios_from_the_weights_of_now(kind, normalise, request):
     ids = env.enumeration is not None
     mask = env.enumeration.mask[t.observation] if ids else t.mask
     seen = env.enumeration.observation[t.observation] if ids else t.observation
-    logits = policy.outputs(seen)[:, : mask.shape[1]].astype(np.float64)
+    logits = policy.evaluate(seen).out[:, : mask.shape[1]].astype(np.float64)
     logits[~mask] = -np.inf
     logp = (
         logits

@@ -20,7 +20,7 @@ from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.states import StateTable
 from ludus.policies.actor_critic import first_weights, layouts
-from ludus.policies.mlp import as_rows
+from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -141,7 +141,7 @@ class SACDiscreteLearner(OffPolicyLearner):
         layout = layouts(self.spec)["policy"]
         weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
         self.actor = Ensemble({"policy": layout}, weights, ranks=context.ranks)
-        self.critics = self.fresh_critics(layout, count=1 + config.twin)
+        self.critics = self.fresh_critics(Layout(layout.widths, layout.activation), count=1 + config.twin)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs, self._actions = layout.widths[0], layout.widths[-1]
