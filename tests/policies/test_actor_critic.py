@@ -126,7 +126,9 @@ def test_an_unroll_is_acting_step_by_step(core, value):
     start = np.array([0, 2, 7, 8, 12])
     observation, _, _ = rows(policy, 12)
     before = np.random.default_rng(3).standard_normal((4, *policy.memory_shape)).astype(np.float32)
-    out, worth, after = network_of(policy)(torch.from_numpy(observation), torch.from_numpy(before), Packing.of(start))
+    out, worth, after = network_of(policy)(
+        torch.from_numpy(observation), torch.from_numpy(before), Packing.of(start, torch.device("cpu"))
+    )
     for s in range(4):
         memory = before[s : s + 1]
         for t in range(start[s], start[s + 1]):
