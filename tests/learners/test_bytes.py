@@ -72,7 +72,7 @@ def test_what_it_plays_depends_on_bytes_over_255(kind: str) -> None:
     weights = dict(learner.weights())
     bytes_ = np.array([[0, 51, 102, 255], [255, 0, 7, 9]], np.uint8)
     scaled = build_policy(spec_of(kind, env), weights)
-    config = {**scaled.spec.config, **({"image": False} if kind == "dqn" else {"scale": 1.0})}
+    config = {**scaled.spec.config, "scale": 1.0}
     unscaled = {re.sub(r"(?<=body\.)\d+", lambda k: str(int(k[0]) - 1), name): w for name, w in weights.items()}
     plain = build_policy(PolicySpec(scaled.spec.kind, config), unscaled)  # it lacks the layer that scales
     noise = np.full((2, max(scaled.noise_width, 1)), 0.4, np.float32)

@@ -11,7 +11,7 @@ from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.learners.dqn.options import DQN, Rainbow
 from ludus.learners.qmix.options import QMIX
 from ludus.learners.r2d2.options import R2D2
-from ludus.policies.q_module import QTeam, make_module
+from ludus.policies.action_values import TeamValues, make_network
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
 
@@ -35,8 +35,8 @@ def test_contract(algorithm):
 def test_rows_go_through_the_network_of_their_agent():
     spec = DQN(hidden=(6,), dueling=True, share_weights=False).policy(team_env(), (0,))
     assert spec.config["agents"] == 3
-    team = make_module(spec, seed=4)
-    assert isinstance(team, QTeam)
+    team = make_network(spec, seed=4)
+    assert isinstance(team, TeamValues)
     rng = np.random.default_rng(0)
     agent = np.array([2, 0, 0, 2, 1, 2])
     x = np.concatenate([rng.standard_normal((6, 4)), np.eye(3)[agent]], axis=1).astype(np.float32)
@@ -65,7 +65,7 @@ def test_an_agents_rows_teach_its_own_network_alone():
 
 def test_sharing_is_the_plain_network():
     env = team_env()
-    assert DQN().policy(env, (0,)).kind == "q_network"
+    assert DQN().policy(env, (0,)).kind == "action_values"
     assert "agents" not in DQN(share_weights=False).policy(team_env(agents=1), (0,)).config  # nobody to share with
 
 

@@ -16,8 +16,6 @@ from team_games import batch_of, learner_of, rollouts, team_env
 from ludus.core.errors import ScenarioError
 from ludus.learners.qmix.learner import make_mixer, monotonic, team_values
 from ludus.learners.qmix.options import QMIX, VDN
-from ludus.policies.q_module import make_perceptron
-from ludus.policies.q_network import QPolicy, initial_weights
 from ludus.testing.algorithm import check_algorithm
 
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_period": 3, "mixing_width": 3}
@@ -124,20 +122,6 @@ def test_weights_are_made_from_the_state(hidden):
 def test_absent_agents_are_zero_whatever_is_said_of_them():
     values = team_values(torch.tensor([[1.0, np.nan], [2.0, 3.0]]), torch.tensor([[True, False], [True, True]]))
     assert values.tolist() == [[1.0, 0.0], [2.0, 3.0]]
-
-
-def test_the_perceptron_is_the_policys(tensors):
-    for dueling in (False, True):
-        spec = VDN(hidden=(8, 6), dueling=dueling).policy(tensors, (0,))
-        module = make_perceptron(spec, np.random.default_rng(3))
-        weights = initial_weights(spec, np.random.default_rng(3))
-        rng = np.random.default_rng(0)
-        x, mask = rng.standard_normal((9, 4)).astype(np.float32), rng.random((9, 3)) < 0.6
-        mask[:, 0] = True
-        best = QPolicy(spec, weights).act(x, mask, None, np.zeros((9, 1), np.float32), mode="greedy").action
-        with torch.no_grad():
-            q = module(torch.from_numpy(x), torch.from_numpy(mask))[..., 0]
-        assert q.masked_fill(~torch.from_numpy(mask), -torch.inf).argmax(dim=1).tolist() == best.tolist()
 
 
 # ------------------------------------------------------------------ targets

@@ -187,7 +187,7 @@ def test_a_warm_start_takes_the_agents_and_a_new_mixer():
     for ours, theirs in zip(warm._online.mixer.parameters(), fresh._online.mixer.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     policy = build_policy(learner.spec, learner.weights())
-    assert policy.spec.kind == "q_network"
+    assert policy.spec.kind == "action_values"
     assert not any("mixer" in name for name in learner.weights())
 
 

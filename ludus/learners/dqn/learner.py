@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
-from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.dqn.losses import (
@@ -25,7 +24,6 @@ from ludus.learners.dqn.losses import (
     QuantileReturn,
     ReturnKind,
     double_values,
-    midpoints,
     munchausen_bonus,
     next_values,
     q_loss,
@@ -39,9 +37,18 @@ from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable, compact
+from ludus.policies.action_values import (
+    ActionValues,
+    TeamValues,
+    action_values,
+    layout_of,
+    load_weights,
+    make_network,
+    network_of,
+    rows_of,
+)
+from ludus.policies.actor_critic import arrays_of
 from ludus.policies.mlp import as_rows
-from ludus.policies.q_module import QModule, QTeam, arrays_of, loaded, make_module, rows_of
-from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_layout
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -89,7 +96,7 @@ class QLearner(ABC):
         target: FlatParameters,
     ) -> None:
         self.spec = spec
-        self._settings = config
+        self.config = config
         self._ranks, self._seed = context.ranks, context.seed
         self._online_parameters, self._target_parameters = online, target
         agree(self._ranks, online.flat)
@@ -120,13 +127,13 @@ class QLearner(ABC):
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """The updates that are due: `updates_per_decision` × decisions since there were `min_size`, less those done."""
-        config = self._settings
+        config = self.config
         due = int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates
         return [(REPLAY, config.batch)] * max(0, due)
 
     def update(self, batch: Sample) -> Metrics:
         """One gradient step. Raises TrainingError before it is made, if something is not finite."""
-        config, rows, progress = self._settings, len(batch.index), self._budget.progress
+        config, rows, progress = self.config, len(batch.index), self._budget.progress
         rate, importance = config.learning_rate.at(progress), config.importance.at(progress)
         weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
         found = self._gradient(batch.columns, rows, weight)
@@ -156,7 +163,7 @@ class QLearner(ABC):
         online, adam, steps = self._online_parameters, self._adam, self._adam.steps
         for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
             np.copyto(kept, array)
-        norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
+        norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self.config.max_gradient_norm)
         with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
             total = float(online.flat.sum())
         finite = math.isfinite(total) or bool(np.isfinite(online.flat).all())
@@ -172,29 +179,29 @@ class QLearner(ABC):
         sums, errors = self._online_parameters.sums, np.zeros(rows)
         sums[:] = mine.loss, mine.value, mine.error
         self._ranks.sum(self._online_parameters.joint)
-        if self._settings.prioritised:
+        if self.config.prioritised:
             errors[self._ranks.share(rows)] = mine.errors
             self._ranks.sum(errors)
         loss, value, error = map(float, sums)
         return QLossResult(loss, value, error, errors, mine.finite)
 
     def _follow_target(self) -> None:
-        if self._settings.polyak is not None:
-            self._target_parameters.flat += np.float32(self._settings.polyak) * (
+        if self.config.polyak is not None:
+            self._target_parameters.flat += np.float32(self.config.polyak) * (
                 self._online_parameters.flat - self._target_parameters.flat
             )
-        elif self._updates % self._settings.target_period == 0:
+        elif self._updates % self.config.target_period == 0:
             self._target_parameters.flat[:] = self._online_parameters.flat
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(
-            f"{type(self._settings).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
+            f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
             "update are kept; a smaller learning_rate, or finite rewards and observations, may help."
         )
 
     @property
     def _epsilon(self) -> float:
-        return self._settings.epsilon.at(self._budget.progress)
+        return self.config.epsilon.at(self._budget.progress)
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -219,14 +226,42 @@ class QLearner(ABC):
         self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
 
 
-class DQNLearner(QLearner):
-    """Learns from n-step transitions that its table replays."""
+def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
+    """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given."""
+    network = make_network(spec, seed=seeding.key(context.seed, "action values", "weights") % 2**63)
+    if start is not None:
+        load_weights(network, spec, start)
+    return network
 
-    def __init__(
-        self, config: DQN, context: LearnerContext, spec: PolicySpec, *, online: FlatParameters, target: FlatParameters
-    ) -> None:
-        super().__init__(config, context, spec, online=online, target=target)
-        self.config = config
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN, which replays transitions: what its two roads share, and which one is taken.
+
+
+def make_learner(config: DQN, context: LearnerContext, start: Weights | None = None) -> DQNLearner:
+    """By passes that are written out where they can be, else by autograd."""
+    spec = config.policy(context.env, context.seats)
+    return (ModuleLearner if autograd_because(config, spec) else CompiledLearner)(config, context, start)
+
+
+def autograd_because(config: DQN, spec: PolicySpec) -> str:
+    """Why the passes of this network are not written out; "" if they are."""
+    if "agents" in spec.config:
+        return "agents have a network each"
+    if config.munchausen:
+        return "munchausen takes the mean over a soft policy"
+    return (
+        ""
+        if layout_of(spec) is not None
+        else "the network is no perceptron that answers means from observations as they are"
+    )
+
+
+class DQNLearner(QLearner):
+    """Learns from n-step transitions that its table replays. On both roads the parameters are one vector, in the same order, so that state
+    fits either."""
+
+    config: DQN
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
@@ -278,15 +313,11 @@ class CompiledLearner(DQNLearner):
 
     def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        if start is None:
-            start = initial_weights(spec, generator(context.seed, "dqn", "weights"))
-        weights, layout = QPolicy(spec, start).weights(), q_layout(spec)
-        self._online, self._target = (
-            TrainedNetwork({"q": layout}, weights, sums=SUMS),
-            TrainedNetwork({"q": layout}, weights),
-        )
+        layout, weights = layout_of(spec), arrays_of(begin(spec, context, start))
+        assert layout is not None
+        self._online, self._target = (TrainedNetwork({"q": layout}, weights, sums=sums) for sums in (SUMS, 0))
         super().__init__(config, context, spec, online=self._online, target=self._target)
-        self._inputs = int(spec.config["inputs"])
+        self._inputs = layout.widths[0]
         self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
         self._passes = Passes(self._online, self._x)  # its buffers are kept from one batch to the next of as many rows
 
@@ -368,16 +399,13 @@ _ONLINE, _TARGET, _CHOICE = range(3)
 
 
 class ModuleLearner(DQNLearner):
-    """The networks are `QModule`s; what they need of chance is drawn from a stream of the update's own."""
+    """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
     def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        seed = seeding.key(context.seed, "dqn", "weights") % 2**63
-        self._online, self._target = make_module(spec, seed=seed), make_module(spec)
-        if start is not None:
-            loaded(self._online, spec, start)
-        self._target.requires_grad_(False)
-        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
+        self._online, self._target = begin(spec, context, start), network_of(spec).requires_grad_(False)
+        layout = layout_of(spec) if "agents" not in spec.config else None
+        online, target = FlatModule(self._online, sums=SUMS, layout=layout), FlatModule(self._target, layout=layout)
         super().__init__(config, context, spec, online=online, target=target)
         self._kind = kind_of(config, self._online)
 
@@ -456,7 +484,7 @@ class ModuleLearner(DQNLearner):
             rng = seeding.generator(self._seed, "dqn", "update", self._updates)
             if head.cosine is not None:
                 levels = torch.from_numpy(rng.random((3, rows, head.head.atoms), np.float32))
-                levels[_CHOICE] = midpoints(head.head.atoms)
+                levels[_CHOICE] = head.levels
             if head.noise_size:
                 normal = torch.from_numpy(rng.standard_normal((3, head.noise_size), np.float32))
                 noise = normal.sign() * normal.abs().sqrt()
@@ -470,12 +498,10 @@ def _pick(of: Tensor | None, which: int) -> Tensor | None:
     return None if of is None else of[which]
 
 
-def kind_of(config: DQN, module: QModule | QTeam) -> ReturnKind:
+def kind_of(config: DQN, module: ActionValues | TeamValues) -> ReturnKind:
     """How the answers of this module are learned."""
     if config.distribution == "none":
         return MeanReturn(config.huber_delta)
     if config.distribution == "c51":
-        support = module.head.support
-        assert isinstance(support, Tensor)
-        return CategoricalReturn(support)
+        return CategoricalReturn(module.head.support)
     return QuantileReturn(config.huber_delta)

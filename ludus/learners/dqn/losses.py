@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ludus.core.types import Array
 from ludus.learners.losses import huber
+from ludus.policies.action_values import midpoints
 
 # --------------------------------------------------------------------------------------------------------------------
 # DQN's targets and loss, compiled.
@@ -137,11 +138,6 @@ def quantile_huber(value: Tensor, level: Tensor, target: Tensor, *, delta: float
         size = (of - to).abs()
     at = level.to(value.dtype)[..., None]
     return (torch.where(to < of, 1.0 - at, at) * size).mean(dim=2).sum(dim=1)
-
-
-def midpoints(count: int) -> Tensor:
-    """The levels (k + ½) / count, float32[count], at which QR-DQN has its quantiles (Dabney et al. 2018, lemma 2)."""
-    return (torch.arange(count, dtype=torch.float32) + 0.5) / count
 
 
 def soft_policy(q: Tensor, mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.core.types import Array, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
+from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
 from ludus.learners.losses import huber
 from ludus.learners.network import FlatModule
@@ -33,19 +33,8 @@ from ludus.learners.teams import (
     versions,
     views,
 )
-from ludus.policies.q_module import (
-    QModule,
-    QPerceptron,
-    QRecurrent,
-    QTeam,
-    arrays_of,
-    loaded,
-    make_module,
-    make_perceptron,
-    make_recurrent,
-    rows_of,
-)
-from ludus.policies.torch_module import _SEEDING
+from ludus.policies.action_values import ActionValues, TeamValues, network_of, rows_of
+from ludus.policies.actor_critic import _SEEDING, arrays_of
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
 
@@ -106,7 +95,7 @@ _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et
 class TeamModel(nn.Module):
     """q: the network that all agents share. mixer: of their values."""
 
-    def __init__(self, q: nn.Module, mixer: nn.Module) -> None:
+    def __init__(self, q: ActionValues | TeamValues, mixer: nn.Module) -> None:
         super().__init__()
         self.q, self.mixer = q, mixer
 
@@ -123,28 +112,22 @@ class TeamLearner(QLearner):
     """A subclass says what an item is (`columns`), and what the team's values and targets are (`compared`). Weights hold the agents'
     network; the mixer, which only learning needs, is part of the learner's state."""
 
+    config: VDN
+
     def __init__(self, config: VDN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        self.config, self._env, self._seats = config, context.env, context.seats
+        self._env, self._seats = context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        self._online, self._target = (self._networks(spec, context) for _ in range(2))
-        if start is not None:
-            loaded(self._online.q, spec, start)
+        seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
+        states = state_width(context.env, context.seats)
+        self._online, self._target = (
+            TeamModel(q, make_mixer(config, agents=self.team, state=states, seed=seed))
+            for q in (begin(spec, context, start), network_of(spec))
+        )
         self._target.requires_grad_(False)
         online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
         super().__init__(config, context, spec, online=online, target=target)
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
-
-    def _networks(self, spec: PolicySpec, context: LearnerContext) -> TeamModel:
-        seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
-        states = state_width(context.env, context.seats)
-        return TeamModel(
-            self.fresh(spec, context.seed), make_mixer(self.config, agents=self.team, state=states, seed=seed)
-        )
-
-    @abstractmethod
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """The agents' network, initialised from the seed."""
 
     @abstractmethod
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
@@ -229,12 +212,6 @@ def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
 class StepLearner(TeamLearner):
     """m items of n agents go through the network as m × n rows."""
 
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """See `TeamLearner.fresh`."""
-        if spec.kind == "q_network":
-            return make_perceptron(spec, seeding.generator(seed, "qmix", "weights"))
-        return make_module(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
-
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
         """See `TeamLearner.columns`."""
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
@@ -265,7 +242,6 @@ class StepLearner(TeamLearner):
         """Of every agent, float32[m × n, A]."""
         observation = columns[seen]
         network = team.q
-        assert isinstance(network, QPerceptron | QModule | QTeam)
         rows = rows_of(observation.reshape(-1, *observation.shape[2:]), network.shape)
         out: Tensor = network(rows, self._legal(columns, mask))
         return out[..., 0]
@@ -312,10 +288,6 @@ class _Batch:
 class SequenceLearner(TeamLearner):
     """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
 
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """See `TeamLearner.fresh`."""
-        return make_recurrent(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
-
     # ------------------------------------------------------------------------------------------ data
 
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
@@ -357,7 +329,7 @@ class SequenceLearner(TeamLearner):
         pieces, longest = len(view.tail), int(found.warm.max(initial=0))
         memory0 = view.memory0
         if memory0 is None:
-            memory0 = np.zeros((pieces, self.team, module.memory_size), np.float32)
+            memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
         out, anew = memory0[found.segment].astype(np.float32), _anew(view)
         reach = np.zeros(pieces, np.int64)
         np.maximum.at(reach, found.segment, found.warm)
@@ -437,8 +409,8 @@ class SequenceLearner(TeamLearner):
             **numbers,
         )
 
-    def _agents(self, team: TeamModel) -> QRecurrent:
-        assert isinstance(team.q, QRecurrent)
+    def _agents(self, team: TeamModel) -> ActionValues:
+        assert isinstance(team.q, ActionValues)
         return team.q
 
     def steps_in(self, columns: ItemColumns) -> int:
@@ -451,7 +423,7 @@ def _anew(view: Joint) -> NDArray[np.bool_]:
     return view.extras.get(ANEW, np.zeros_like(view.present))
 
 
-def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
     """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
     where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
     features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
@@ -459,5 +431,5 @@ def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory:
     for t in range(len(x)):
         memory = memory.masked_fill(anew[t, :, None], 0.0)
         memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
-        states.append(memory[:, : module.units])
+        states.append(memory[:, : module.width])
     return memory, torch.stack(states)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core import seeding
 from ludus.core.types import Array, Tail, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
+from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
 from ludus.learners.losses import huber
 from ludus.learners.network import FlatModule
 from ludus.learners.returns import n_step
-from ludus.policies.q_module import QRecurrent, arrays_of, loaded, make_recurrent, rows_of
+from ludus.policies.action_values import ActionValues, rows_of
+from ludus.policies.actor_critic import arrays_of
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -153,16 +153,14 @@ class _Batch:
 class R2D2Learner(QLearner):
     """Learns from sequences with the memory that the worker had at their beginning."""
 
+    config: R2D2
+
     def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        seed = seeding.key(context.seed, "r2d2", "weights") % 2**63
-        self._online, self._target = make_recurrent(spec, seed=seed), make_recurrent(spec)
-        if start is not None:
-            loaded(self._online, spec, start)
-        self._target.requires_grad_(False)
+        self._online = cast(ActionValues, begin(spec, context, start))
+        self._target = ActionValues(spec).requires_grad_(False)
         online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
         super().__init__(config, context, spec, online=online, target=target)
-        self.config = config
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -208,7 +206,7 @@ class R2D2Learner(QLearner):
         """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
         segments, module = rows.num_segments, self._online
-        memory0 = np.zeros((segments, module.memory_size), np.float32) if rows.memory0 is None else rows.memory0
+        memory0 = np.zeros((segments, module.memory), np.float32) if rows.memory0 is None else rows.memory0
         out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
         if not longest:
             return out
@@ -260,7 +258,7 @@ class R2D2Learner(QLearner):
         epsilon = self.config.rescale_epsilon
         return rescale(batch.reward + batch.discount * unscale(value, epsilon=epsilon), epsilon=epsilon)
 
-    def _values(self, module: QRecurrent, batch: _Batch) -> Tensor:
+    def _values(self, module: ActionValues, batch: _Batch) -> Tensor:
         """Action values float32[n, T + 1, A], after the slots before them have refreshed the memory, without gradients."""
         before, steps = self.config.burn_in, batch.legal.shape[1]
         memory = self._refreshed(module, batch)
@@ -271,7 +269,7 @@ class R2D2Learner(QLearner):
         return q.view(len(batch.x), steps, -1)
 
     @torch.no_grad()
-    def _refreshed(self, module: QRecurrent, batch: _Batch) -> Tensor:
+    def _refreshed(self, module: ActionValues, batch: _Batch) -> Tensor:
         slots, memory = self.config.burn_in, batch.memory
         begin = slots - int(batch.before.max()) if len(batch.before) else slots
         if begin == slots:
