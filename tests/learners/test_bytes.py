@@ -13,6 +13,8 @@ from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part
 from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
 from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.learner import autograd_because
+from ludus.learners.dqn.options import DQN
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
 
@@ -30,8 +32,7 @@ def spec_of(kind: str, env: EnvSpec, **options: Any) -> PolicySpec:
 
 
 def scale_of(spec: PolicySpec) -> float:
-    config = spec.config
-    return 1 / 255 if config.get("image") else float(config.get("scale", 1.0))
+    return float(spec.config.get("scale", 1.0))
 
 
 @pytest.mark.parametrize("kind", SCALED)
@@ -58,10 +59,15 @@ def test_normalised_bytes_are_not_scaled_first() -> None:
     assert scale_of(spec_of("ppo", seeing(255), normalise_observations=True)) == 1.0
 
 
-@pytest.mark.parametrize(("kind", "compiled"), [("ppo", "mlp"), ("dqn", "q_network")])
+@pytest.mark.parametrize(("kind", "compiled"), [("ppo", "mlp")])
 def test_passes_that_are_compiled_take_no_bytes(kind: str, compiled: str) -> None:
     assert spec_of(kind, seeing(1)).kind == compiled
     assert spec_of(kind, seeing(255)).kind != compiled
+
+
+def test_passes_of_action_values_that_are_compiled_take_no_bytes() -> None:
+    assert not autograd_because(DQN(), spec_of("dqn", seeing(1)))
+    assert "observations as they are" in autograd_because(DQN(), spec_of("dqn", seeing(255)))
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])

@@ -103,7 +103,7 @@ def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
     assert again.loss == pytest.approx(found.loss, rel=1e-4)
     assert again.value == pytest.approx(found.value, abs=1e-5)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(second._online.gradient, first._online.gradient, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(second._online_parameters.gradient, first._online_parameters.gradient, rtol=1e-3, atol=1e-6)
     weights, same = first.weights(), second.weights()
     assert weights.keys() == same.keys()
     assert all(np.array_equal(weights[name], same[name]) for name in same)
@@ -317,7 +317,7 @@ def test_a_body_for_images_wants_images(tensors):
     [
         ({"distribution": "c51", "atoms": 1}, "expected two or more, low < high"),
         ({"distribution": "other"}, "there is no distribution 'other'"),
-        ({"size": 3}, "expected the entries of a Head"),
+        ({"size": 3}, "expected the entries of a QHeadSpec"),
     ],
 )
 def test_heads_that_are_none(head, message):

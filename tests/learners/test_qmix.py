@@ -148,8 +148,8 @@ def by_hand(learner, item):
     online = {name: t.detach().numpy().astype(np.float64) for name, t in team.state_dict().items()}
 
     def q(weights, x):
-        hidden = np.maximum(x @ weights["q.q.0.weight"] + weights["q.q.0.bias"], 0)
-        return hidden @ weights["q.q.1.weight"] + weights["q.q.1.bias"]
+        hidden = np.maximum(weights["q.body.1.weight"] @ x + weights["q.body.1.bias"], 0)
+        return weights["q.head.advantage.weight"] @ hidden + weights["q.head.advantage.bias"]
 
     now = [q(online, x)[a] if here else 0.0 for x, a, here in zip(*(item[k] for k in NOW), strict=True)]
     after = []

@@ -228,7 +228,7 @@ class QLearner(ABC):
 
 def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
     """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given."""
-    network = make_network(spec, seed=seeding.key(context.seed, "action values", "weights") % 2**63)
+    network = make_network(spec, seed=seeding.key(context.seed, "dqn", "weights") % 2**63)
     if start is not None:
         load_weights(network, spec, start)
     return network
