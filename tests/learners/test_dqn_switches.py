@@ -99,11 +99,15 @@ def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
         state[name] = 0.3 * rng.standard_normal(len(state[name])).astype(np.float32)
     rows = len(columns["action"])
     weight = rng.random(rows)
-    found, again = (learner.load_state_dict(state) or learner._gradient(columns, rows, weight) for learner in (first, second))
+    found, again = (
+        learner.load_state_dict(state) or learner._gradient(columns, rows, weight) for learner in (first, second)
+    )
     assert again.loss == pytest.approx(found.loss, rel=1e-4)
     assert again.value == pytest.approx(found.value, abs=1e-5)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(second._online_parameters.gradient, first._online_parameters.gradient, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(
+        second._online_parameters.gradient, first._online_parameters.gradient, rtol=1e-3, atol=1e-6
+    )
     weights, same = first.weights(), second.weights()
     assert weights.keys() == same.keys()
     assert all(np.array_equal(weights[name], same[name]) for name in same)

@@ -162,6 +162,8 @@ def test_a_row_without_a_legal_action_is_an_error(enumeration):
         ("mlp", {"activation": "relu"}, 7),
         ("action_values", {}, 7),
         ("action_values", {"dueling": True}, 200),
+        ("action_values", {"core": "gru", "width": 5, "dueling": True}, 20),
+        ("action_values", {"core": "lstm", "width": 5, "noisy": True}, 20),
     ],
 )
 def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration):
@@ -174,15 +176,20 @@ def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration)
     index = rng.choice([0, 1, 3, 4], size=rows, p=[0.6, 0.1, 0.1, 0.2]).astype(np.int32)  # policy 2 gets no row
     ids = rng.integers(12, 20, rows)
     observation, mask = enumeration.observation[ids], enumeration.mask[ids]
-    noise = rng.random((rows, 1), dtype=np.float32)
+    noise = rng.random((rows, policies[0].noise_width), dtype=np.float32)
+    memory = None
+    if policies[0].memory_shape:
+        memory = rng.standard_normal((rows, *policies[0].memory_shape)).astype(np.float32)
     stacked = type(policies[0]).stack(policies)
     for mode in MLPPolicy.modes:
-        answer = stacked.act(observation, mask, None, noise, index, mode)
+        answer = stacked.act(observation, mask, memory, noise, index, mode)
         for k, policy in enumerate(policies):
             mine = index == k
-            alone = policy.act(observation[mine], mask[mine], None, noise[mine], mode=mode)
+            before = None if memory is None else memory[mine]
+            alone = policy.act(observation[mine], mask[mine], before, noise[mine], mode=mode)
             assert np.array_equal(answer.action[mine], alone.action)
             assert answer.logp[mine] == pytest.approx(alone.logp, abs=1e-5)
+            assert memory is None or answer.memory[mine] == pytest.approx(alone.memory, abs=1e-5)
             for name, values in alone.extras.items():
                 assert answer.extras[name][mine] == pytest.approx(values, abs=1e-5)
 
