@@ -229,8 +229,12 @@ class TeamValues(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
     ) -> Tensor:
-        """See `QHead.forward`. Rows without an id count as the first agent's."""
+        """See `QHead.forward`. Rows without an id count as the first agent's. Off a CPU each network is shown all rows: to sort them
+        would want a look at numbers."""
         agent = x[:, -self.agents :].argmax(dim=1)
+        if x.device.type != "cpu":
+            every = torch.stack([member(x, mask, noise, levels) for member in self.members])
+            return every[agent, torch.arange(len(x), device=x.device)]
         order = [(agent == k).nonzero()[:, 0] for k in range(self.agents)]
 
         def own(of: Tensor | None, rows: Tensor) -> Tensor | None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
+from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
@@ -20,6 +21,7 @@ from ludus.policies.specs import QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
+AUTOGRAD = DeviceChoice("cpu", written=False)
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 32, "target_period": 3}
 VARIANTS = {
     "noisy": ("enumerated", DQN(noisy=True, **SMALL)),
@@ -93,7 +95,7 @@ def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
     env = request.getfixturevalue(kind)
     columns = columns_of(env)
     config = DQN(double=double, dueling=dueling, hidden=(8,), priority_exponent=1.0)
-    first, second = (made(config, LearnerContext(env, (0,), 3)) for made in (CompiledLearner, ModuleLearner))
+    first, second = (config.learner(LearnerContext(env, (0,), 3, device=asked)) for asked in (CPU, AUTOGRAD))
     rng, state = np.random.default_rng(1), first.state_dict()
     for name in ("weights", "target"):
         state[name] = 0.3 * rng.standard_normal(len(state[name])).astype(np.float32)
@@ -102,8 +104,8 @@ def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
     found, again = (
         learner.load_state_dict(state) or learner._gradient(columns, rows, weight) for learner in (first, second)
     )
-    assert again.loss == pytest.approx(found.loss, rel=1e-4)
-    assert again.value == pytest.approx(found.value, abs=1e-5)
+    assert again.loss == pytest.approx(float(found.loss), rel=1e-4)
+    assert again.value == pytest.approx(float(found.value), abs=1e-5)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(
         second._online_parameters.gradient, first._online_parameters.gradient, rtol=1e-3, atol=1e-6
@@ -114,11 +116,32 @@ def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
 
 
 def modular(env, **options):
-    learner = ModuleLearner(DQN(hidden=(8,), **options), LearnerContext(env, (0,), 3))
+    learner = DQN(hidden=(8,), **options).learner(LearnerContext(env, (0,), 3, device=AUTOGRAD))
     rng = np.random.default_rng(9)
     learner._target_parameters.flat[:] = rng.standard_normal(len(learner._target_parameters.flat))
     learner._online_parameters.flat[:] = rng.standard_normal(len(learner._online_parameters.flat))
     return learner
+
+
+def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
+    learner, columns = modular(tensors), columns_of(tensors)
+    learner._looks, good = False, sample_of(columns)
+    bad = sample_of({**columns, "reward": np.full_like(columns["reward"], np.nan)})
+
+    def round_of(*samples):
+        learner._due = len(samples)
+        return [learner.update(sample) for sample in samples]
+
+    before = learner.weights()
+    first, second, last = round_of(good, good, good)
+    assert first == second == {}
+    assert last["loss"] > 0
+    after = learner.weights()
+    assert not np.array_equal(after["body.1.weight"], before["body.1.weight"])
+    with pytest.raises(TrainingError, match="of an update of this round became NaN"):
+        round_of(good, bad, good)
+    assert all(np.array_equal(array, after[name]) for name, array in learner.weights().items())
+    assert round_of(good)[0]["loss"] > 0
 
 
 def test_double_changes_who_chooses_and_nothing_else(tensors):

@@ -248,5 +248,5 @@ def test_what_absent_agents_see_changes_nothing():
         if not options:
             noise["next"][~noise["next_present"]] = 7.0
         again = learner._gradient(noise, 16, None)
-        assert again.loss == pytest.approx(found.loss, rel=1e-6)
+        assert again.loss == pytest.approx(float(found.loss), rel=1e-6)
         np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)

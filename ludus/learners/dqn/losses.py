@@ -107,7 +107,7 @@ def project(values: Tensor, probability: Tensor, support: Tensor) -> Tensor:
     below = place.nan_to_num(0.0).floor()  # a NaN is seen in the masses
     above = (below + 1.0).clamp(max=last)
     upper = place - below
-    out = torch.zeros(len(values), len(support), dtype=values.dtype)
+    out = values.new_zeros(len(values), len(support))
     out.scatter_add_(1, below.long(), probability * (1.0 - upper))
     out.scatter_add_(1, above.long(), probability * upper)
     return out
@@ -252,6 +252,6 @@ class QuantileReturn:
 
     def compare(self, out: Tensor, target: Tensor, levels: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `ReturnKind`; the error is the difference of the means."""
-        at = midpoints(out.shape[1]) if levels is None else levels
+        at = midpoints(out.shape[1]).to(out.device) if levels is None else levels
         error = (out.detach().mean(dim=1) - target.mean(dim=1)).abs()
         return quantile_huber(out, at, target, delta=self.delta), error
