@@ -56,7 +56,10 @@ def _places() -> Iterator[tuple[str, str]]:
 
     for k in range(cards()):
         card = torch.cuda.get_device_properties(k)
-        yield f"cuda:{k}", f"{card.name}, {card.total_memory / 2**30:.0f} GiB, compute capability {card.major}.{card.minor}"
+        yield (
+            f"cuda:{k}",
+            f"{card.name}, {card.total_memory / 2**30:.0f} GiB, compute capability {card.major}.{card.minor}",
+        )
     if not cards():
         try:
             require_card("cuda")
@@ -82,9 +85,11 @@ def _tasks() -> Iterator[tuple[str, Algorithm]]:
 
 
 def _where(algorithm: Algorithm) -> str:
+    from ludus.core.device import Placed
     from ludus.core.types import DeviceChoice
 
-    return str(_Update(algorithm, DeviceChoice("auto")).learner.placement)
+    learner = _Update(algorithm, DeviceChoice("auto")).learner
+    return str(learner.placement) if isinstance(learner, Placed) else "cpu"
 
 
 def _show_speed() -> None:
@@ -124,7 +129,12 @@ class _Update:
 
         images = getattr(algorithm, "network", "mlp") == "nature"
         seen = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
-        env = EnvSpec(id="doctor", agents=(AgentSpec("player", 0, seen, Discrete(6)),), utility_range=((-1.0, 1.0),), symmetry=((0,),))
+        env = EnvSpec(
+            id="doctor",
+            agents=(AgentSpec("player", 0, seen, Discrete(6)),),
+            utility_range=((-1.0, 1.0),),
+            symmetry=((0,),),
+        )
         self.learner = algorithm.learner(LearnerContext(env, (0,), 0, device=choice))
         policy = build_policy(self.learner.spec, self.learner.weights())
         batch = algorithm.collect().amount

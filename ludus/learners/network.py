@@ -18,7 +18,8 @@ class FlatModule:
     the same to the last bit in every process.
 
     values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. On a CPU also as NumPy views of the same
-    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both).
+    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). layout: the module's, of a
+    perceptron whose passes may be written out as well: the vector is then the same.
     """
 
     flat: Array
@@ -26,13 +27,16 @@ class FlatModule:
     sums: Array
     joint: Array
 
-    def __init__(self, module: nn.Module, *, sums: int = 0, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, module: nn.Module, *, sums: int = 0, layout: Layout | None = None, device: torch.device | str = "cpu"
+    ) -> None:
         """Moves the module to the device."""
         self.device = torch.device(device)
         if self.device.type == "cpu":
             prepare_learning(module)
         self.module = module.to(self.device)
-        parameters = list(module.parameters())
+        named = dict(module.named_parameters())
+        parameters = [named[name] for name in (named if layout is None else layout.shapes())]
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
         self.slopes = torch.zeros(self.size + sums, device=self.device)

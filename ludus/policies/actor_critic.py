@@ -107,7 +107,7 @@ class Tower(nn.Module):
         if self.core is None or memory is None:
             return features, None
         if packing is None:
-            return self._step(features, memory)
+            return core_step(self.core, features, memory)
         packed = PackedSequence(features[packing.order], packing.steps)
         before = memory[packing.rank][None]
         state = before if self.memory == self.features else tuple(p.contiguous() for p in before.chunk(2, dim=2))
@@ -116,15 +116,16 @@ class Tower(nn.Module):
         answer = torch.empty_like(out.data).index_copy(0, packing.order, out.data)
         return answer, torch.empty_like(after).index_copy(0, packing.rank, after)
 
-    def _step(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        core = cast(nn.RNNBase, self.core)
-        inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
-        if isinstance(core, nn.GRU):
-            after = torch.gru_cell(x, memory, inputs, hidden, bias, more)
-            return after, after
-        state = [p.contiguous() for p in memory.chunk(2, dim=1)]
-        out, cell = torch.lstm_cell(x, state, inputs, hidden, bias, more)
-        return out, torch.cat([out, cell], dim=1)
+
+def core_step(core: nn.RNNBase, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of a GRU or an LSTM: x float[n, F], memory [n, M] -> (what it answers [n, H], the memory after)."""
+    inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
+    if isinstance(core, nn.GRU):
+        after = torch.gru_cell(x, memory, inputs, hidden, bias, more)
+        return after, after
+    state = [p.contiguous() for p in memory.chunk(2, dim=1)]
+    out, cell = torch.lstm_cell(x, state, inputs, hidden, bias, more)
+    return out, torch.cat([out, cell], dim=1)
 
 
 class ActorCritic(nn.Module):

@@ -110,12 +110,18 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
     return nn.Sequential(*scaling, convolutions, nn.Flatten(), nn.Linear(flat, features), nn.ReLU()), features
 
 
-def _perceptron(config: Mapping[str, Any], inputs: int) -> tuple[list[nn.Module], int]:
+def perceptron_body(config: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    """(widths of the hidden layers, their activation) of a body "mlp". Raises PolicyError for a configuration that is wrong."""
     hidden, activation = config.get("hidden"), config.get("activation", "tanh")
     if not isinstance(hidden, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in hidden):
         raise PolicyError(f"a network's hidden layers are {hidden!r}; expected a list of whole numbers.")
     if activation not in ACTIVATIONS:
         raise PolicyError(f"a network's activation is {activation!r}; expected one of {', '.join(ACTIVATIONS)}.")
+    return tuple(hidden), activation
+
+
+def _perceptron(config: Mapping[str, Any], inputs: int) -> tuple[list[nn.Module], int]:
+    hidden, activation = perceptron_body(config)
     layers: list[nn.Module] = []
     for width in hidden:
         layers += [nn.Linear(inputs, width), ACTIVATIONS[activation]()]

@@ -14,14 +14,12 @@ from ludus.policies.base import Policy
 from ludus.policies.specs import joined, part_of, spec_of
 
 POLICIES = {
+    "action_values": "ludus.policies.action_values:ActionValuePolicy",
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
     "deterministic": "ludus.policies.actors:DeterministicActor",
-    "q_module": "ludus.policies.q_module:QModulePolicy",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
-    "q_network": "ludus.policies.q_network:QPolicy",
-    "q_recurrent": "ludus.policies.q_module:QRecurrentPolicy",
     "random": "ludus.policies.random:RandomPolicy",
     "squashed_gaussian": "ludus.policies.actors:SquashedGaussianActor",
     "tabular": "ludus.policies.tabular:TabularPolicy",

@@ -71,20 +71,6 @@ def mlp_spec(
     )
 
 
-def q_spec(
-    *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "relu", dueling: bool = False
-) -> PolicySpec:
-    """The spec of a `QPolicy`; `inputs` is the number of entries of one observation."""
-    config = {
-        "inputs": inputs,
-        "actions": actions,
-        "hidden": list(hidden),
-        "activation": activation,
-        "dueling": dueling,
-    }
-    return PolicySpec("q_network", config)
-
-
 def cnn_spec(*, shape: Sequence[int], actions: int, kind: Network = "nature") -> PolicySpec:
     """The spec of the plainest `ActorCriticPolicy` for images uint8 of shape (channels, height, width): logits, and a value beside them."""
     action = {"kind": "categorical", "actions": int(actions)}
@@ -229,10 +215,9 @@ def actor_spec(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Action values by torch modules (`ludus.policies.q_module`).
+# Action values (`ludus.policies.action_values`).
 
 Distribution = Literal["none", "c51", "quantile", "implicit"]
-QCore = Literal["gru", "lstm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,35 +238,34 @@ class QHeadSpec:
     high: float = 0.0
 
 
-def q_module_spec(
+def action_values_spec(
     *,
     shape: Sequence[int],
     actions: int,
     body: Mapping[str, Any],
     head: QHeadSpec | None = None,
-    image: bool = False,
+    core: Core = "none",
+    width: int = 64,
+    scale: float = 1.0,
     agents: int = 1,
 ) -> PolicySpec:
-    """The spec of a `QModulePolicy`. body: as `body_config` makes it. image: observations are bytes, and scaled by 1/255. agents: above 1,
-    each of so many has a network of its own, and flat observations end in its id, one-hot."""
-    config = {"shape": [int(n) for n in shape], "actions": int(actions), "body": dict(body), "image": bool(image)}
-    team = {"agents": int(agents)} if agents > 1 else {}
-    return PolicySpec("q_module", {**config, "head": asdict(head or QHeadSpec()), **team})
+    """The spec of an `ActionValuePolicy`.
 
-
-def q_recurrent_spec(
-    *,
-    shape: Sequence[int],
-    actions: int,
-    body: Mapping[str, Any],
-    core: QCore = "lstm",
-    memory: int = 64,
-    dueling: bool = True,
-    image: bool = False,
-) -> PolicySpec:
-    """The spec of a `QRecurrentPolicy`: the body's features go through a cell of `memory` units."""
-    config = {"shape": [int(n) for n in shape], "actions": int(actions), "body": dict(body), "image": bool(image)}
-    return PolicySpec("q_recurrent", {**config, "core": core, "memory": int(memory), "dueling": bool(dueling)})
+    shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
+    has a network of its own, and flat observations end in its id, one-hot."""
+    config: dict[str, Any] = {
+        "shape": [int(n) for n in shape],
+        "actions": int(actions),
+        "body": dict(body),
+        "core": core,
+        "scale": float(scale),
+        "head": asdict(head or QHeadSpec()),
+    }
+    if core != "none":
+        config["width"] = int(width)
+    if agents > 1:
+        config["agents"] = int(agents)
+    return PolicySpec("action_values", config)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -319,12 +303,13 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     config = spec.config
     if spec.kind == "actor_critic":
         return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
-    if spec.kind == "q_module":
-        return mode != "explore" or not config["head"]["noisy"]
+    if spec.kind == "action_values":
+        exploring = mode == "explore" and config["head"]["noisy"]
+        return bool(config["core"] == "none" and "agents" not in config and not exploring)
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    return spec.kind not in ("bot", "q_recurrent", "deterministic", "squashed_gaussian")
+    return spec.kind not in ("bot", "deterministic", "squashed_gaussian")
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:

@@ -50,7 +50,7 @@ def test_the_nearest_module_is_looked_for_where_the_command_is_now(
             "own_policy:Trembling",
         ),
         (["algorithm=ppo", "algorithm.network=own_network:Residual", "algorithm.batch=50"], "actor_critic"),
-        (["algorithm={kind: dqn, min_size: 100, body: {kind: own_network:Residual, width: 8}}"], "q_module"),
+        (["algorithm={kind: dqn, min_size: 100, body: {kind: own_network:Residual, width: 8}}"], "action_values"),
         (["algorithm.kind=own_loss:PenalisedPPO", "algorithm.penalty=0.5", "algorithm.batch=50"], "actor_critic"),
         (["algorithm.kind=own_algorithm:Reinforce", "algorithm.episodes=50"], "tabular"),
     ],

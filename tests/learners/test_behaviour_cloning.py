@@ -295,7 +295,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"policies \['novice'\] were given; the file has decisions of expert"):
         clone(recorded, THREE, PPO().policy, policies=["novice"])
     with pytest.raises(
-        PolicyError, match="policies of kind 'q_network' cannot be cloned into; actor_critic, torch can"
+        PolicyError, match="policies of kind 'action_values' cannot be cloned into; actor_critic, torch can"
     ):
         clone(recorded, THREE, DQN().policy)
     team = PolicySpec("actor_critic", {"agents": 2})

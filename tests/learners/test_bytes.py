@@ -13,6 +13,8 @@ from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part
 from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
 from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.learner import autograd_because
+from ludus.learners.dqn.options import DQN
 from ludus.learners.on_policy.options import needs_autograd
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
@@ -31,8 +33,7 @@ def spec_of(kind: str, env: EnvSpec, **options: Any) -> PolicySpec:
 
 
 def scale_of(spec: PolicySpec) -> float:
-    config = spec.config
-    return 1 / 255 if config.get("image") else float(config.get("scale", 1.0))
+    return float(spec.config.get("scale", 1.0))
 
 
 @pytest.mark.parametrize("kind", SCALED)
@@ -62,8 +63,11 @@ def test_normalised_bytes_are_not_scaled_first() -> None:
 def test_passes_that_are_compiled_take_no_bytes() -> None:
     assert needs_autograd(spec_of("ppo", seeing(1))) == ""
     assert needs_autograd(spec_of("ppo", seeing(255))) == "observations of bytes"
-    assert spec_of("dqn", seeing(1)).kind == "q_network"
-    assert spec_of("dqn", seeing(255)).kind != "q_network"
+
+
+def test_passes_of_action_values_that_are_compiled_take_no_bytes() -> None:
+    assert not autograd_because(DQN(), spec_of("dqn", seeing(1)))
+    assert "observations as they are" in autograd_because(DQN(), spec_of("dqn", seeing(255)))
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])
@@ -74,7 +78,7 @@ def test_what_it_plays_depends_on_bytes_over_255(kind: str) -> None:
     weights = dict(learner.weights())
     bytes_ = np.array([[0, 51, 102, 255], [255, 0, 7, 9]], np.uint8)
     scaled = build_policy(spec_of(kind, env), weights)
-    config = {**scaled.spec.config, **({"image": False} if kind == "dqn" else {"scale": 1.0})}
+    config = {**scaled.spec.config, "scale": 1.0}
     unscaled = {re.sub(r"(?<=body\.)\d+", lambda k: str(int(k[0]) - 1), name): w for name, w in weights.items()}
     plain = build_policy(PolicySpec(scaled.spec.kind, config), unscaled)  # it lacks the layer that scales
     noise = np.full((2, max(scaled.noise_width, 1)), 0.4, np.float32)

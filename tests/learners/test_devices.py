@@ -14,10 +14,12 @@ from ludus.core.device import Work, parse_device, placed
 from ludus.core.errors import ConfigError
 from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext
+from ludus.learners.dqn.options import DQN, IQN, MunchausenDQN, Rainbow
 from ludus.learners.network import FlatModule
 from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ppo.options import MAPPO, PPO
+from ludus.learners.r2d2.options import R2D2
 from ludus.learners.returns import corrected, corrected_rows, normalised, normalised_rows, trace_columns
 from ludus.replay.base import Sample
 
@@ -121,6 +123,11 @@ LEARNERS = {
     "impala": (IMPALA(batch=20, memory="lstm", memory_size=4, sequence=2), "discrete"),
     "ppo": (PPO(batch=20, epochs=2, minibatches=2, memory="gru", memory_size=4, target_kl=0.1), "discrete"),
     "mappo": (MAPPO(batch=20, epochs=1), "discrete"),
+    "dqn": (DQN(hidden=(8,), dueling=True), "discrete"),
+    "dqn-by-agent": (MunchausenDQN(hidden=(8,), share_weights=False), "discrete"),
+    "rainbow": (Rainbow(hidden=(8,), atoms=5), "discrete"),
+    "iqn": (IQN(hidden=(8,), atoms=4), "discrete"),
+    "r2d2": (R2D2(hidden=(8,), memory=4, length=3, period=3, burn_in=2), "discrete"),
 }
 
 

@@ -12,7 +12,7 @@ from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.losses import midpoints, quantile_huber
 from ludus.learners.dqn.options import DQN
 from ludus.learners.losses import huber
-from ludus.policies.q_module import QHead
+from ludus.policies.action_values import QHead
 from ludus.policies.specs import QHeadSpec
 
 

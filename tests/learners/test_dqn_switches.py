@@ -9,17 +9,19 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
+from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.learner import CompiledLearner, ModuleLearner
 from ludus.learners.dqn.options import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
 from ludus.learners.network import FlatModule
-from ludus.policies.q_module import QModule, make_module, scaled_normals
+from ludus.policies.action_values import ActionValues, make_network, scaled_normals
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import QHeadSpec, body_config, q_module_spec
+from ludus.policies.specs import QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
+AUTOGRAD = DeviceChoice("cpu", written=False)
 SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 32, "target_period": 3}
 VARIANTS = {
     "noisy": ("enumerated", DQN(noisy=True, **SMALL)),
@@ -88,50 +90,58 @@ def test_which_learner(tensors):
     [("enumerated", False, True), ("enumerated", True, False), ("tensors", False, False), ("tensors", True, True)],
 )
 def test_both_learners_find_the_same_gradient(kind, double, dueling, request):
-    """The module's learner, given the perceptron's weights, has the written-out learner's loss, errors and gradient. The target networks
-    are others, so that it matters who chooses and who judges."""
+    """Autograd, given the state of the written-out learner, has its loss, errors and gradient. The target networks are others, so that it
+    matters who chooses and who judges."""
     env = request.getfixturevalue(kind)
-    options = {"double": double, "dueling": dueling, "hidden": (8,), "priority_exponent": 1.0}
     columns = columns_of(env)
-    first = DQN(**options).learner(LearnerContext(env, (0,), 3))
-    second = ModuleLearner(Modular(**options), LearnerContext(env, (0,), 4))
-    for seed, (network, module) in enumerate(((first._online, second._online), (first._target, second._target))):
-        rng = np.random.default_rng(seed)
-        network.flat[:] = 0.3 * rng.standard_normal(len(network.flat))
-        ((inner, bias),), ((outer, last),) = network.layers["q"][:1], network.layers["q"][1:]
-        actions = module.actions
-        with torch.no_grad():
-            module.body[1].weight.copy_(inner.T)
-            module.body[1].bias.copy_(bias)
-            module.head.advantage.weight.copy_(outer.T[:actions])
-            module.head.advantage.bias.copy_(last[:actions])
-            if dueling:
-                module.head.value.weight.copy_(outer.T[actions:])
-                module.head.value.bias.copy_(last[actions:])
+    config = DQN(double=double, dueling=dueling, hidden=(8,), priority_exponent=1.0)
+    first, second = (config.learner(LearnerContext(env, (0,), 3, device=asked)) for asked in (CPU, AUTOGRAD))
+    rng, state = np.random.default_rng(1), first.state_dict()
+    for name in ("weights", "target"):
+        state[name] = 0.3 * rng.standard_normal(len(state[name])).astype(np.float32)
     rows = len(columns["action"])
-    weight = np.random.default_rng(0).random(rows)
-    found, again = first._gradient(columns, rows, weight), second._gradient(columns, rows, weight)
-    assert again.loss == pytest.approx(found.loss, rel=1e-4)
-    assert again.value == pytest.approx(found.value, abs=1e-5)
+    weight = rng.random(rows)
+    found, again = (
+        learner.load_state_dict(state) or learner._gradient(columns, rows, weight) for learner in (first, second)
+    )
+    assert again.loss == pytest.approx(float(found.loss), rel=1e-4)
+    assert again.value == pytest.approx(float(found.value), abs=1e-5)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-3, atol=1e-5)
-    into = first._online.into["q"][0][0]
-    np.testing.assert_allclose(second._online.body[1].weight.grad, into.T, rtol=1e-3, atol=1e-6)
-
-
-class Modular(DQN):
-    """DQN by autograd."""
-
-    @property
-    def compiled(self):
-        return False
+    np.testing.assert_allclose(
+        second._online_parameters.gradient, first._online_parameters.gradient, rtol=1e-3, atol=1e-6
+    )
+    weights, same = first.weights(), second.weights()
+    assert weights.keys() == same.keys()
+    assert all(np.array_equal(weights[name], same[name]) for name in same)
 
 
 def modular(env, **options):
-    learner = ModuleLearner(Modular(hidden=(8,), **options), LearnerContext(env, (0,), 3))
+    learner = DQN(hidden=(8,), **options).learner(LearnerContext(env, (0,), 3, device=AUTOGRAD))
     rng = np.random.default_rng(9)
     learner._target_parameters.flat[:] = rng.standard_normal(len(learner._target_parameters.flat))
     learner._online_parameters.flat[:] = rng.standard_normal(len(learner._online_parameters.flat))
     return learner
+
+
+def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
+    learner, columns = modular(tensors), columns_of(tensors)
+    learner._looks, good = False, sample_of(columns)
+    bad = sample_of({**columns, "reward": np.full_like(columns["reward"], np.nan)})
+
+    def round_of(*samples):
+        learner._due = len(samples)
+        return [learner.update(sample) for sample in samples]
+
+    before = learner.weights()
+    first, second, last = round_of(good, good, good)
+    assert first == second == {}
+    assert last["loss"] > 0
+    after = learner.weights()
+    assert not np.array_equal(after["body.1.weight"], before["body.1.weight"])
+    with pytest.raises(TrainingError, match="of an update of this round became NaN"):
+        round_of(good, bad, good)
+    assert all(np.array_equal(array, after[name]) for name, array in learner.weights().items())
+    assert round_of(good)[0]["loss"] > 0
 
 
 def test_double_changes_who_chooses_and_nothing_else(tensors):
@@ -162,8 +172,8 @@ def test_double_changes_who_chooses_and_nothing_else(tensors):
     ],
 )
 def test_what_a_switch_changes_in_the_network(options, changed, tensors):
-    plain = Modular().policy(tensors, (0,)).config
-    other = Modular(**options).policy(tensors, (0,)).config
+    plain = DQN().policy(tensors, (0,)).config
+    other = DQN(**options).policy(tensors, (0,)).config
     assert {key for key in plain if key != "head" and plain[key] != other[key]} == set()
     assert {key for key in plain["head"] if plain["head"][key] != other["head"][key]} == changed
 
@@ -212,7 +222,7 @@ def test_termination_is_not_bootstrapped_in_any_kind(tensors):
 
 def test_noise_is_in_exploration_and_not_in_greedy_play(tensors):
     spec = Rainbow(hidden=(8,), distribution="none").policy(tensors, (0,))
-    weights = {k: v.detach().numpy() for k, v in make_module(spec, seed=1).state_dict().items()}
+    weights = {k: v.detach().numpy() for k, v in make_network(spec, seed=1).state_dict().items()}
     policy = build_policy(spec, {**weights, "epsilon": np.zeros(1, np.float32)})
     observation = np.repeat(np.random.default_rng(0).standard_normal((1, 4)).astype(np.float32), 500, axis=0)
     noise = np.random.default_rng(1).random((500, 2), dtype=np.float32)
@@ -239,8 +249,8 @@ def test_rows_have_noise_of_their_own_that_only_their_uniform_decides():
 
 def test_factorised_noise_is_that_of_a_layer_with_a_noisy_matrix():
     """Equations 10 and 11: weights W + V f(ε_out) f(ε_in)ᵀ, biases b + c f(ε_out)."""
-    spec = q_module_spec(shape=(4,), actions=3, body=body_config(hidden=()), head=QHeadSpec(noisy=True))
-    head = make_module(spec, seed=2).head
+    spec = action_values_spec(shape=(4,), actions=3, body=body_config(hidden=()), head=QHeadSpec(noisy=True))
+    head = make_network(spec, seed=2).head
     before, after = torch.randn(4), torch.randn(3)
     layer = head.advantage
     weight = layer.weight + layer.weight_noise * torch.outer(after, before)
@@ -325,8 +335,8 @@ def test_settings_that_do_not_go_together(options, message):
 def test_a_body_for_images_wants_images(tensors):
     with pytest.raises(ScenarioError, match=r"DQN with body=nature sees images .* have shape \[4\]. Use body=mlp"):
         DQN(body="nature").check(tensors)
-    assert DQN(body="nature").policy(image_env(tensors), (0,)).config["image"] is True
-    assert DQN(body="nature").policy(image_env(tensors, np.float32), (0,)).config["image"] is False
+    assert DQN(body="nature").policy(image_env(tensors), (0,)).config["scale"] == 1 / 255
+    assert DQN(body="nature").policy(image_env(tensors, np.float32), (0,)).config["scale"] == 1
 
 
 @pytest.mark.parametrize(
@@ -334,13 +344,13 @@ def test_a_body_for_images_wants_images(tensors):
     [
         ({"distribution": "c51", "atoms": 1}, "expected two or more, low < high"),
         ({"distribution": "other"}, "there is no distribution 'other'"),
-        ({"size": 3}, "expected the entries of a Head"),
+        ({"size": 3}, "expected the entries of a QHeadSpec"),
     ],
 )
 def test_heads_that_are_none(head, message):
-    spec = q_module_spec(shape=(4,), actions=2, body=body_config(hidden=(4,)))
+    spec = action_values_spec(shape=(4,), actions=2, body=body_config(hidden=(4,)))
     with pytest.raises(PolicyError, match=message):
-        QModule(replace(spec, config={**spec.config, "head": head}))
+        ActionValues(replace(spec, config={**spec.config, "head": head}))
 
 
 def test_parameters_and_gradients_are_views_of_two_vectors():

@@ -11,7 +11,7 @@ from ludus.learners import losses
 from ludus.learners.dqn.losses import next_values, q_loss
 from ludus.learners.ppo.compressed import clipped_value_loss, compress, policy_losses, squared_value_loss
 from ludus.learners.schedule import Schedule
-from ludus.policies.q_network import action_values
+from ludus.policies.action_values import action_values
 
 T = torch.tensor
 

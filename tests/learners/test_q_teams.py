@@ -11,7 +11,8 @@ from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.learners.dqn.options import DQN, Rainbow
 from ludus.learners.qmix.options import QMIX
 from ludus.learners.r2d2.options import R2D2
-from ludus.policies.q_module import QTeam, make_module
+from ludus.policies.action_values import TeamValues, make_network
+from ludus.policies.actor_critic import arrays_of
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
 
@@ -35,8 +36,8 @@ def test_contract(algorithm):
 def test_rows_go_through_the_network_of_their_agent():
     spec = DQN(hidden=(6,), dueling=True, share_weights=False).policy(team_env(), (0,))
     assert spec.config["agents"] == 3
-    team = make_module(spec, seed=4)
-    assert isinstance(team, QTeam)
+    team = make_network(spec, seed=4)
+    assert isinstance(team, TeamValues)
     rng = np.random.default_rng(0)
     agent = np.array([2, 0, 0, 2, 1, 2])
     x = np.concatenate([rng.standard_normal((6, 4)), np.eye(3)[agent]], axis=1).astype(np.float32)
@@ -48,9 +49,17 @@ def test_rows_go_through_the_network_of_their_agent():
         for row, k in enumerate(agent):
             torch.testing.assert_close(out[row], team.members[k](x[row : row + 1], mask[row : row + 1])[0])
         assert not torch.allclose(team.members[0](x, mask), team.members[1](x, mask))
-    weights = {**{k: v.numpy() for k, v in team.state_dict().items()}, "epsilon": np.zeros(1, np.float32)}
-    act = build_policy(spec, weights).act(x.numpy(), mask.numpy(), None, np.zeros((6, 1), np.float32), mode="greedy")
-    assert act.action.tolist() == out[..., 0].masked_fill(~mask, -torch.inf).argmax(dim=1).tolist()
+    best = out[..., 0].masked_fill(~mask, -torch.inf).argmax(dim=1).tolist()
+    policy, other = (
+        build_policy(spec, {**arrays_of(network), "epsilon": np.zeros(1, np.float32)})
+        for network in (team, make_network(spec, seed=5))
+    )
+    given = x.numpy(), mask.numpy(), None, np.zeros((6, 1), np.float32)
+    assert policy.act(*given, mode="greedy").action.tolist() == best
+    stacked = policy.stack([other, policy]).act(*given, np.array([1, 1, 0, 1, 0, 0], np.int32), "greedy").action
+    theirs = other.act(*given, mode="greedy").action
+    assert theirs.tolist() != best
+    assert stacked.tolist() == [best[0], best[1], theirs[2], best[3], theirs[4], theirs[5]]
 
 
 def test_an_agents_rows_teach_its_own_network_alone():
@@ -65,7 +74,7 @@ def test_an_agents_rows_teach_its_own_network_alone():
 
 def test_sharing_is_the_plain_network():
     env = team_env()
-    assert DQN().policy(env, (0,)).kind == "q_network"
+    assert DQN().policy(env, (0,)).kind == "action_values"
     assert "agents" not in DQN(share_weights=False).policy(team_env(agents=1), (0,)).config  # nobody to share with
 
 

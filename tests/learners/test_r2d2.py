@@ -14,7 +14,7 @@ from ludus.learners.base import LearnerContext, priorities_of
 from ludus.learners.dqn.losses import rescale, unscale
 from ludus.learners.r2d2.learner import SequenceSlots, bootstraps, windows
 from ludus.learners.r2d2.options import R2D2
-from ludus.policies.q_module import QRecurrent, make_recurrent
+from ludus.policies.action_values import ActionValues, make_network
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
@@ -112,12 +112,12 @@ def test_bootstraps_end_with_the_sequence(rollout):
 @pytest.mark.parametrize("core", ["lstm", "gru"])
 def test_unrolling_equals_acting_step_by_step(core, tensors):
     spec = R2D2(hidden=(8,), memory=6, core=core).policy(tensors, (0,))
-    module = make_recurrent(spec, seed=3)
+    module = make_network(spec, seed=3)
     policy = build_policy(
         spec, {**{k: v.detach().numpy() for k, v in module.state_dict().items()}, "epsilon": np.zeros(1, np.float32)}
     )
     rng = np.random.default_rng(0)
-    x, memory = rng.standard_normal((7, 5, 4)).astype(np.float32), rng.standard_normal((5, module.memory_size))
+    x, memory = rng.standard_normal((7, 5, 4)).astype(np.float32), rng.standard_normal((5, module.memory))
     memory = memory.astype(np.float32)
     with torch.no_grad():
         states = module.unroll(module.body(torch.from_numpy(x.reshape(35, 4))).view(7, 5, -1), torch.from_numpy(memory))
@@ -197,7 +197,7 @@ def test_what_is_left_over_of_a_sequence_changes_nothing(tensors, rollout):
     found = learner._gradient(columns, len(batch.index), None)
     gradient = learner._online_parameters.gradient.copy()
     again = learner._gradient(noise, len(batch.index), None)
-    assert again.loss == pytest.approx(found.loss, rel=1e-6)
+    assert again.loss == pytest.approx(float(found.loss), rel=1e-6)
     np.testing.assert_allclose(again.errors, found.errors, rtol=1e-5)
     np.testing.assert_allclose(learner._online_parameters.gradient, gradient, atol=1e-7)
 
@@ -278,7 +278,7 @@ def test_refusals(tensors):
         R2D2(body="impala").check(tensors)
     spec = R2D2(hidden=(4,)).policy(tensors, (0,))
     with pytest.raises(PolicyError, match="core is 'rnn'"):
-        QRecurrent(replace(spec, config={**spec.config, "core": "rnn"}))
+        ActionValues(replace(spec, config={**spec.config, "core": "rnn"}))
     learner = R2D2(hidden=(4,), memory=3).learner(LearnerContext(tensors, (0,), 0))
     policy = build_policy(learner.spec, learner.weights())
     with pytest.raises(PolicyError, match=r"wants memory of shape \(2, 6\); it was given none"):

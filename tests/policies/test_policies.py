@@ -6,14 +6,13 @@ from torch import nn
 
 from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
+from ludus.policies.action_values import ActionValuePolicy, action_values
+from ludus.policies.action_values import initial_weights as initial_values
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
-from ludus.policies.q_module import arrays_of, make_module, make_recurrent
-from ludus.policies.q_network import QPolicy, action_values
-from ludus.policies.q_network import initial_weights as q_initial
 from ludus.policies.registry import POLICIES, build_policy
-from ludus.policies.specs import QHeadSpec, body_config, gru_spec, mlp_spec, q_module_spec, q_recurrent_spec, q_spec
+from ludus.policies.specs import QHeadSpec, action_values_spec, body_config, gru_spec, mlp_spec
 from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec, weights_of
 from ludus.testing.policy import check_policy
@@ -59,17 +58,11 @@ def make(kind, enumeration, seed=0, **options):
     if kind == "torch":
         spec = torch_spec(maker="test_policies:Networks", options={"hidden": 8}, inputs=INPUTS, actions=ACTIONS)
         return build_policy(spec, weights_of(make_networks(spec, seed=seed)))
-    if kind == "q_network":
-        spec = q_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8,), **options)
-        return build_policy(spec, q_initial(spec, rng, epsilon=0.3))
-    if kind == "q_module":
-        spec = q_module_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), head=QHeadSpec(**options))
-        return build_policy(spec, {**arrays_of(make_module(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)})
-    if kind == "q_recurrent":
-        spec = q_recurrent_spec(shape=(2, 3), actions=ACTIONS, body=body_config(hidden=(8,)), memory=5, **options)
-        return build_policy(
-            spec, {**arrays_of(make_recurrent(spec, seed=seed)), "epsilon": np.array([0.3], np.float32)}
-        )
+    if kind == "action_values":
+        given = {key: options.pop(key) for key in ("core", "width") if key in options}
+        body = body_config(hidden=options.pop("hidden", (8,)), activation="relu")
+        spec = action_values_spec(shape=(2, 3), actions=ACTIONS, body=body, head=QHeadSpec(**options), **given)
+        return build_policy(spec, initial_values(spec, rng, epsilon=0.3))
     spec = mlp_spec(inputs=INPUTS, actions=ACTIONS, hidden=(8, 8), **options)
     return build_policy(spec, scaled(initial_weights(spec, rng)))
 
@@ -85,15 +78,14 @@ def scaled(weights):
         ("tabular", {}),
         ("random", {}),
         ("gru", {}),
-        ("q_network", {}),
-        ("q_network", {"dueling": True}),
-        ("q_module", {}),
-        ("q_module", {"dueling": True, "noisy": True}),
-        ("q_module", {"dueling": True, "distribution": "c51", "atoms": 5, "low": -1.0, "high": 1.0}),
-        ("q_module", {"distribution": "quantile", "atoms": 5}),
-        ("q_module", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
-        ("q_recurrent", {"core": "lstm"}),
-        ("q_recurrent", {"core": "gru", "dueling": False}),
+        ("action_values", {}),
+        ("action_values", {"dueling": True}),
+        ("action_values", {"dueling": True, "noisy": True}),
+        ("action_values", {"dueling": True, "distribution": "c51", "atoms": 5, "low": -1.0, "high": 1.0}),
+        ("action_values", {"distribution": "quantile", "atoms": 5}),
+        ("action_values", {"dueling": True, "noisy": True, "distribution": "implicit", "atoms": 5}),
+        ("action_values", {"core": "lstm", "width": 5, "dueling": True}),
+        ("action_values", {"core": "gru", "width": 5, "noisy": True}),
         ("actor_critic", {"value": "shared"}),
         ("actor_critic", {"value": "separate", "activation": "relu"}),
         ("actor_critic", {"value": "none"}),
@@ -147,12 +139,12 @@ def test_dueling_values_literal():
 
 
 def test_epsilon_travels_with_the_weights(enumeration):
-    policy = make("q_network", enumeration)
+    policy = make("action_values", enumeration)
     table = policy.tabulate(enumeration, 1)
     legal = enumeration.mask[12:].sum(1)
     assert table.max(axis=1) == pytest.approx(0.7 + 0.3 / legal)
     weights = {**policy.weights(), "epsilon": np.array([0.0], np.float32)}
-    assert set(np.unique(QPolicy(policy.spec, weights).tabulate(enumeration, 1))) == {0.0, 1.0}
+    assert set(np.unique(ActionValuePolicy(policy.spec, weights).tabulate(enumeration, 1))) == {0.0, 1.0}
 
 
 def test_a_row_without_a_legal_action_is_an_error(enumeration):
@@ -168,27 +160,36 @@ def test_a_row_without_a_legal_action_is_an_error(enumeration):
     [
         ("actor_critic", {}, 200),
         ("actor_critic", {"activation": "relu"}, 7),
-        ("q_network", {}, 7),
-        ("q_network", {"dueling": True}, 200),
+        ("action_values", {}, 7),
+        ("action_values", {"dueling": True}, 200),
+        ("action_values", {"core": "gru", "width": 5, "dueling": True}, 20),
+        ("action_values", {"core": "lstm", "width": 5, "noisy": True}, 20),
     ],
 )
 def test_stacked_policies_equal_separate_calls(kind, options, rows, enumeration):
     policies = [make(kind, enumeration, seed=seed, **options) for seed in range(5)]
-    if kind == "q_network":
-        policies[1] = QPolicy(policies[1].spec, {**policies[1].weights(), "epsilon": np.array([0.9], np.float32)})
+    if kind == "action_values":
+        policies[1] = ActionValuePolicy(
+            policies[1].spec, {**policies[1].weights(), "epsilon": np.array([0.9], np.float32)}
+        )
     rng = np.random.default_rng(1)
     index = rng.choice([0, 1, 3, 4], size=rows, p=[0.6, 0.1, 0.1, 0.2]).astype(np.int32)  # policy 2 gets no row
     ids = rng.integers(12, 20, rows)
     observation, mask = enumeration.observation[ids], enumeration.mask[ids]
-    noise = rng.random((rows, 1), dtype=np.float32)
+    noise = rng.random((rows, policies[0].noise_width), dtype=np.float32)
+    memory = None
+    if policies[0].memory_shape:
+        memory = rng.standard_normal((rows, *policies[0].memory_shape)).astype(np.float32)
     stacked = type(policies[0]).stack(policies)
     for mode in ActorCriticPolicy.modes:
-        answer = stacked.act(observation, mask, None, noise, index, mode)
+        answer = stacked.act(observation, mask, memory, noise, index, mode)
         for k, policy in enumerate(policies):
             mine = index == k
-            alone = policy.act(observation[mine], mask[mine], None, noise[mine], mode=mode)
+            before = None if memory is None else memory[mine]
+            alone = policy.act(observation[mine], mask[mine], before, noise[mine], mode=mode)
             assert np.array_equal(answer.action[mine], alone.action)
             assert answer.logp[mine] == pytest.approx(alone.logp, abs=1e-5)
+            assert memory is None or answer.memory[mine] == pytest.approx(alone.memory, abs=1e-5)
             for name, values in alone.extras.items():
                 assert answer.extras[name][mine] == pytest.approx(values, abs=1e-5)
 
@@ -221,7 +222,7 @@ def test_tabular_covers_its_ids_only(enumeration):
         ("actor_critic", {"actor.body.1.weight": np.zeros((2, 2), np.float32)}, "has shape"),
         ("actor_critic", {"actor.body.1.bias": np.full(8, np.inf, np.float32)}, "not a finite number"),
         ("actor_critic", {"other": np.zeros(1, np.float32)}, "not expected \\['other'\\]"),
-        ("q_network", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
+        ("action_values", {"epsilon": np.array([1.5], np.float32)}, "expected a probability"),
         ("tabular", {"probs": np.full((8, ACTIONS), 0.3)}, "summing to 1"),
         ("tabular", {"probs": np.array(1.0)}, "has shape"),
     ],

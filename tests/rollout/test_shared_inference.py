@@ -15,10 +15,10 @@ from ludus.core.errors import PartDied, PolicyError, RunError
 from ludus.core.types import Act, AgentSpec, Due, EnvSpec, Mixture, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.policies import actor_critic, q_network
+from ludus.policies import action_values, actor_critic
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import gru_spec, mlp_spec, q_spec, tabular_spec
+from ludus.policies.specs import action_values_spec, body_config, gru_spec, mlp_spec, tabular_spec
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference import remote
@@ -33,13 +33,13 @@ MLP = mlp_spec(inputs=3, actions=4, hidden=[8])
 WIDE = mlp_spec(inputs=3, actions=4, hidden=[16, 8], value="none")
 GRU = gru_spec(inputs=3, actions=4, hidden=5)
 LARGER_GRU = gru_spec(inputs=3, actions=4, hidden=7)
-Q = q_spec(inputs=3, actions=4, hidden=[8])
+Q = action_values_spec(shape=(3,), actions=4, body=body_config(hidden=[8]))
 MAKERS = {
     "mlp": lambda rng: build_policy(MLP, actor_critic.initial_weights(MLP, rng)),
     "wide": lambda rng: build_policy(WIDE, actor_critic.initial_weights(WIDE, rng)),
     "gru": lambda rng: build_policy(GRU, actor_critic.initial_weights(GRU, rng)),
     "larger gru": lambda rng: build_policy(LARGER_GRU, actor_critic.initial_weights(LARGER_GRU, rng)),
-    "q": lambda rng: build_policy(Q, q_network.initial_weights(Q, rng, epsilon=0.5)),
+    "q": lambda rng: build_policy(Q, action_values.initial_weights(Q, rng, epsilon=0.5)),
     "random": lambda rng: build_policy(PolicySpec("random", {"actions": 4}), {}),
 }
 

@@ -6,16 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core import seeding
+from ludus.core.device import Placement, Work, fetched, placed, to_device, to_host
 from ludus.core.errors import TrainingError
-from ludus.core.seeding import generator
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
 from ludus.learners.dqn.losses import (
@@ -25,23 +25,30 @@ from ludus.learners.dqn.losses import (
     QuantileReturn,
     ReturnKind,
     double_values,
-    midpoints,
     munchausen_bonus,
     next_values,
     q_loss,
     soft_policy,
     taken,
 )
-from ludus.learners.network import FlatModule, Passes, TrainedNetwork
-from ludus.learners.optimizer import Adam
+from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ranks import agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget
 from ludus.learners.spaces import reward_scale
 from ludus.learners.states import StateTable, compact
-from ludus.policies.mlp import as_rows
-from ludus.policies.q_module import QModule, QTeam, arrays_of, loaded, make_module, rows_of
-from ludus.policies.q_network import QPolicy, action_values, initial_weights, q_layout
+from ludus.policies.action_values import (
+    ActionValues,
+    TeamValues,
+    action_values,
+    layout_of,
+    load_weights,
+    make_network,
+    network_of,
+)
+from ludus.policies.actor_critic import arrays_of
+from ludus.policies.mlp import Layout, Workspace, as_rows, forward
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -55,29 +62,31 @@ SUMS = 3  # loss, Q and |error| of an update, which ranks add up together with t
 _LEAST = 1e-6  # priority of an item without an error
 
 
-class FlatParameters(Protocol):
-    """A network's parameters as one vector, and the gradient of one update; `joint` is the gradient, and `sums` behind it in memory."""
-
-    flat: Array
-    gradient: Array
-    sums: Array
-    joint: Array
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class QLossResult:
-    """Means over items of the weighted loss, of Q and of |error|, and the last float64[items] by themselves. finite: of the targets."""
+    """On the learner's device: means over items of the weighted loss, of Q and of |error|, and the last float[items] by themselves.
+    finite: of the targets."""
 
-    loss: float
-    value: float
-    error: float
-    errors: NDArray[np.float64]
-    finite: bool = True
+    loss: Tensor
+    value: Tensor
+    error: Tensor
+    errors: Tensor
+    finite: Tensor
+
+    @staticmethod
+    def nothing(device: torch.device) -> QLossResult:
+        """Of no items."""
+        zero = torch.zeros((), device=device)
+        return QLossResult(zero, zero, zero, torch.zeros(0, device=device), zero == 0.0)
 
 
 class QLearner(ABC):
     """Draws items from the replay table, takes one step of Adam for each batch, and lets the target network follow. Subclasses say what
-    items are and how their gradient is found."""
+    items are and how their gradient is found.
+
+    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only the last one that is due does: what is not finite holds
+    back all steps from then on, and the error comes at the end, with the weights from before the first of them.
+    """
 
     def __init__(
         self,
@@ -85,19 +94,24 @@ class QLearner(ABC):
         context: LearnerContext,
         spec: PolicySpec,
         *,
-        online: FlatParameters,
-        target: FlatParameters,
+        online: nn.Module,
+        target: nn.Module,
+        placement: Placement,
+        layout: Layout | None = None,
     ) -> None:
-        self.spec = spec
-        self._settings = config
-        self._ranks, self._seed = context.ranks, context.seed
-        self._online_parameters, self._target_parameters = online, target
-        agree(self._ranks, online.flat)
-        target.flat[:] = online.flat
-        self._adam = Adam(len(online.flat))
-        self._before = [np.empty_like(online.flat) for _ in range(3)]  # weights and moments, while a step is made
+        """layout: the networks', if they are perceptrons (see `FlatModule`)."""
+        self.spec, self.config, self.placement = spec, config, placement
+        self._ranks, self._seed, self._device = context.ranks, context.seed, placement.torch
+        self._online_parameters, self._target_parameters = (
+            FlatModule(module, sums=sums, layout=layout, device=self._device)
+            for module, sums in ((online, SUMS), (target.requires_grad_(False), 0))
+        )
+        agree(self._ranks, self._online_parameters.values)
+        self._target_parameters.values.copy_(self._online_parameters.values)
+        self._adam = ModuleAdam(self._online_parameters)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._inputs = None if self._states is None else self._states.x.to(self._device)
         self._actions = int(spec.config["actions"])
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
@@ -105,6 +119,10 @@ class QLearner(ABC):
         self._inserted = 0
         self._updates = 0
         self._blind = 0  # rows that should have been bootstrapped and have no observation
+        self._due = 0  # updates of this round that are left
+        self._looks = self._device.type == "cpu" or config.prioritised  # at the numbers of every update
+        self._kept: _Kept | None = None
+        self._wrong = torch.zeros((), dtype=torch.bool, device=self._device)
 
     @abstractmethod
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -114,97 +132,109 @@ class QLearner(ABC):
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         """Fills the online network's gradient, of all ranks' items together."""
 
+    @property
     @abstractmethod
-    def _network_weights(self) -> Weights:
-        """Copies of the online parameters by name."""
+    def network(self) -> nn.Module:
+        """The policy's, of the parameters that are learned."""
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """The updates that are due: `updates_per_decision` × decisions since there were `min_size`, less those done."""
-        config = self._settings
-        due = int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates
-        return [(REPLAY, config.batch)] * max(0, due)
+        config = self.config
+        self._due = max(0, int((self._inserted - config.min_size) * config.updates_per_decision) - self._updates)
+        return [(REPLAY, config.batch)] * self._due
 
     def update(self, batch: Sample) -> Metrics:
-        """One gradient step. Raises TrainingError before it is made, if something is not finite."""
-        config, rows, progress = self._settings, len(batch.index), self._budget.progress
+        """One gradient step. Raises TrainingError, and goes back, if something is not finite."""
+        config, rows, progress = self.config, len(batch.index), self._budget.progress
         rate, importance = config.learning_rate.at(progress), config.importance.at(progress)
         weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
+        if self._kept is None:
+            self._kept = _Kept.of(self._online_parameters, self._target_parameters, self._adam)
         found = self._gradient(batch.columns, rows, weight)
-        if not math.isfinite(found.loss):
-            raise self._error("the loss" if found.finite else "the rewards or targets")
-        norm = self._step(rate)
+        self._wrong = self._wrong | ~found.loss.isfinite()
+        norm = self._adam.step(rate=rate, max_norm=config.max_gradient_norm, held=self._wrong)
+        self._wrong = self._wrong | ~norm.isfinite()
+        self._follow_target(self._updates + 1)
+        self._due -= 1
+        if self._due > 0 and not self._looks:
+            self._updates += 1
+            return {}
+        told = self._told(found, norm)
         self._updates += 1
-        self._follow_target()
-        self._found = [(REPLAY, batch.index, found.errors + _LEAST)] if config.prioritised else []
+        self._found = []
+        if config.prioritised:
+            self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
         return {
+            **told,
             "rows": float(rows),
-            "loss": found.loss,
-            "td_error": found.error,
-            "q_mean": found.value,
-            "gradient_norm": norm,
             "learning_rate": rate,
             "epsilon": self._epsilon,
             "tails_without_value": float(self._blind),
         }
 
+    def _told(self, found: QLossResult, norm: Tensor) -> Metrics:
+        """Reads what the last update, and those before it in this round, have come to."""
+        kept, self._kept = self._kept, None
+        size = torch.linalg.vector_norm(self._online_parameters.values, torch.inf)
+        numbers = fetched([found.loss, found.error, found.value, norm, size, found.finite, self._wrong])
+        loss, error, value, norm_, size_, finite, wrong = numbers
+        if wrong or not math.isfinite(size_):
+            assert kept is not None
+            kept.restore(self._online_parameters, self._target_parameters, self._adam)
+            self._wrong = torch.zeros_like(self._wrong)
+            raise self._error(_culprit(loss, norm_, finite=bool(finite), size=size_))
+        return {"loss": loss, "td_error": error, "q_mean": value, "gradient_norm": norm_}
+
     def priorities(self) -> Priorities:
         """See `Prioritises`: the absolute errors."""
         return self._found
 
-    def _step(self, rate: float) -> float:
-        """Moves the weights by their gradient, and answers its norm. Raises TrainingError, and moves nothing, if one is not finite."""
-        online, adam, steps = self._online_parameters, self._adam, self._adam.steps
-        for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
-            np.copyto(kept, array)
-        norm = adam.step(online.flat, online.gradient, rate=rate, max_norm=self._settings.max_gradient_norm)
-        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
-            total = float(online.flat.sum())
-        finite = math.isfinite(total) or bool(np.isfinite(online.flat).all())
-        if not (math.isfinite(norm) and finite):
-            for kept, array in zip(self._before, (online.flat, adam.m, adam.v), strict=True):
-                np.copyto(array, kept)
-            adam.steps = steps
-            raise self._error("the gradient" if not math.isfinite(norm) else "the weights")
-        return norm
-
     def _joint(self, mine: QLossResult, rows: int) -> QLossResult:
         """What all ranks found; gradients are summed in place."""
-        sums, errors = self._online_parameters.sums, np.zeros(rows)
-        sums[:] = mine.loss, mine.value, mine.error
-        self._ranks.sum(self._online_parameters.joint)
-        if self._settings.prioritised:
-            errors[self._ranks.share(rows)] = mine.errors
+        if self._ranks.size == 1:
+            return mine
+        parameters, errors = self._online_parameters, torch.zeros(rows, dtype=torch.float64, device=self._device)
+        parameters.slopes[parameters.size :] = torch.stack([mine.loss, mine.value, mine.error])
+        self._ranks.sum(parameters.slopes)
+        if self.config.prioritised:
+            errors[self._ranks.share(rows)] = mine.errors.double()
             self._ranks.sum(errors)
-        loss, value, error = map(float, sums)
+        loss, value, error = parameters.slopes[parameters.size :].clone()
         return QLossResult(loss, value, error, errors, mine.finite)
 
-    def _follow_target(self) -> None:
-        if self._settings.polyak is not None:
-            self._target_parameters.flat += np.float32(self._settings.polyak) * (
-                self._online_parameters.flat - self._target_parameters.flat
-            )
-        elif self._updates % self._settings.target_period == 0:
-            self._target_parameters.flat[:] = self._online_parameters.flat
+    def _follow_target(self, updates: int) -> None:
+        online, target = self._online_parameters.values, self._target_parameters.values
+        if self.config.polyak is not None:
+            target.lerp_(online, self.config.polyak)
+        elif updates % self.config.target_period == 0:
+            target.copy_(online)
+
+    def _seen(self, observation: Array, shape: tuple[int, ...]) -> Tensor:
+        """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
+        if self._states is None or self._inputs is None:
+            return to_device(observation, self._device).to(torch.float32).view(-1, *shape)
+        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
+        return self._inputs[to_device(ids, self._device)].view(-1, *shape)
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(
-            f"{type(self._settings).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
+            f"{type(self.config).__name__} update {self._updates + 1}: {what} became NaN or infinite. The weights from before this "
             "update are kept; a smaller learning_rate, or finite rewards and observations, may help."
         )
 
     @property
     def _epsilon(self) -> float:
-        return self._settings.epsilon.at(self._budget.progress)
+        return self.config.epsilon.at(self._budget.progress)
 
     # ------------------------------------------------------------------------------------------ state
 
     def weights(self) -> Weights:
-        return {**self._network_weights(), "epsilon": np.array([self._epsilon], np.float32)}
+        return {**arrays_of(self.network), "epsilon": np.array([self._epsilon], np.float32)}
 
     def state_dict(self) -> State:
         return {
-            "weights": self._online_parameters.flat.copy(),
-            "target": self._target_parameters.flat.copy(),
+            "weights": to_host(self._online_parameters.values).copy(),
+            "target": to_host(self._target_parameters.values).copy(),
             "adam": self._adam.state_dict(),
             "budget": self._budget.state_dict(),
             "inserted": self._inserted,
@@ -213,20 +243,94 @@ class QLearner(ABC):
         }
 
     def load_state_dict(self, state: State) -> None:
-        self._online_parameters.flat[:], self._target_parameters.flat[:] = state["weights"], state["target"]
+        for parameters, name in ((self._online_parameters, "weights"), (self._target_parameters, "target")):
+            parameters.values.copy_(torch.from_numpy(state[name]))
         self._adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """Parameters and optimizer as they were. target: where it may have followed before anybody looks."""
+
+    online: Tensor
+    target: Tensor
+    adam: Any
+
+    @staticmethod
+    def of(online: FlatModule, target: FlatModule, adam: ModuleAdam) -> _Kept:
+        return _Kept(online.values.clone(), target.values.clone(), adam.kept())
+
+    def restore(self, online: FlatModule, target: FlatModule, adam: ModuleAdam) -> None:
+        online.values.copy_(self.online)
+        target.values.copy_(self.target)
+        adam.restore(self.adam)
+
+
+def _culprit(loss: float, norm: float, *, finite: bool, size: float) -> str:
+    """What became NaN or infinite."""
+    if not math.isfinite(loss):
+        return "the loss" if finite else "the rewards or targets"
+    if not math.isfinite(norm):
+        return "the gradient"
+    return "the weights" if not math.isfinite(size) else "the loss or gradient of an update of this round"
+
+
+def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
+    """The network that a learner begins with: fresh, from the task's seed, or with the weights that are given."""
+    network = make_network(spec, seed=seeding.key(context.seed, "dqn", "weights") % 2**63)
+    if start is not None:
+        load_weights(network, spec, start)
+    return network
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# DQN, which replays transitions: what its two roads share, and which one is taken.
+
+
+def make_learner(config: DQN, context: LearnerContext, start: Weights | None = None) -> DQNLearner:
+    """By passes that are written out where they can be, else by autograd."""
+    spec = config.policy(context.env, context.seats)
+    network, because = begin(spec, context, start), autograd_because(config, spec)
+    work = Work(multiplications(network), config.batch, written=not because, because=because)
+    placement = placed(context.device, work)
+    return (CompiledLearner if placement.written else ModuleLearner)(config, context, spec, network, placement)
+
+
+def autograd_because(config: DQN, spec: PolicySpec) -> str:
+    """Why the passes of this network are not written out; "" if they are."""
+    if "agents" in spec.config:
+        return "agents have a network each"
+    if config.munchausen:
+        return "munchausen takes the mean over a soft policy"
+    return "" if layout_of(spec) is not None else "it is no perceptron that answers means of observations as they are"
+
+
 class DQNLearner(QLearner):
-    """Learns from n-step transitions that its table replays."""
+    """Learns from n-step transitions that its table replays. On both roads the parameters are one vector, in the same order, so that state
+    fits either."""
+
+    config: DQN
 
     def __init__(
-        self, config: DQN, context: LearnerContext, spec: PolicySpec, *, online: FlatParameters, target: FlatParameters
+        self,
+        config: DQN,
+        context: LearnerContext,
+        spec: PolicySpec,
+        network: ActionValues | TeamValues,
+        placement: Placement,
     ) -> None:
-        super().__init__(config, context, spec, online=online, target=target)
-        self.config = config
+        self._online, self._target = network, network_of(spec)
+        self._layout = layout_of(spec) if "agents" not in spec.config else None
+        super().__init__(
+            config, context, spec, online=network, target=self._target, placement=placement, layout=self._layout
+        )
+
+    @property
+    def network(self) -> nn.Module:
+        """See `QLearner.network`."""
+        return self._online
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """n-step transitions, in scaled rewards."""
@@ -264,9 +368,10 @@ class DQNLearner(QLearner):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Evaluated:
-    """n rows over m states: q float32[m, A] of the online network, mask bool[m, A], state int32[n], after float64[n] next values."""
+    """n rows over m states x float32[m, inputs]: q float32[m, A] of the online network, mask bool[m, A], state int32[n], after float64[n]
+    next values."""
 
-    passes: Passes
+    x: Tensor
     q: Array
     mask: NDArray[np.bool_]
     state: NDArray[np.int32]
@@ -276,19 +381,21 @@ class _Evaluated:
 class CompiledLearner(DQNLearner):
     """On enumerated games the networks run on the states that occur in a batch, each once, and rows gather from there."""
 
-    def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
-        spec = config.policy(context.env, context.seats)
-        if start is None:
-            start = initial_weights(spec, generator(context.seed, "dqn", "weights"))
-        weights, layout = QPolicy(spec, start).weights(), q_layout(spec)
-        self._online, self._target = (
-            TrainedNetwork({"q": layout}, weights, sums=SUMS),
-            TrainedNetwork({"q": layout}, weights),
-        )
-        super().__init__(config, context, spec, online=self._online, target=self._target)
-        self._inputs = int(spec.config["inputs"])
-        self._x, self._every = torch.zeros(0, self._inputs), np.ones((0, self._actions), np.bool_)
-        self._passes = Passes(self._online, self._x)  # its buffers are kept from one batch to the next of as many rows
+    def __init__(
+        self,
+        config: DQN,
+        context: LearnerContext,
+        spec: PolicySpec,
+        network: ActionValues | TeamValues,
+        placement: Placement,
+    ) -> None:
+        super().__init__(config, context, spec, network, placement)
+        online, target, layout = self._online_parameters, self._target_parameters, self._layout
+        assert layout is not None
+        self._layers, self._into = layout.layers(online.values), layout.layers(online.slopes)
+        self._target_layers, self._activation = layout.layers(target.values), layout.activation
+        self._work, self._every = Workspace(layout, 0), np.ones((0, self._actions), np.bool_)
+        self._x = torch.zeros(0, layout.widths[0])
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self._ranks.share(rows)
@@ -297,14 +404,22 @@ class CompiledLearner(DQNLearner):
         seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
         target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
         weight = np.ones(len(action)) if weight is None else weight[share]
-        gradient = seen.passes.gradients["q"]
+        gradient = self._work.gradient.numpy()
         loss, value, errors = q_loss(
             seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
         )
-        finite = bool(np.isfinite(target).all())
-        found = QLossResult(loss, value, float(errors.sum()) / max(1, rows), errors, finite)
-        seen.passes.backward()
-        return self._joint(found, rows) if self._ranks.size > 1 else found
+        self._work.backward(self._layers, seen.x, self._into)
+        numbers = torch.tensor((loss, value, float(errors.sum()) / max(1, rows)), dtype=torch.float64)
+        finite = torch.tensor(bool(np.isfinite(target).all()))
+        found = QLossResult(numbers[0], numbers[1], numbers[2], torch.from_numpy(errors), finite)
+        return self._joint(found, rows)
+
+    def _forward(self, x: Tensor) -> Array:
+        """Outputs of the online network, which are followed by `backward`."""
+        if len(x) != len(self._work.out):
+            self._work = Workspace(self._work.layout, len(x))
+        self._work.forward(self._layers, x)
+        return self._work.out.numpy()
 
     def _evaluate_ids(self, states: StateTable, columns: ItemColumns) -> _Evaluated:
         """One pass over the states that occur, now or next."""
@@ -312,34 +427,28 @@ class CompiledLearner(DQNLearner):
         both = np.concatenate([now, np.where(after >= 0, after - states.base, -1)])
         unique, index = compact(both, len(states))
         x, mask = states.x[torch.from_numpy(unique)], states.mask[unique]
-        passes = Passes(self._online, x)
-        passes.forward()
-        q = action_values(passes.outputs["q"], mask)
-        target_values = action_values(self._target.evaluate("q", x), mask)
+        q = action_values(self._forward(x), mask)
+        target_values = action_values(forward(self._target_layers, x, self._activation).numpy(), mask)
         state, following = index[: len(now)], index[len(now) :]
         value = next_values(q if self.config.double else target_values, target_values, mask, following)
-        return _Evaluated(passes, q, mask, state, value)
+        return _Evaluated(x, q, mask, state, value)
 
     def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
         """One pass over the observations, and one without gradients over the next ones."""
-        rows, after = len(columns["observation"]), as_rows(columns["next"], self._inputs)
-        if rows != len(self._every):
-            self._x, self._every = torch.zeros(rows, self._inputs), np.ones((rows, self._actions), np.bool_)
-            self._passes = Passes(self._online, self._x)
-        self._x.numpy()[:] = columns["observation"].reshape(rows, self._inputs)
-        passes, every = self._passes, self._every
+        rows, inputs = len(columns["observation"]), self._x.shape[1]
+        if rows != len(self._x):  # what is read is kept from one batch to the next of as many rows
+            self._x, self._every = torch.zeros(rows, inputs), np.ones((rows, self._actions), np.bool_)
+        self._x.numpy()[:] = columns["observation"].reshape(rows, inputs)
+        after, every = as_rows(columns["next"], inputs), self._every
         legal, legal_after = columns.get("mask", every), columns.get("next_mask", every)
-        passes.forward()
-        q = action_values(passes.outputs["q"], legal)
-        target_values = action_values(self._target.evaluate("q", after), legal_after)
-        online_values = (
-            action_values(self._online.evaluate("q", after), legal_after) if self.config.double else target_values
+        q = action_values(self._forward(self._x), legal)
+        online_values = target_values = action_values(
+            forward(self._target_layers, after, self._activation).numpy(), legal_after
         )
+        if self.config.double:
+            online_values = action_values(forward(self._layers, after, self._activation).numpy(), legal_after)
         state = np.arange(rows, dtype=np.int32)
-        return _Evaluated(passes, q, legal, state, next_values(online_values, target_values, legal_after, state))
-
-    def _network_weights(self) -> Weights:
-        return self._online.weights()
+        return _Evaluated(self._x, q, legal, state, next_values(online_values, target_values, legal_after, state))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -368,45 +477,48 @@ _ONLINE, _TARGET, _CHOICE = range(3)
 
 
 class ModuleLearner(DQNLearner):
-    """The networks are `QModule`s; what they need of chance is drawn from a stream of the update's own."""
+    """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
-    def __init__(self, config: DQN, context: LearnerContext, start: Weights | None = None) -> None:
-        spec = config.policy(context.env, context.seats)
-        seed = seeding.key(context.seed, "dqn", "weights") % 2**63
-        self._online, self._target = make_module(spec, seed=seed), make_module(spec)
-        if start is not None:
-            loaded(self._online, spec, start)
-        self._target.requires_grad_(False)
-        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
-        super().__init__(config, context, spec, online=online, target=target)
+    def __init__(
+        self,
+        config: DQN,
+        context: LearnerContext,
+        spec: PolicySpec,
+        network: ActionValues | TeamValues,
+        placement: Placement,
+    ) -> None:
+        super().__init__(config, context, spec, network, placement)
         self._kind = kind_of(config, self._online)
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
-        self._online_parameters.joint.fill(0.0)
+        self._online_parameters.zero()
         target = self._targets(mine)
-        out = self._online(mine.x, mine.legal, _pick(mine.noise, _ONLINE), _pick(mine.levels, _ONLINE))
-        chosen = taken(out, mine.action)
+        chosen = taken(self._asked(self._online, mine.x, mine.legal, mine, _ONLINE), mine.action)
         losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / max(1, rows)
         if len(mine.action):
             torch.autograd.backward(loss)
-        value = float(self._online.head.means(chosen.detach()[:, None]).sum()) / max(1, rows)
-        each: NDArray[np.float64] = errors.numpy().astype(np.float64)
-        found = QLossResult(
-            float(loss.detach()), value, float(each.sum()) / max(1, rows), each, bool(target.isfinite().all())
-        )
-        return self._joint(found, rows) if self._ranks.size > 1 else found
+        value = self._online.head.means(chosen.detach()[:, None]).sum() / max(1, rows)
+        found = QLossResult(loss.detach(), value, errors.sum() / max(1, rows), errors, target.isfinite().all())
+        return self._joint(found, rows)
+
+    def _asked(
+        self, module: ActionValues | TeamValues, x: Tensor, legal: Tensor, rows: TransitionRows, which: int
+    ) -> Tensor:
+        """float32[n, A, K]; which: whose chance."""
+        with self.placement.products():
+            out: Tensor = module(x, legal, _pick(rows.noise, which), _pick(rows.levels, which))
+        return out.float()
 
     @torch.no_grad()
     def _targets(self, rows: TransitionRows) -> Tensor:
         """What the online network's answers are compared with."""
         config, target, head = self.config, self._target, self._online.head
-        noise, levels = _pick(rows.noise, _TARGET), _pick(rows.levels, _TARGET)
-        after = target(rows.after, rows.legal_after, noise, levels)
+        after = self._asked(target, rows.after, rows.legal_after, rows, _TARGET)
         if config.munchausen:
             policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
-            now = head.means(target(rows.x, rows.legal, noise, levels))
+            now = head.means(self._asked(target, rows.x, rows.legal, rows, _TARGET))
             _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
             bonus = munchausen_bonus(
                 log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
@@ -414,17 +526,16 @@ class ModuleLearner(DQNLearner):
             return self._kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
         values = head.means(after)
         if config.double:
-            online = self._online(rows.after, rows.legal_after, _pick(rows.noise, _CHOICE), _pick(rows.levels, _CHOICE))
-            values = head.means(online)
+            values = head.means(self._asked(self._online, rows.after, rows.legal_after, rows, _CHOICE))
         best = double_values(values, after, rows.legal_after)[:, None]
-        one = torch.ones(len(best), 1)
+        one = torch.ones(len(best), 1, device=self._device)
         return self._kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
 
     def _rows(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
-        x, legal = self._seen(mine["observation"], mine.get("mask"))
-        after, legal_after = self._seen(mine["next"], mine.get("next_mask"))
+        x, legal = self._situation(mine["observation"], mine.get("mask"))
+        after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
         weight = np.ones(rows) if weight is None else weight
         levels, noise = self._chance(rows)
         return TransitionRows(
@@ -432,22 +543,21 @@ class ModuleLearner(DQNLearner):
             after=after,
             legal=legal,
             legal_after=legal_after,
-            action=torch.from_numpy(mine["action"].astype(np.int64)),
-            reward=torch.from_numpy(mine["reward"]),
-            discount=torch.from_numpy(mine["discount"]),
-            weight=torch.from_numpy(weight[share].astype(np.float32)),
+            action=to_device(mine["action"].astype(np.int64), self._device),
+            reward=to_device(mine["reward"], self._device),
+            discount=to_device(mine["discount"], self._device),
+            weight=to_device(weight[share].astype(np.float32), self._device),
             levels=None if levels is None else levels[:, share],
             noise=noise,
         )
 
-    def _seen(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Tensor, Tensor]:
+    def _situation(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Tensor, Tensor]:
         """(inputs float32[n, *shape], legal bool[n, A]); of ids that are unknown, those of some state, whose discount is 0."""
-        if self._states is None:
-            legal = np.ones((len(observation), self._actions), np.bool_) if mask is None else mask
-            return rows_of(observation, self._online.shape), torch.from_numpy(legal)
-        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        x = self._states.x[torch.from_numpy(ids)].view(-1, *self._online.shape)
-        return x, torch.from_numpy(self._states.mask[ids])
+        if self._states is not None:
+            mask = self._states.mask[np.maximum(observation - self._states.base, 0)]
+        elif mask is None:
+            mask = np.ones((len(observation), self._actions), np.bool_)
+        return self._seen(observation, self._online.shape), to_device(mask, self._device)
 
     def _chance(self, rows: int) -> tuple[Tensor | None, Tensor | None]:
         """(levels float32[3, rows, K], noise float32[3, size]) of this update, where the head wants them; the same on all ranks."""
@@ -455,27 +565,22 @@ class ModuleLearner(DQNLearner):
         if head.noise_size or head.cosine is not None:
             rng = seeding.generator(self._seed, "dqn", "update", self._updates)
             if head.cosine is not None:
-                levels = torch.from_numpy(rng.random((3, rows, head.head.atoms), np.float32))
-                levels[_CHOICE] = midpoints(head.head.atoms)
+                levels = to_device(rng.random((3, rows, head.head.atoms), np.float32), self._device)
+                levels[_CHOICE] = head.levels
             if head.noise_size:
-                normal = torch.from_numpy(rng.standard_normal((3, head.noise_size), np.float32))
+                normal = to_device(rng.standard_normal((3, head.noise_size), np.float32), self._device)
                 noise = normal.sign() * normal.abs().sqrt()
         return levels, noise
-
-    def _network_weights(self) -> Weights:
-        return arrays_of(self._online)
 
 
 def _pick(of: Tensor | None, which: int) -> Tensor | None:
     return None if of is None else of[which]
 
 
-def kind_of(config: DQN, module: QModule | QTeam) -> ReturnKind:
+def kind_of(config: DQN, module: ActionValues | TeamValues) -> ReturnKind:
     """How the answers of this module are learned."""
     if config.distribution == "none":
         return MeanReturn(config.huber_delta)
     if config.distribution == "c51":
-        support = module.head.support
-        assert isinstance(support, Tensor)
-        return CategoricalReturn(support)
+        return CategoricalReturn(module.head.support)
     return QuantileReturn(config.huber_delta)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ludus.core.types import Array
 from ludus.learners.losses import huber
+from ludus.policies.action_values import midpoints
 
 # --------------------------------------------------------------------------------------------------------------------
 # DQN's targets and loss, compiled.
@@ -106,7 +107,7 @@ def project(values: Tensor, probability: Tensor, support: Tensor) -> Tensor:
     below = place.nan_to_num(0.0).floor()  # a NaN is seen in the masses
     above = (below + 1.0).clamp(max=last)
     upper = place - below
-    out = torch.zeros(len(values), len(support), dtype=values.dtype)
+    out = values.new_zeros(len(values), len(support))
     out.scatter_add_(1, below.long(), probability * (1.0 - upper))
     out.scatter_add_(1, above.long(), probability * upper)
     return out
@@ -137,11 +138,6 @@ def quantile_huber(value: Tensor, level: Tensor, target: Tensor, *, delta: float
         size = (of - to).abs()
     at = level.to(value.dtype)[..., None]
     return (torch.where(to < of, 1.0 - at, at) * size).mean(dim=2).sum(dim=1)
-
-
-def midpoints(count: int) -> Tensor:
-    """The levels (k + ½) / count, float32[count], at which QR-DQN has its quantiles (Dabney et al. 2018, lemma 2)."""
-    return (torch.arange(count, dtype=torch.float32) + 0.5) / count
 
 
 def soft_policy(q: Tensor, mask: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -256,6 +252,6 @@ class QuantileReturn:
 
     def compare(self, out: Tensor, target: Tensor, levels: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `ReturnKind`; the error is the difference of the means."""
-        at = midpoints(out.shape[1]) if levels is None else levels
+        at = midpoints(out.shape[1]).to(out.device) if levels is None else levels
         error = (out.detach().mean(dim=1) - target.mean(dim=1)).abs()
         return quantile_huber(out, at, target, delta=self.delta), error

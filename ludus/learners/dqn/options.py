@@ -18,7 +18,7 @@ from ludus.learners.images import needs_images
 from ludus.learners.on_policy.teams import check_first_ids, separate_networks
 from ludus.learners.schedule import Schedule, Scheduled
 from ludus.learners.spaces import byte_scale, discrete, one_space, players_of, reward_scale
-from ludus.policies.specs import Body, Distribution, QHeadSpec, body_config, q_module_spec, q_spec
+from ludus.policies.specs import Body, Distribution, QHeadSpec, action_values_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
@@ -103,7 +103,7 @@ class QLearning(Config):
             shape = env.enumeration.observation.shape[1:]
         body = body_config(self.body, self.hidden, self.activation)
         needs_images(shape, network=self.body, algorithm=name, option="body", env_id=env.id)
-        return {"shape": shape, "actions": actions, "body": body, "image": byte_scale(env, observation) != 1.0}
+        return {"shape": shape, "actions": actions, "body": body, "scale": byte_scale(env, observation)}
 
 
 def _about(paper: str) -> AlgorithmInfo:
@@ -149,16 +149,6 @@ class DQN(QLearning):
     def item(self) -> ItemUnit:
         return "decision"
 
-    @property
-    def compiled(self) -> bool:
-        """Whether it is a perceptron of means that sees no bytes: its forward and backward passes are compiled."""
-        plain = self.share_weights and not (self.noisy or self.munchausen)
-        return self.body == "mlp" and self.distribution == "none" and plain
-
-    def _compiled(self, env: EnvSpec, seats: tuple[int, ...]) -> bool:
-        observation, _ = one_space(env, seats, algorithm=type(self).__name__)
-        return self.compiled and byte_scale(env, observation) == 1.0
-
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
         super().check(env, seats)
@@ -176,22 +166,13 @@ class DQN(QLearning):
         return {REPLAY: Sizes(insert=self.rollout, batch=self.batch)} if self.rollout_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        if not self._compiled(env, seats):
-            agents = self._networks(env, seats)
-            return q_module_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
-        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
-        return q_spec(
-            inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling
-        )
+        agents = self._networks(env, seats)
+        return action_values_spec(**self._inputs(env, seats), head=self._head(env, seats), agents=agents)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.dqn.learner import (
-            CompiledLearner,  # a scenario can be read without loading torch
-            ModuleLearner,
-        )
+        from ludus.learners.dqn.learner import make_learner  # a scenario can be read without loading torch
 
-        compiled = self._compiled(context.env, context.seats)
-        return (CompiledLearner if compiled else ModuleLearner)(self, context, start)
+        return make_learner(self, context, start)
 
     def _head(self, env: EnvSpec, seats: tuple[int, ...]) -> QHeadSpec:
         noise_scale = self.noise_scale if self.noisy else 0.0

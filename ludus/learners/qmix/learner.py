@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.types import Array, PolicySpec, State, Weights
+from ludus.core.device import Work, placed, to_device, to_host
+from ludus.core.types import Array, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
+from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import double_values, greedy, mixed_priority, taken
 from ludus.learners.losses import huber
-from ludus.learners.network import FlatModule
+from ludus.learners.network import multiplications
 from ludus.learners.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
 from ludus.learners.teams import (
     ANEW,
@@ -33,19 +34,8 @@ from ludus.learners.teams import (
     versions,
     views,
 )
-from ludus.policies.q_module import (
-    QModule,
-    QPerceptron,
-    QRecurrent,
-    QTeam,
-    arrays_of,
-    loaded,
-    make_module,
-    make_perceptron,
-    make_recurrent,
-    rows_of,
-)
-from ludus.policies.torch_module import _SEEDING
+from ludus.policies.action_values import ActionValues, TeamValues, network_of
+from ludus.policies.actor_critic import _SEEDING
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
 
@@ -106,7 +96,7 @@ _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et
 class TeamModel(nn.Module):
     """q: the network that all agents share. mixer: of their values."""
 
-    def __init__(self, q: nn.Module, mixer: nn.Module) -> None:
+    def __init__(self, q: ActionValues | TeamValues, mixer: nn.Module) -> None:
         super().__init__()
         self.q, self.mixer = q, mixer
 
@@ -123,28 +113,28 @@ class TeamLearner(QLearner):
     """A subclass says what an item is (`columns`), and what the team's values and targets are (`compared`). Weights hold the agents'
     network; the mixer, which only learning needs, is part of the learner's state."""
 
+    config: VDN
+
     def __init__(self, config: VDN, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        self.config, self._env, self._seats = config, context.env, context.seats
+        self._env, self._seats = context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        self._online, self._target = (self._networks(spec, context) for _ in range(2))
-        if start is not None:
-            loaded(self._online.q, spec, start)
-        self._target.requires_grad_(False)
-        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
-        super().__init__(config, context, spec, online=online, target=target)
-        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
-
-    def _networks(self, spec: PolicySpec, context: LearnerContext) -> TeamModel:
         seed = seeding.key(context.seed, "qmix", "mixer") % 2**63
         states = state_width(context.env, context.seats)
-        return TeamModel(
-            self.fresh(spec, context.seed), make_mixer(self.config, agents=self.team, state=states, seed=seed)
+        self._online, self._target = (
+            TeamModel(q, make_mixer(config, agents=self.team, state=states, seed=seed))
+            for q in (begin(spec, context, start), network_of(spec))
         )
+        rows = config.batch * self.team * (1 if config.core == "none" else config.burn_in + config.length + 1)
+        work = Work(multiplications(self._online), rows, written=False, because="a team's values are mixed")
+        placement = placed(context.device, work)
+        super().__init__(config, context, spec, online=self._online, target=self._target, placement=placement)
+        self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
 
-    @abstractmethod
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """The agents' network, initialised from the seed."""
+    @property
+    def network(self) -> ActionValues | TeamValues:
+        """See `QLearner.network`."""
+        return self._online.q
 
     @abstractmethod
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
@@ -175,13 +165,13 @@ class TeamLearner(QLearner):
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self._ranks.share(rows)
         mine = {name: column[share] for name, column in columns.items()}
-        self._online_parameters.joint.fill(0.0)
-        found = QLossResult(0.0, 0.0, 0.0, np.zeros(0))
+        self._online_parameters.zero()
+        found = QLossResult.nothing(self._device)
         if len(mine["reward"]):
             weights = np.ones(rows) if weight is None else weight
-            each = torch.from_numpy(weights[share].astype(np.float32))
+            each = to_device(weights[share].astype(np.float32), self._device)
             found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
-        return self._joint(found, rows) if self._ranks.size > 1 else found
+        return self._joint(found, rows)
 
     def _found_in(self, seen: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
         """Adds to the gradient. steps: of all ranks, by which sums are divided."""
@@ -189,21 +179,18 @@ class TeamLearner(QLearner):
         loss = (huber(error, delta=self.config.huber_delta) * weight[:, None]).sum() / steps
         torch.autograd.backward(loss)
         error = error.detach()
-        priority = mixed_priority(error, seen.there, mix=_MIX).numpy().astype(np.float64)
-        value = float(seen.value.detach()[seen.there].sum()) / steps
-        finite = bool(seen.target[seen.there].isfinite().all())
-        return QLossResult(float(loss.detach()), value, float(error.abs().sum()) / steps, priority, finite)
+        priority = mixed_priority(error, seen.there, mix=_MIX)
+        value = seen.value.detach().masked_fill(~seen.there, 0.0).sum() / steps
+        finite = (seen.target.isfinite() | ~seen.there).all()
+        return QLossResult(loss.detach(), value, error.abs().sum() / steps, priority, finite)
 
     @torch.no_grad()
     def targets(self, columns: ItemColumns, value: Tensor) -> Tensor:
         """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
         reward = self._rewards.normalised(columns["reward"], columns["span"])
-        return torch.from_numpy(reward) + torch.from_numpy(columns["discount"]) * value
+        return to_device(reward, self._device) + to_device(columns["discount"], self._device) * value
 
     # ------------------------------------------------------------------------------------------ state
-
-    def _network_weights(self) -> Weights:
-        return arrays_of(self._online.q)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "rewards": self._rewards.state_dict()}
@@ -229,12 +216,6 @@ def make_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
 class StepLearner(TeamLearner):
     """m items of n agents go through the network as m × n rows."""
 
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """See `TeamLearner.fresh`."""
-        if spec.kind == "q_network":
-            return make_perceptron(spec, seeding.generator(seed, "qmix", "weights"))
-        return make_module(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
-
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
         """See `TeamLearner.columns`."""
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
@@ -242,11 +223,11 @@ class StepLearner(TeamLearner):
 
     def compared(self, columns: ItemColumns) -> TeamTargets:
         """See `TeamLearner.compared`; T is 1."""
-        action = torch.from_numpy(columns["action"].astype(np.int64)).flatten()
+        action = to_device(columns["action"].astype(np.int64), self._device).flatten()
         chosen = taken(self._values(self._online, columns, "observation", "mask"), action)
         value = self._mixed(self._online, chosen, columns, "present", "state")
         target = self.targets(columns, self._next_values(columns))
-        return TeamTargets(value[:, None], target[:, None], torch.ones(len(value), 1, dtype=torch.bool))
+        return TeamTargets(value[:, None], target[:, None], torch.ones_like(value, dtype=torch.bool)[:, None])
 
     @torch.no_grad()
     def _next_values(self, columns: ItemColumns) -> Tensor:
@@ -264,19 +245,18 @@ class StepLearner(TeamLearner):
     def _values(self, team: TeamModel, columns: ItemColumns, seen: str, mask: str) -> Tensor:
         """Of every agent, float32[m × n, A]."""
         observation = columns[seen]
-        network = team.q
-        assert isinstance(network, QPerceptron | QModule | QTeam)
-        rows = rows_of(observation.reshape(-1, *observation.shape[2:]), network.shape)
-        out: Tensor = network(rows, self._legal(columns, mask))
-        return out[..., 0]
+        rows = self._seen(observation.reshape(-1, *observation.shape[2:]), team.q.shape)
+        with self.placement.products():
+            out: Tensor = team.q(rows, self._legal(columns, mask))
+        return out[..., 0].float()
 
     def _legal(self, columns: ItemColumns, mask: str) -> Tensor | None:
-        return torch.from_numpy(columns[mask]).flatten(0, 1) if mask in columns else None
+        return to_device(columns[mask], self._device).flatten(0, 1) if mask in columns else None
 
     def _mixed(self, team: TeamModel, values: Tensor, columns: ItemColumns, present: str, state: str) -> Tensor:
         """float32[m × n] -> float32[m]."""
-        there = torch.from_numpy(columns[present])
-        seen = torch.from_numpy(columns[state]) if self.config.needs_state else None
+        there = to_device(columns[present], self._device)
+        seen = to_device(columns[state], self._device) if self.config.needs_state else None
         out: Tensor = team.mixer(team_values(values.view_as(there), there), seen)
         return out
 
@@ -311,10 +291,6 @@ class _Batch:
 
 class SequenceLearner(TeamLearner):
     """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
-
-    def fresh(self, spec: PolicySpec, seed: int) -> nn.Module:
-        """See `TeamLearner.fresh`."""
-        return make_recurrent(spec, seed=seeding.key(seed, "qmix", "weights") % 2**63)
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -357,20 +333,21 @@ class SequenceLearner(TeamLearner):
         pieces, longest = len(view.tail), int(found.warm.max(initial=0))
         memory0 = view.memory0
         if memory0 is None:
-            memory0 = np.zeros((pieces, self.team, module.memory_size), np.float32)
+            memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
         out, anew = memory0[found.segment].astype(np.float32), _anew(view)
         reach = np.zeros(pieces, np.int64)
         np.maximum.at(reach, found.segment, found.warm)
-        alive, memory = np.flatnonzero(reach), torch.from_numpy(memory0.astype(np.float32))
+        alive, memory = np.flatnonzero(reach), to_device(memory0.astype(np.float32), self._device)
         for t in range(longest):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
-            x = rows_of(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
-            here, back = (torch.from_numpy(each[rows].reshape(1, -1)) for each in (view.present, anew))
-            after, _ = _remember(module, x[None], here, back, memory[alive].flatten(0, 1))
-            memory[alive] = after.view(len(alive), self.team, -1)
+            x = self._seen(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
+            here, back = (to_device(each[rows].reshape(1, -1), self._device) for each in (view.present, anew))
+            place = to_device(alive, self._device)
+            after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
+            memory[place] = after.view(len(alive), self.team, -1)
             begun = np.flatnonzero(found.warm == t + 1)
-            out[begun] = memory[found.segment[begun]].numpy()
+            out[begun] = to_host(memory[to_device(found.segment[begun], self._device)])
         return out
 
     # ------------------------------------------------------------------------------------------ learning
@@ -380,11 +357,11 @@ class SequenceLearner(TeamLearner):
         batch = self._batch(columns)
         q = self._values(self._online, batch)
         chosen = taken(q[:, :-1].flatten(0, 2), batch.action.flatten()).view_as(batch.action)
-        steps = torch.arange(batch.place.shape[1]).expand_as(batch.place)
+        steps = torch.arange(batch.place.shape[1], device=self._device).expand_as(batch.place)
         value = self._mixed(self._online, chosen, batch, steps)
         with torch.no_grad():
             target_values = self._values(self._target, batch)
-            at = torch.arange(len(q))[:, None], batch.place
+            at = torch.arange(len(q), device=self._device)[:, None], batch.place
             online_values = q.detach() if self.config.double else target_values
             best = greedy(online_values[at].flatten(0, 2), batch.legal[at].flatten(0, 2))
             after = taken(target_values[at].flatten(0, 2), best).view_as(batch.action)
@@ -393,7 +370,7 @@ class SequenceLearner(TeamLearner):
 
     def _mixed(self, team: TeamModel, values: Tensor, batch: _Batch, place: Tensor) -> Tensor:
         """The team's values float32[m, T] of agents' values [m, T, n] at `place` int64[m, T]."""
-        at = torch.arange(len(place))[:, None], place
+        at = torch.arange(len(place), device=self._device)[:, None], place
         state = None if batch.state is None else batch.state[at].flatten(0, 1)
         out: Tensor = team.mixer(team_values(values, batch.present[at]).flatten(0, 1), state)
         return out.view_as(place)
@@ -402,17 +379,19 @@ class SequenceLearner(TeamLearner):
         """Action values float32[m, T + 1, n, A], after the slots before them have refreshed the memory, without gradients."""
         module, before = self._agents(team), self.config.burn_in
         memory = batch.memory
-        if before:
-            with torch.no_grad():
-                memory, _ = _remember(module, batch.x[:before], batch.here[:before], batch.anew[:before], memory)
-        if batch.unbroken:
-            now = batch.x[before:]
-            states = module.unroll(module.body(now.flatten(0, 1)).view(*now.shape[:2], -1), memory)
-        else:
-            _, states = _remember(module, batch.x[before:], batch.here[before:], batch.anew[before:], memory)
-        m, steps, n, actions = batch.legal.shape
-        states = states.view(steps, m, n, -1).transpose(0, 1)
-        return module.values(states.flatten(0, 2), batch.legal.flatten(0, 2)).view(m, steps, n, actions)
+        with self.placement.products():
+            if before:
+                with torch.no_grad():
+                    memory, _ = _remember(module, batch.x[:before], batch.here[:before], batch.anew[:before], memory)
+            if batch.unbroken:
+                now = batch.x[before:]
+                states = module.unroll(module.body(now.flatten(0, 1)).view(*now.shape[:2], -1), memory)
+            else:
+                _, states = _remember(module, batch.x[before:], batch.here[before:], batch.anew[before:], memory)
+            m, steps, n, actions = batch.legal.shape
+            states = states.view(steps, m, n, -1).transpose(0, 1)
+            values = module.values(states.flatten(0, 2), batch.legal.flatten(0, 2))
+        return values.float().view(m, steps, n, actions)
 
     def _batch(self, columns: ItemColumns) -> _Batch:
         module, own = self._agents(self._online), self.config.burn_in
@@ -423,22 +402,24 @@ class SequenceLearner(TeamLearner):
         legal = columns.get("mask")
         if legal is None:
             legal = np.ones((m, slots - own, n, self._actions), np.bool_)
-        numbers = {name: torch.from_numpy(columns[name].astype(np.int64)) for name in ("action", "place")}
+        there = np.arange(self.config.length) < columns["count"][:, None]
+        state = to_device(columns["state"], self._device) if self.config.needs_state else None
         return _Batch(
-            x=rows_of(by_time, module.shape).view(slots, m * n, *module.shape),
-            here=torch.from_numpy(here),
-            anew=torch.from_numpy(anew),
-            memory=torch.from_numpy(columns["memory"]).flatten(0, 1),
+            x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
+            here=to_device(here, self._device),
+            anew=to_device(anew, self._device),
+            memory=to_device(columns["memory"], self._device).flatten(0, 1),
             unbroken=not ((here[own + 1 :] > here[own:-1]).any() or anew[own:].any()),
-            legal=torch.from_numpy(legal),
-            present=torch.from_numpy(present[:, own:]),
-            state=torch.from_numpy(columns["state"]) if self.config.needs_state else None,
-            there=torch.from_numpy(np.arange(self.config.length) < columns["count"][:, None]),
-            **numbers,
+            legal=to_device(legal, self._device),
+            present=to_device(present[:, own:], self._device),
+            state=state,
+            action=to_device(columns["action"].astype(np.int64), self._device),
+            place=to_device(columns["place"].astype(np.int64), self._device),
+            there=to_device(there, self._device),
         )
 
-    def _agents(self, team: TeamModel) -> QRecurrent:
-        assert isinstance(team.q, QRecurrent)
+    def _agents(self, team: TeamModel) -> ActionValues:
+        assert isinstance(team.q, ActionValues)
         return team.q
 
     def steps_in(self, columns: ItemColumns) -> int:
@@ -451,7 +432,7 @@ def _anew(view: Joint) -> NDArray[np.bool_]:
     return view.extras.get(ANEW, np.zeros_like(view.present))
 
 
-def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
     """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
     where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
     features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
@@ -459,5 +440,5 @@ def _remember(module: QRecurrent, x: Tensor, here: Tensor, anew: Tensor, memory:
     for t in range(len(x)):
         memory = memory.masked_fill(anew[t, :, None], 0.0)
         memory = torch.where(here[t, :, None], module.step(features[t], memory), memory)
-        states.append(memory[:, : module.units])
+        states.append(memory[:, : module.width])
     return memory, torch.stack(states)

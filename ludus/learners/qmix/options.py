@@ -11,9 +11,9 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import byte_scale, discrete, one_space, players_of
+from ludus.learners.spaces import players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
-from ludus.policies.specs import QCore, QHeadSpec, q_module_spec, q_recurrent_spec, q_spec
+from ludus.policies.specs import Core, QHeadSpec, action_values_spec
 from ludus.replay.base import ItemUnit, TableSpec
 
 Mixer = Literal["sum", "monotonic"]
@@ -32,7 +32,7 @@ class VDN(QLearning):
     mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
     mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make its weights; 0: they are linear
 
-    core: Literal["none"] | QCore = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
+    core: Core = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
     memory: int = Field(default=64, ge=1)  # units of the cell
     length: int = Field(default=25, ge=1)  # joint steps of a sequence that are learned from
     period: int = Field(default=25, ge=1)  # joint steps from one sequence's beginning to the next one's
@@ -89,19 +89,10 @@ class VDN(QLearning):
         return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        name = type(self).__name__
-        team_size(env, seats, algorithm=name)
-        if self.core != "none":
-            inputs = self._inputs(env, seats)
-            return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
-        observation, _ = one_space(env, seats, algorithm=name)
-        if self.body != "mlp" or not self.share_weights or byte_scale(env, observation) != 1.0:
-            agents = self._networks(env, seats)
-            return q_module_spec(**self._inputs(env, seats), head=QHeadSpec(dueling=self.dueling), agents=agents)
-        size, actions = discrete(env, seats, algorithm=name)
-        return q_spec(
-            inputs=size, actions=actions, hidden=self.hidden, activation=self.activation, dueling=self.dueling
-        )
+        team_size(env, seats, algorithm=type(self).__name__)
+        inputs, head = self._inputs(env, seats), QHeadSpec(dueling=self.dueling)
+        agents = self._networks(env, seats)
+        return action_values_spec(**inputs, head=head, core=self.core, width=self.memory, agents=agents)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.qmix.learner import (

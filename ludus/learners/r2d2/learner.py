@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core import seeding
+from ludus.core.device import Work, placed, to_device, to_host
 from ludus.core.types import Array, Tail, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.dqn.learner import SUMS, QLearner, QLossResult
+from ludus.learners.dqn.learner import QLearner, QLossResult, begin
 from ludus.learners.dqn.losses import greedy, mixed_priority, rescale, taken, unscale
 from ludus.learners.losses import huber
-from ludus.learners.network import FlatModule
+from ludus.learners.network import multiplications
 from ludus.learners.returns import n_step
-from ludus.policies.q_module import QRecurrent, arrays_of, loaded, make_recurrent, rows_of
+from ludus.policies.action_values import ActionValues
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -135,12 +135,13 @@ def bootstraps(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
     """n sequences as tensors, T slots for decisions and one more, B before them: x float32[n, B + T + 1, *shape], legal bool[n, T + 1, A],
-    before int64[n], memory float32[n, M]; action and place int64[n, T], reward and discount float32[n, T], present bool[n, T],
-    weight float32[n]."""
+    before int64[n], the largest of which is `refreshed`, memory float32[n, M]; action and place int64[n, T], reward and discount
+    float32[n, T], present bool[n, T], weight float32[n]."""
 
     x: Tensor
     legal: Tensor
     before: Tensor
+    refreshed: int
     memory: Tensor
     action: Tensor
     place: Tensor
@@ -153,16 +154,20 @@ class _Batch:
 class R2D2Learner(QLearner):
     """Learns from sequences with the memory that the worker had at their beginning."""
 
+    config: R2D2
+
     def __init__(self, config: R2D2, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        seed = seeding.key(context.seed, "r2d2", "weights") % 2**63
-        self._online, self._target = make_recurrent(spec, seed=seed), make_recurrent(spec)
-        if start is not None:
-            loaded(self._online, spec, start)
-        self._target.requires_grad_(False)
-        online, target = FlatModule(self._online, sums=SUMS), FlatModule(self._target)
-        super().__init__(config, context, spec, online=online, target=target)
-        self.config = config
+        self._online, self._target = cast(ActionValues, begin(spec, context, start)), ActionValues(spec)
+        rows = config.batch * (config.burn_in + config.length + 1)
+        work = Work(multiplications(self._online), rows, written=False, because="it remembers")
+        placement = placed(context.device, work)
+        super().__init__(config, context, spec, online=self._online, target=self._target, placement=placement)
+
+    @property
+    def network(self) -> ActionValues:
+        """See `QLearner.network`."""
+        return self._online
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -208,30 +213,30 @@ class R2D2Learner(QLearner):
         """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
         segments, module = rows.num_segments, self._online
-        memory0 = np.zeros((segments, module.memory_size), np.float32) if rows.memory0 is None else rows.memory0
+        memory0 = np.zeros((segments, module.memory), np.float32) if rows.memory0 is None else rows.memory0
         out, warm, longest = memory0[found.segment].copy(), found.warm, int(found.warm.max(initial=0))
         if not longest:
             return out
         reach = np.zeros(segments, np.int64)
         np.maximum.at(reach, found.segment, warm)
         alive = np.flatnonzero(reach)
-        memory = torch.from_numpy(memory0.astype(np.float32))
+        memory = to_device(memory0.astype(np.float32), self._device)
         for t in range(longest):
             alive = alive[reach[alive] > t]
-            x = self._seen(rows.observation[rows.start[alive] + t])
-            memory[alive] = module.step(module.body(x), memory[alive])
+            x, place = self._seen(rows.observation[rows.start[alive] + t], module.shape), to_device(alive, self._device)
+            memory[place] = module.step(module.body(x), memory[place])
             there = np.flatnonzero(warm == t + 1)
-            out[there] = memory[found.segment[there]].numpy()
+            out[there] = to_host(memory[to_device(found.segment[there], self._device)])
         return out
 
     # ------------------------------------------------------------------------------------------ learning
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         batch = self._batch(columns, rows, weight)
-        self._online_parameters.joint.fill(0.0)
+        self._online_parameters.zero()
         decisions = max(1, int(columns["count"].sum()))
-        mine = self._found_in(batch, decisions) if len(batch.action) else QLossResult(0.0, 0.0, 0.0, np.zeros(0))
-        return self._joint(mine, rows) if self._ranks.size > 1 else mine
+        found = self._found_in(batch, decisions) if len(batch.action) else QLossResult.nothing(self._device)
+        return self._joint(found, rows)
 
     def _found_in(self, batch: _Batch, decisions: int) -> QLossResult:
         """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
@@ -240,18 +245,18 @@ class R2D2Learner(QLearner):
         error = (taken(q[:, :-1].flatten(0, 1), batch.action.flatten()) - target.flatten()).view_as(target)
         loss = (huber(error, delta=self.config.huber_delta) * batch.present * batch.weight[:, None]).sum() / decisions
         torch.autograd.backward(loss)
-        sizes = mixed_priority(error.detach(), batch.present, mix=self.config.priority_mix)
-        value = float(((error.detach() + target) * batch.present).sum()) / decisions
-        wrong = float((error.detach().abs() * batch.present).sum()) / decisions
-        finite = bool(target[batch.present].isfinite().all())
-        return QLossResult(float(loss.detach()), value, wrong, sizes.numpy().astype(np.float64), finite)
+        error = error.detach()
+        sizes = mixed_priority(error, batch.present, mix=self.config.priority_mix)
+        value = ((error + target) * batch.present).sum() / decisions
+        wrong = (error.abs() * batch.present).sum() / decisions
+        return QLossResult(loss.detach(), value, wrong, sizes, (target.isfinite() | ~batch.present).all())
 
     @torch.no_grad()
     def _targets(self, batch: _Batch, q: Tensor) -> Tensor:
         """h(R + discount h⁻¹(Q_target(s', argmax Q(s', ·)))), float32[n, T]. (R2D2, equation in §2.3.)"""
         target_values = self._values(self._target, batch)
         n, steps = batch.place.shape
-        at = torch.arange(n)[:, None], batch.place
+        at = torch.arange(n, device=self._device)[:, None], batch.place
         online_values = q if self.config.double else target_values
         best = greedy(online_values[at].flatten(0, 1), batch.legal[at].flatten(0, 1))
         value = taken(target_values[at].flatten(0, 1), best).view(n, steps)
@@ -260,20 +265,21 @@ class R2D2Learner(QLearner):
         epsilon = self.config.rescale_epsilon
         return rescale(batch.reward + batch.discount * unscale(value, epsilon=epsilon), epsilon=epsilon)
 
-    def _values(self, module: QRecurrent, batch: _Batch) -> Tensor:
+    def _values(self, module: ActionValues, batch: _Batch) -> Tensor:
         """Action values float32[n, T + 1, A], after the slots before them have refreshed the memory, without gradients."""
         before, steps = self.config.burn_in, batch.legal.shape[1]
-        memory = self._refreshed(module, batch)
-        now = batch.x[:, before:].transpose(0, 1)
-        features = module.body(now.flatten(0, 1)).view(steps, len(batch.x), -1)
-        states = module.unroll(features, memory).transpose(0, 1)
-        q = module.values(states.flatten(0, 1), batch.legal.flatten(0, 1))
-        return q.view(len(batch.x), steps, -1)
+        with self.placement.products():
+            memory = self._refreshed(module, batch)
+            now = batch.x[:, before:].transpose(0, 1)
+            features = module.body(now.flatten(0, 1)).view(steps, len(batch.x), -1)
+            states = module.unroll(features, memory).transpose(0, 1)
+            q = module.values(states.flatten(0, 1), batch.legal.flatten(0, 1))
+        return q.float().view(len(batch.x), steps, -1)
 
     @torch.no_grad()
-    def _refreshed(self, module: QRecurrent, batch: _Batch) -> Tensor:
+    def _refreshed(self, module: ActionValues, batch: _Batch) -> Tensor:
         slots, memory = self.config.burn_in, batch.memory
-        begin = slots - int(batch.before.max()) if len(batch.before) else slots
+        begin = slots - batch.refreshed
         if begin == slots:
             return memory
         before = batch.x[:, begin:slots].transpose(0, 1)
@@ -296,25 +302,14 @@ class R2D2Learner(QLearner):
         shape = (len(observation), observation.shape[1], *self._online.shape)
         present = np.arange(self.config.length) < mine["count"][:, None]
         weight = np.ones(rows) if weight is None else weight
+        there = {name: to_device(mine[name].astype(np.int64), self._device) for name in ("before", "action", "place")}
+        floats = {name: to_device(mine[name], self._device) for name in ("memory", "reward", "discount")}
         return _Batch(
-            x=self._seen(observation.reshape(-1, *observation.shape[2:])).view(shape),
-            legal=torch.from_numpy(legal),
-            before=torch.from_numpy(mine["before"].astype(np.int64)),
-            memory=torch.from_numpy(mine["memory"]),
-            action=torch.from_numpy(mine["action"].astype(np.int64)),
-            place=torch.from_numpy(mine["place"].astype(np.int64)),
-            reward=torch.from_numpy(mine["reward"]),
-            discount=torch.from_numpy(mine["discount"]),
-            present=torch.from_numpy(present),
-            weight=torch.from_numpy(weight[share].astype(np.float32)),
+            x=self._seen(observation.reshape(-1, *observation.shape[2:]), self._online.shape).view(shape),
+            legal=to_device(legal, self._device),
+            refreshed=int(mine["before"].max(initial=0)),
+            present=to_device(present, self._device),
+            weight=to_device(weight[share].astype(np.float32), self._device),
+            **there,
+            **floats,
         )
-
-    def _seen(self, observation: Array) -> Tensor:
-        """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
-        if self._states is None:
-            return rows_of(observation, self._online.shape)
-        ids = np.maximum(observation - self._states.base, 0).astype(np.int64)
-        return self._states.x[torch.from_numpy(ids)].view(-1, *self._online.shape)
-
-    def _network_weights(self) -> Weights:
-        return arrays_of(self._online)

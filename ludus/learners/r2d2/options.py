@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,7 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import REPLAY, AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.dqn.options import QLearning
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.policies.specs import QCore, q_recurrent_spec
+from ludus.policies.specs import QHeadSpec, action_values_spec
 from ludus.replay.base import ItemUnit, TableSpec
 
 
@@ -22,7 +22,7 @@ class R2D2(QLearning):
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Kapturowski et al. 2019"
     )
 
-    core: QCore = "lstm"
+    core: Literal["gru", "lstm"] = "lstm"
     memory: int = Field(default=64, ge=1)  # units of the cell
     length: int = Field(default=40, ge=1)  # decisions of a sequence that are learned from
     period: int = Field(default=20, ge=1)  # decisions from one sequence's beginning to the next one's
@@ -63,8 +63,8 @@ class R2D2(QLearning):
         return (TableSpec(REPLAY, kind, capacity=self.capacity, priority_exponent=self.priority_exponent or 1.0),)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        inputs = self._inputs(env, seats)
-        return q_recurrent_spec(**inputs, core=self.core, memory=self.memory, dueling=self.dueling)
+        head = QHeadSpec(dueling=self.dueling)
+        return action_values_spec(**self._inputs(env, seats), head=head, core=self.core, width=self.memory)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.r2d2.learner import R2D2Learner  # a scenario can be read without loading torch

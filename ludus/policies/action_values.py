@@ -1,0 +1,603 @@
+"""Action values, played epsilon-greedily: any body, a GRU or an LSTM if wanted, and a head for means or for distributions of returns; for
+one agent, or for each agent of a team."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeVar, cast
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.core.errors import PolicyError
+from ludus.core.seeding import mix, uniform
+from ludus.core.types import Act, Array, Enumeration, PolicySpec, Weights
+from ludus.policies.actor_critic import _SEEDING, CORES, agents_of, arrays_of, core_step, load_arrays, shapes_of
+from ludus.policies.actor_critic_policy import Recurrent
+from ludus.policies.bodies import make_body, orthogonal, perceptron_body
+from ludus.policies.categorical import (
+    CategoricalPolicy,
+    answers,
+    best_legal,
+    check_mode,
+    checked_mask,
+    draw_row,
+    epsilon_mix,
+    full_mask,
+    one_hot_best,
+    refuse_row,
+)
+from ludus.policies.checks import choice, entry, fitted, integer, one_spec
+from ludus.policies.mlp import Layout, flatten
+from ludus.policies.perceptron import Perceptron, Perceptrons, float_rows
+from ludus.policies.specs import QHeadSpec, tabulates
+
+# --------------------------------------------------------------------------------------------------------------------
+# The last layers: plain or noisy, dueling or not, for means and for distributions of returns.
+
+COSINES = 64  # by which levels of quantiles are known (Dabney et al. 2018, "Implicit quantile networks", equation 4)
+
+
+class NoisyLinear(nn.Module):
+    """y = W x + b + (V (x ε_in) + c) ε_out: a linear layer whose weights have factorised Gaussian noise of learned size (Fortunato et al.
+    "Noisy networks for exploration", equations 9 to 11). Without ε it is the layer of the means."""
+
+    def __init__(self, inputs: int, outputs: int, scale: float) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_noise = nn.Parameter(torch.full((outputs, inputs), scale * bound))
+        self.bias_noise = nn.Parameter(torch.full((outputs,), scale * bound))
+
+    def forward(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
+        """x float[n, …, inputs]; before and after: ε_in and ε_out, which broadcast to inputs and outputs."""
+        out = nn.functional.linear(x, self.weight, self.bias)
+        if before is None or after is None:
+            return out
+        return out + nn.functional.linear(x * before, self.weight_noise, self.bias_noise) * after
+
+
+class Linear(nn.Linear):
+    """A layer that ignores noise."""
+
+    def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
+        """W x + b."""
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+def midpoints(count: int) -> Tensor:
+    """The levels (k + ½) / count, float32[count], at which QR-DQN has its quantiles (Dabney et al. 2018, lemma 2)."""
+    return (torch.arange(count, dtype=torch.float32) + 0.5) / count
+
+
+class QHead(nn.Module):
+    """features float32[n, F] -> float32[n, A, K]: K is 1, the atoms, or the levels that are asked for."""
+
+    support: Tensor  # the values float32[K] of c51
+    levels: Tensor  # at which `implicit` is asked, float32[K], where nothing else is said
+
+    def __init__(self, features: int, actions: int, head: QHeadSpec) -> None:
+        super().__init__()
+        self.actions, self.head = actions, head
+        self._wide = head.atoms if head.distribution in ("c51", "quantile") else 1
+
+        def layer(outputs: int) -> nn.Module:
+            return NoisyLinear(features, outputs, head.noise_scale) if head.noisy else Linear(features, outputs)
+
+        self.advantage = layer(actions * self._wide)
+        self.value = layer(self._wide) if head.dueling else None
+        self.cosine = nn.Linear(COSINES, features) if head.distribution == "implicit" else None
+        outputs = actions * self._wide
+        self._splits = [features, outputs, *([features, self._wide] if head.dueling else [])]
+        self.noise_size = sum(self._splits) if head.noisy else 0
+        low, high = (head.low, head.high) if head.distribution == "c51" else (0.0, 0.0)
+        self.register_buffer("support", torch.linspace(low, high, self._wide), persistent=False)
+        self.register_buffer("levels", midpoints(head.atoms), persistent=False)
+
+    def forward(
+        self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
+    ) -> Tensor:
+        """mask bool[n, A]: over whose legal actions the dueling mean goes (Wang et al. 2016, equation 9); None: all. noise: ε
+        float32[noise_size], or one a row. levels float32[n, K] in (0, 1), of "implicit"; None: the middles of equal shares."""
+        if self.cosine is not None:
+            at = self.levels.expand(len(features), -1) if levels is None else levels
+            steps = torch.arange(COSINES, dtype=features.dtype, device=features.device) * math.pi
+            features = features[:, None] * torch.relu(self.cosine(torch.cos(at[..., None] * steps)))
+        parts: list[Tensor | None] = [None] * 4
+        if noise is not None:
+            noise = noise[:, None] if noise.ndim == 2 and features.ndim == 3 else noise
+            parts[: len(self._splits)] = torch.split(noise, self._splits, dim=-1)
+        advantage = self._spread(self.advantage(features, parts[0], parts[1]), self.actions)
+        if self.value is None:
+            return advantage
+        value = self._spread(self.value(features, parts[2], parts[3]), 1)
+        if mask is None:
+            return value + advantage - advantage.mean(dim=1, keepdim=True)
+        legal = mask[..., None].to(advantage.dtype)
+        mean = (advantage * legal).sum(dim=1, keepdim=True) / legal.sum(dim=1, keepdim=True).clamp(min=1.0)
+        return value + advantage - mean
+
+    def _spread(self, out: Tensor, actions: int) -> Tensor:
+        """[n, actions × K] -> [n, actions, K]; implicit: [n, K, actions] -> the same."""
+        return out.transpose(1, 2) if self.cosine is not None else out.view(len(out), actions, self._wide)
+
+    def means(self, out: Tensor) -> Tensor:
+        """The action values float32[n, A] of `forward`'s answer."""
+        if self.head.distribution == "none":
+            return out[..., 0]
+        if self.head.distribution == "c51":
+            return torch.softmax(out, dim=-1) @ self.support
+        return out.mean(dim=-1)
+
+    @property
+    def linear(self) -> list[nn.Linear]:
+        """The layers, side by side, of a plain head of means."""
+        return [layer for layer in (self.advantage, self.value) if isinstance(layer, nn.Linear)]
+
+
+def head_of(spec: PolicySpec) -> QHeadSpec:
+    """Raises PolicyError for a head that is none."""
+    given = entry(spec, "head")
+    try:
+        head = QHeadSpec(**given)
+    except TypeError:
+        raise PolicyError(
+            f"policy spec {spec.kind!r}: head is {given!r}; expected the entries of a QHeadSpec."
+        ) from None
+    if head.distribution not in ("none", "c51", "quantile", "implicit"):
+        raise PolicyError(f"policy spec {spec.kind!r}: there is no distribution {head.distribution!r}.")
+    if head.distribution == "c51" and not (head.atoms >= 2 and head.low < head.high):
+        raise PolicyError(
+            f"policy spec {spec.kind!r}: c51 has {head.atoms} atoms from {head.low} to {head.high}; expected two or more, low < high."
+        )
+    return head
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The networks that specs declare: as torch modules, and, of plain perceptrons, as layers.
+
+
+class ActionValues(nn.Module):
+    """The network of an `action_values` spec, of one agent: observations float32[n, *shape] -> float32[n, A, K], as `QHead` says.
+
+    memory: floats that one slot remembers; 0: none. Memory float32[n, memory] is the cell's state h, and behind it c of an LSTM; zeros at
+    an episode's start. Cells are torch's (Hochreiter and Schmidhuber 1997; Cho et al. 2014).
+    """
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        self.shape, self.actions = _shape(spec), integer(spec, "actions")
+        self.body, features = make_body(entry(spec, "body"), self.shape, scale=float(spec.config.get("scale", 1.0)))
+        core = choice(spec, "core", tuple(CORES))
+        kind, self.width = CORES[core], integer(spec, "width") if core != "none" else 0
+        self.core = kind(features, self.width) if kind is not None else None
+        self.memory = self.width * (2 if core == "lstm" else 1)
+        self.head = QHead(self.width or features, self.actions, head_of(spec))
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
+    ) -> Tensor:
+        """Of a network without memory; see `QHead.forward`."""
+        out: Tensor = self.head(self.body(x), mask, noise, levels)
+        return out
+
+    @property
+    def plain(self) -> bool:
+        """Whether the body is linear layers with one activation, and the head answers means, without noise."""
+        known = isinstance(self.body, nn.Sequential)
+        layers = all(isinstance(part, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for part in self.body.children())
+        return known and layers and bool(self.head.linear) and self.head.head.distribution == "none"
+
+    def step(self, features: Tensor, memory: Tensor) -> Tensor:
+        """One step of the cell: what the body says float32[n, F], memory float32[n, memory] -> the next memory."""
+        assert self.core is not None
+        return core_step(self.core, features, memory)[1]
+
+    def unroll(self, features: Tensor, memory: Tensor) -> Tensor:
+        """States h float32[T, n, width] after each of T steps: features float32[T, n, F], from memory float32[n, memory]."""
+        assert self.core is not None
+        state = tuple(part[None].contiguous() for part in torch.split(memory, self.width, dim=1))
+        out: Tensor = self.core(features, state[0] if len(state) == 1 else state)[0]
+        return out
+
+    def values(self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        """Action values float32[n, A] of what the body says, or of states h where there is a cell."""
+        return self.head.means(self.head(features, mask, noise))
+
+
+class TeamValues(nn.Module):
+    """`ActionValues` for each agent of a team: rows go through that of the agent whose one-hot id they end in."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        super().__init__()
+        self.agents = integer(spec, "agents", least=2)
+        self.members = nn.ModuleList(ActionValues(spec) for _ in range(self.agents))
+        first = cast(ActionValues, self.members[0])
+        self.shape, self.actions, self.memory = first.shape, first.actions, first.memory
+
+    @property
+    def head(self) -> QHead:
+        """The first agent's: all are of one kind."""
+        return cast(ActionValues, self.members[0]).head
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
+    ) -> Tensor:
+        """See `QHead.forward`. Rows without an id count as the first agent's. Off a CPU each network is shown all rows: to sort them
+        would want a look at numbers."""
+        agent = x[:, -self.agents :].argmax(dim=1)
+        if x.device.type != "cpu":
+            every = torch.stack([member(x, mask, noise, levels) for member in self.members])
+            return every[agent, torch.arange(len(x), device=x.device)]
+        order = [(agent == k).nonzero()[:, 0] for k in range(self.agents)]
+
+        def own(of: Tensor | None, rows: Tensor) -> Tensor | None:
+            return of[rows] if of is not None and of.ndim == 2 else of
+
+        parts = [
+            member(x[rows], own(mask, rows), own(noise, rows), own(levels, rows))
+            for member, rows in zip(self.members, order, strict=True)
+        ]
+        return torch.cat(parts)[torch.cat(order).argsort()]
+
+
+def _shape(spec: PolicySpec) -> tuple[int, ...]:
+    shape = entry(spec, "shape")
+    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in shape):
+        raise PolicyError(f"policy spec {spec.kind!r}: shape is {shape!r}; expected a list of whole numbers.")
+    return tuple(shape)
+
+
+def layout_of(spec: PolicySpec) -> Layout | None:
+    """The layers of one agent's network, named as the module's, where it is a perceptron that answers means from observations as they are;
+    else None. A dueling head answers the advantages, and the state's value last."""
+    config, head = spec.config, head_of(spec)
+    if head.noisy or head.distribution != "none" or config.get("scale", 1.0) != 1.0:
+        return None
+    body = entry(spec, "body")
+    if choice(spec, "core", tuple(CORES)) != "none" or body.get("kind") != "mlp":
+        return None
+    (hidden, activation), actions = perceptron_body(body), integer(spec, "actions")
+    last = (("head.advantage", actions), ("head.value", 1)) if head.dueling else (("head.advantage", actions),)
+    names = tuple(((f"body.{2 * k + 1}", width),) for k, width in enumerate(hidden))
+    return Layout((math.prod(_shape(spec)), *hidden, actions + head.dueling), activation, (*names, last))
+
+
+def network_of(spec: PolicySpec) -> ActionValues | TeamValues:
+    """The network of a spec, as torch initialises it."""
+    return TeamValues(spec) if "agents" in spec.config else ActionValues(spec)
+
+
+def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValues:
+    """A fresh network, initialised from `seed` alone: orthogonal of gain √2, but the last layer small (gain 0.1) or noisy, and the cell as
+    torch has it, but with a bias of 1 for keeping what it remembers (Jozefowicz et al. 2015, "An empirical exploration of recurrent
+    network architectures")."""
+    with _SEEDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = network_of(spec)
+        for part in network.modules():
+            if isinstance(part, ActionValues):
+                orthogonal(part.body)
+                for layer in part.head.linear:
+                    orthogonal(layer, 0.1)
+                if part.core is not None:
+                    bias = cast(Tensor, part.core.bias_ih_l0)
+                    nn.init.ones_(bias.data[part.width : 2 * part.width])  # the gate z of a GRU, f of an LSTM
+    return network
+
+
+def initial_weights(spec: PolicySpec, rng: np.random.Generator, *, epsilon: float = 1.0) -> Weights:
+    """Weights of `make_network`, exploring with `epsilon`."""
+    network = make_network(spec, seed=int(rng.integers(2**63)))
+    return {**arrays_of(network), "epsilon": np.array([epsilon], np.float32)}
+
+
+def load_weights(network: nn.Module, spec: PolicySpec, weights: Weights) -> None:
+    """Copies a policy's weights into the network. Raises PolicyError if they do not fit."""
+    arrays = fitted(spec, weights, {**shapes_of(network), "epsilon": (1,)})
+    load_arrays(network, {name: array for name, array in arrays.items() if name != "epsilon"})
+
+
+def rows_of(observation: Array, shape: tuple[int, ...]) -> Tensor:
+    """Observations [n, …] as float32[n, *shape]."""
+    rows = np.ascontiguousarray(observation, np.float32).reshape(len(observation), *shape)
+    return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From what networks answer to actions, compiled.
+
+
+@njit(cache=True)
+def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
+    """Q from network outputs: out float[n, A] as it is, or float[n, A + 1] dueling: V + advantage - mean legal advantage
+    (Wang et al. 2016, equation 9, with the mean over legal actions). 0 where illegal."""
+    n, actions = mask.shape
+    q = np.zeros((n, actions), out.dtype)
+    for i in range(n):
+        base = out.dtype.type(0)
+        if out.shape[1] > actions:
+            legal = 0
+            for a in range(actions):
+                if mask[i, a]:
+                    base -= out[i, a]
+                    legal += 1
+            base = base / out.dtype.type(max(legal, 1)) + out[i, actions]
+        for a in range(actions):
+            if mask[i, a]:
+                q[i, a] = out[i, a] + base
+    return q
+
+
+def epsilon_greedy(
+    q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
+) -> Act:
+    """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
+    float32[n, >= 1]. Raises PolicyError for a mask of another shape, or a row that has no legal action or a NaN."""
+    legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
+    chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
+    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp), q)
+    return Act(action, logp)
+
+
+@njit(cache=True)
+def _epsilon_greedy(q, mask, noise, epsilon, action, logp):  # type: ignore[no-untyped-def]
+    """Fills action and logp; returns the first row that has no legal action or a NaN, or -1."""
+    actions, masked = q.shape[1], mask.size > 0
+    weight = np.empty(actions)
+    for i in range(len(q)):
+        legal = mask[i if masked else 0]
+        best = best_legal(q[i], legal)
+        if best < 0:
+            return i
+        count = legal.sum() if masked else actions
+        for a in range(actions):
+            weight[a] = epsilon[i] / count if not masked or legal[a] else 0.0
+        weight[best] += 1.0 - epsilon[i]
+        action[i], logp[i] = draw_row(weight, weight.sum(), noise[i])
+    return -1
+
+
+@njit(cache=True)
+def scaled_normals(noise: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """f(z) = sign(z) √|z| of standard normals z, float32[n, size], which each row has from its own uniform (Fortunato et al. 2018, below
+    equation 11; Box and Muller 1958)."""
+    out = np.empty((len(noise), size), np.float32)
+    for i in range(len(noise)):
+        key = mix(np.uint64(np.float64(noise[i]) * 4294967296.0))
+        for j in range(0, size, 2):
+            radius = np.sqrt(-2.0 * np.log(1.0 - uniform(key, np.uint64(j))))
+            angle = 2.0 * np.pi * uniform(key, np.uint64(j + 1))
+            for k in range(min(2, size - j)):
+                z = radius * (np.cos(angle) if k == 0 else np.sin(angle))
+                out[i, j + k] = np.sqrt(abs(z)) * (1.0 if z > 0.0 else -1.0)
+    return out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Acting.
+
+Member: TypeAlias = Perceptron | ActionValues
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class ValueNetworks:
+    """The networks of K policies of one spec, those of each one's agents after each other. Perceptrons, and recurrent cells on top of them,
+    are evaluated by compiled kernels, others by torch."""
+
+    def __init__(self, members: Sequence[Member], *, actions: int, agents: int) -> None:
+        first = members[0]
+        self._members, self._actions, self._agents = members, actions, agents
+        self._perceptrons: Perceptrons | None = None
+        self._cells: Recurrent | None = None
+        self.memory = self.noise_size = 0
+        if isinstance(first, Perceptron):
+            if len(members) > 1:
+                self._perceptrons = Perceptrons(cast(Sequence[Perceptron], members))
+            return
+        self.memory, self.noise_size = first.memory, first.head.noise_size
+        if first.core is not None and first.plain:
+            modules = cast(Sequence[ActionValues], members)
+            parts = [(list(m.body.children()), cast(nn.RNNBase, m.core), m.head.linear) for m in modules]
+            self._cells, self._inputs = Recurrent(parts), math.prod(first.shape)
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        epsilon: float | NDArray[np.float64],
+        explore: bool,
+        index: NDArray[np.int32] | None = None,
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all."""
+        random = noise[:, 1] if explore and self.noise_size else None
+        q, after = self.values(observation, mask, memory, random=random, index=index)
+        act = epsilon_greedy(q, mask, noise, epsilon if explore else 0.0)
+        return act if after is None else act._replace(memory=after)
+
+    def values(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None = None,
+        *,
+        random: NDArray[np.float32] | None = None,
+        index: NDArray[np.int32] | None = None,
+    ) -> tuple[Array, Array | None]:
+        """(action values float32[n, A], the memory after). random float32[n]: uniforms that a noisy head's noise is made from; None: none.
+        Raises PolicyError for memory of another shape, and where a team's agents cannot be told apart."""
+        if self._agents > 1:
+            agent = agents_of(observation, self._agents)
+            index = agent if index is None else index * np.int32(self._agents) + agent
+        first = self._members[0]
+        if isinstance(first, Perceptron):
+            if self._perceptrons is None or index is None:
+                out = first.outputs(observation)
+            else:
+                out = self._perceptrons.outputs(observation, index)
+            return self._values(out, mask), None
+        given = self._checked(memory, len(observation)) if self.memory else None
+        if self._cells is not None and given is not None:
+            x = float_rows(observation, self._inputs)
+            out, after = self._cells.step(x, given, np.zeros(len(x), np.int32) if index is None else index)
+            return self._values(out, mask), after
+        mask = None if mask is None else full_mask(mask, len(observation), self._actions)
+        if index is None:
+            return _asked(first, observation, mask, given, random)
+        q, next_memory = (
+            np.empty((len(observation), self._actions), np.float32),
+            None if given is None else given.copy(),
+        )
+        for k in np.unique(index).tolist():
+            rows = np.flatnonzero(index == k)
+            q[rows], state = _asked(
+                cast(ActionValues, self._members[k]),
+                observation[rows],
+                _own(mask, rows),
+                _own(given, rows),
+                _own(random, rows),
+            )
+            if next_memory is not None:
+                next_memory[rows] = state
+        return q, next_memory
+
+    def _values(self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> Array:
+        """Of a plain head's outputs."""
+        return out if out.shape[1] == self._actions else action_values(out, full_mask(mask, len(out), self._actions))
+
+    def _checked(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
+        expected = (rows, self.memory)
+        if memory is None or memory.shape != expected:
+            given = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(f"an 'action_values' policy wants memory of shape {expected}; it was given {given}.")
+        return float_rows(memory, self.memory)
+
+
+def _own(of: NDArray[Scalar] | None, rows: NDArray[np.int64]) -> NDArray[Scalar] | None:
+    return None if of is None else of[rows]
+
+
+def _asked(
+    network: ActionValues,
+    observation: Array,
+    mask: NDArray[np.bool_] | None,
+    memory: NDArray[np.float32] | None,
+    random: NDArray[np.float32] | None,
+) -> tuple[Array, Array | None]:
+    """As `ValueNetworks.values`, by torch."""
+    legal = None if mask is None else torch.from_numpy(mask)
+    noise = None
+    if random is not None:
+        noise = torch.from_numpy(scaled_normals(np.ascontiguousarray(random, np.float32), network.head.noise_size))
+    with torch.no_grad():
+        features = network.body(rows_of(observation, network.shape))
+        if memory is None:
+            return network.values(features, legal, noise).numpy(), None
+        after = network.step(features, torch.from_numpy(memory))
+        return network.values(after[:, : network.width], legal, noise).numpy(), after.numpy()
+
+
+class ActionValuePolicy(CategoricalPolicy):
+    """Kind `action_values`; config as `action_values_spec` makes it. Weights are named as in the module's `state_dict()`, and `epsilon`
+    float32[1]: "explore" plays a uniform legal action with that probability, and otherwise, like "greedy", the best one. So exploration
+    travels with the weights.
+
+    A noisy head has noise of its own in every row and decision of "explore", made from a second uniform; so acting stays pure, and how
+    large the noise is travels with the weights. Its logp is that of the action given this noise, and "explore" has no table.
+
+    With `agents` in its config each agent of the team has a network of its own, `members.K.…`, and observations end in its one-hot id.
+    """
+
+    def __init__(self, spec: PolicySpec, weights: Weights) -> None:
+        self.spec, self.actions = spec, integer(spec, "actions")
+        self.agents = integer(spec, "agents", least=2) if "agents" in spec.config else 1
+        prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
+        layout, networks = layout_of(spec), []
+        if layout is None:
+            with _SEEDING, torch.random.fork_rng(devices=[]):
+                networks = [ActionValues(spec).requires_grad_(False) for _ in prefixes]
+        shapes = shapes_of(networks[0]) if layout is None else layout.shapes()
+        every = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}
+        self._weights = fitted(spec, weights, {**every, "epsilon": (1,)})
+        self.epsilon = float(self._weights["epsilon"][0])
+        if not 0.0 <= self.epsilon <= 1.0:
+            raise PolicyError(f"epsilon of a {spec.kind!r} policy is {self.epsilon}; expected a probability.")
+        for network, prefix in zip(networks, prefixes, strict=False):
+            load_arrays(network, {name: self._weights[prefix + name] for name in shapes})
+        self.members: list[Member] = list(networks)
+        if layout is not None:
+            names = [[prefix + name for name in shapes] for prefix in prefixes]
+            self.members = [Perceptron(layout, flatten(self._weights, own)) for own in names]
+        self._networks = ValueNetworks(self.members, actions=self.actions, agents=self.agents)
+        self.memory_shape = (self._networks.memory,) if self._networks.memory else None
+        self.noise_width = 2 if self._networks.noise_size else 1
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        *,
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action or a NaN, memory of another shape, and,
+        of a team, observations without an agent's id."""
+        check_mode(self, mode)
+        return self._networks.act(observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore")
+
+    def probabilities(
+        self, observation: Array, mask: NDArray[np.bool_], *, mode: str
+    ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
+        """As `CategoricalPolicy.probabilities`, of a policy that `tabulates`."""
+        probs = one_hot_best(self._networks.values(observation, mask)[0], mask)
+        return (epsilon_mix(probs, mask, self.epsilon) if mode == "explore" else probs), {}
+
+    def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
+        """As `CategoricalPolicy.tabulate`; None unless the spec `tabulates`: of "explore" with a noisy head, whose choices are no product
+        of a table, of a policy that remembers, and of a team, since enumerated games have no ids of agents."""
+        check_mode(self, mode)
+        return super().tabulate(enumeration, player, mode=mode) if tabulates(self.spec, mode=mode) else None
+
+    def weights(self) -> Weights:
+        return {name: array.copy() for name, array in self._weights.items()}
+
+    @staticmethod
+    def stack(policies: Sequence[ActionValuePolicy]) -> StackedActionValues:
+        """Policies of one spec as one. Raises PolicyError if their specs differ."""
+        return StackedActionValues(policies)
+
+
+class StackedActionValues:
+    """K policies of one spec, each with an epsilon of its own, evaluated in one call."""
+
+    def __init__(self, policies: Sequence[ActionValuePolicy]) -> None:
+        one_spec(policies)
+        first = self._first = policies[0]
+        members = [member for policy in policies for member in policy.members]
+        self._networks = ValueNetworks(members, actions=first.actions, agents=first.agents)
+        self._epsilon = np.array([policy.epsilon for policy in policies])
+
+    def act(
+        self,
+        observation: Array,
+        mask: NDArray[np.bool_] | None,
+        memory: Array | None,
+        noise: NDArray[np.float32],
+        index: NDArray[np.int32],
+        mode: str = "explore",
+    ) -> Act:
+        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        check_mode(self._first, mode)
+        epsilon = self._epsilon[index]
+        return self._networks.act(
+            observation, mask, memory, noise, epsilon=epsilon, explore=mode == "explore", index=index
+        )
