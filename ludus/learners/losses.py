@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import PolicyError
-from ludus.policies.heads import LEAST_LOG_STD, MOST, MOST_LOG_STD, Bounds, MultiCategorical, head_of
+from ludus.policies.heads import HALF_LOG_TWO_PI, MOST, Gaussian, MultiCategorical, Point, Squashed, head_of
 
 
 def masked_log_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -83,10 +83,9 @@ def _require_alike(first: Tensor, second: Tensor, one: str, other: str) -> None:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Densities and entropies of what policies play, as pure torch functions of their networks' outputs. Acting has the
-# same in NumPy (`ludus.policies.heads`, which says what each kind is). Shapes: out float[n, outputs], action [n, …]
+# same compiled (`ludus.policies.heads`, which says what each kind is). Shapes: out float[n, outputs], action [n, …]
 # as the environment takes it, mask bool[n, A] or None; answers [n].
 
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
@@ -133,51 +132,51 @@ class MultiCategoricalDistribution:
 
 
 class BoxDistribution:
-    """What both Gaussians share: bounds as tensors [size]."""
+    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._size = bounds.size
-        self._low, self._high = torch.from_numpy(bounds.low), torch.from_numpy(bounds.high)
-        self._middle, self._half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
+    def __init__(self, head: Gaussian | Squashed) -> None:
+        box = head.bounds
+        self._size, self._log_std = box.size, head.log_std
+        self._box = torch.from_numpy(np.stack([box.low, box.high, box.middle, box.half]))
+
+    def _bounds(self, out: Tensor) -> tuple[Tensor, ...]:
+        """Low, high, middle and half float64[size]."""
+        if self._box.device != out.device:
+            self._box = self._box.to(out.device)
+        return self._box.unbind()
 
     def _split(self, out: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_std = out[:, : self._size], out[:, self._size :]
-        return mean, log_std.clamp(LEAST_LOG_STD, MOST_LOG_STD)
+        mean, log_std = out[:, : self._size], out[:, self._size : 2 * self._size]
+        return mean, log_std.clamp(*self._log_std)
 
-    def _scaled(self, action: Tensor) -> tuple[Tensor, Tensor]:
+    def _scaled(self, action: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """(flat actions, the same in the network's numbers), float64: where tanh saturates float32 would round away what it was of."""
-        flat = action.reshape(len(action), self._size).double()
-        return flat, (flat - self._middle) / self._half
+        flat, (_, _, middle, half) = action.reshape(len(action), self._size).double(), self._bounds(out)
+        return flat, (flat - middle) / half
 
     def _log_half(self, out: Tensor) -> Tensor:
-        return self._half.log().sum().to(out.dtype)
+        return self._bounds(out)[3].log().to(out.dtype)
 
 
 class GaussianDistribution(BoxDistribution):
     """Clipped to the bounds. The entropy is that before clipping."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        super().__init__(bounds)
-        self._least, self._most = (
-            self._low.float().double(),
-            self._high.float().double(),
-        )  # as float32 actions reach them
-
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
-        flat, scaled = self._scaled(action)
+        flat, scaled = self._scaled(action, out)
+        low, high, *_ = self._bounds(out)
         z = (scaled.to(out.dtype) - mean) / log_std.exp()
-        density = -0.5 * z.square() - log_std - _HALF_LOG_TWO_PI - self._half.log().to(out.dtype)
-        at_low, at_high = flat <= self._least, flat >= self._most
-        bound = at_low | at_high
-        if not bound.any():
+        density = -0.5 * z.square() - log_std - HALF_LOG_TWO_PI - self._log_half(out)
+        at_high = flat >= high
+        bound = (flat <= low) | at_high
+        if out.device.type == "cpu" and not bound.any():
             return density.sum(dim=1)
         tail = torch.where(at_high, -z, z)
         mass = torch.special.log_ndtr(torch.where(bound, tail, 0.0))  # where not needed: a number whose slope is finite
         return torch.where(bound, mass, density).sum(dim=1)
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
-        return normal_entropy(self._split(out)[1]) + self._log_half(out)
+        return normal_entropy(self._split(out)[1]) + self._log_half(out).sum()
 
 
 class SquashedDistribution(BoxDistribution):
@@ -185,21 +184,31 @@ class SquashedDistribution(BoxDistribution):
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
-        z = self._scaled(action)[1].clamp(-MOST, MOST).atanh().to(out.dtype)
-        standard = (z - mean) / log_std.exp()
-        density = -0.5 * standard.square() - log_std - _HALF_LOG_TWO_PI
-        return (density - log_slope(z)).sum(dim=1) - self._log_half(out)
+        z = self._scaled(action, out)[1].clamp(-MOST, MOST).atanh().to(out.dtype)
+        return (squashed_density(z, (z - mean) / log_std.exp(), log_std) - self._log_half(out)).sum(dim=1)
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
-        nodes, weights = (torch.from_numpy(a).to(out.dtype) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
+        nodes, weights = (torch.from_numpy(a).to(out) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
         slopes = log_slope(mean[..., None] + log_std.exp()[..., None] * nodes)
-        return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out)
+        return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out).sum()
+
+    def draw(self, out: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions float[n, size] in [-1, 1] from standard normal deviates, and their log-densities there [n]; both have slopes.
+        (Haarnoja et al. 2018, appendix C, equation 21.)"""
+        mean, log_std = self._split(out)
+        z = mean + log_std.exp() * normal
+        return z.tanh(), squashed_density(z, normal, log_std).sum(dim=1)
+
+
+def squashed_density(z: Tensor, deviate: Tensor, log_std: Tensor) -> Tensor:
+    """Log-density of tanh z in [-1, 1], where z is `deviate` standard deviations from its mean."""
+    return -0.5 * deviate.square() - log_std - HALF_LOG_TWO_PI - log_slope(z)
 
 
 def normal_entropy(log_std: Tensor) -> Tensor:
     """Σ (log σ + ½ log 2πe) over the last dimension."""
-    return (log_std + _HALF_LOG_TWO_PI + 0.5).sum(dim=-1)
+    return (log_std + HALF_LOG_TWO_PI + 0.5).sum(dim=-1)
 
 
 def log_slope(z: Tensor) -> Tensor:
@@ -208,10 +217,14 @@ def log_slope(z: Tensor) -> Tensor:
 
 
 def distribution_of(config: Mapping[str, Any]) -> Distribution:
-    """What the `action` part of a policy's spec plays. Raises PolicyError for one that is wrong."""
-    head, kind = head_of(config), config["kind"]
+    """What the `action` part of a policy's spec plays. Raises PolicyError for one that is wrong, and for points, which have no density."""
+    head = head_of(config)
     if isinstance(head, MultiCategorical):
         return MultiCategoricalDistribution(head.choices)
-    if kind == "categorical":
-        return CategoricalDistribution()
-    return GaussianDistribution(Bounds.of(config)) if kind == "gaussian" else SquashedDistribution(Bounds.of(config))
+    if isinstance(head, Gaussian):
+        return GaussianDistribution(head)
+    if isinstance(head, Squashed):
+        return SquashedDistribution(head)
+    if isinstance(head, Point):
+        raise PolicyError("a policy that plays points has no density to learn by; see DDPG, TD3 and MADDPG.")
+    return CategoricalDistribution()

@@ -148,7 +148,10 @@ class ActorCritic(nn.Module):
         self.scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
         self.actor = self._tower(spec)
         self.head = nn.Linear(self.actor.features, self.head_of.outputs - self.head_of.free)
-        self.log_std = nn.Parameter(torch.zeros(self.head_of.free)) if self.head_of.free else None
+        learned = self.head_of.free - len(self.head_of.numbers)
+        self.log_std = nn.Parameter(torch.zeros(learned)) if learned else None
+        for name in self.head_of.numbers:
+            self.register_buffer(name, torch.zeros(1))
         value = choice(spec, "value", ("shared", "separate", "central", "none"))
         self.state = integer(spec, "state") if value == "central" else 0
         self.state_normaliser = Normaliser((self.state,)) if self.state and self.normaliser is not None else None
@@ -191,14 +194,19 @@ class ActorCritic(nn.Module):
         mine, its = (None, None) if memory is None else torch.split_with_sizes(memory, sizes, 1)
         features, after = self.actor(x, mine, packing)
         out = self.head(features)
-        if self.log_std is not None:
-            out = torch.cat([out, self.log_std.expand(len(out), -1)], dim=1)
+        if self.head_of.free:
+            out = torch.cat([out, self.free().expand(len(out), -1)], dim=1)
         if self.state and state is None:
             return out, None, after
         if self.critic is not None:
             features, other = self.critic(x if state is None else self._side_by_side(state, x), its, packing)
             after = after if other is None or after is None else torch.cat([after, other], dim=1)
         return out, None if self.value is None else self.value(features)[:, 0], after
+
+    def free(self) -> Tensor:
+        """The head's outputs float[free] that do not depend on the observation."""
+        learned = [] if self.log_std is None else [self.log_std]
+        return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)])
 
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
@@ -361,7 +369,7 @@ def _declared(config: str) -> Declared:
         scale=network.scale,
         layouts=parts,
         names=tuple(parts["policy"].shapes()) if parts else (),
-        free=("log_std",) if network.log_std is not None else (),
+        free=(*(("log_std",) if network.log_std is not None else ()), *network.head_of.numbers),
         shapes=shapes_of(network),
     )
 

@@ -298,7 +298,8 @@ class ActingNetwork:
         mine, free = self._outputs, self.free if free is None else free
         value = out[:, mine] if out.shape[1] > mine else None
         if free is not None:
-            out = np.concatenate([out[:, :mine], np.broadcast_to(free, (len(out), free.shape[-1]))], axis=1)
+            given, out = out, np.empty((len(out), mine + free.shape[-1]), np.float32)
+            out[:, :mine], out[:, mine:] = given[:, :mine], free
         return ActorCriticAnswer(out, value, memory)
 
 

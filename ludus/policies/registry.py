@@ -18,10 +18,8 @@ POLICIES = {
     "averaged": "ludus.policies.registry:AveragedPolicy",
     "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
     "bot": "ludus.policies.bots:BotPolicy",
-    "deterministic": "ludus.policies.actors:DeterministicActor",
     "nfsp": "ludus.policies.registry:NFSPPolicy",
     "random": "ludus.policies.random:RandomPolicy",
-    "squashed_gaussian": "ludus.policies.actors:SquashedGaussianActor",
     "tabular": "ludus.policies.tabular:TabularPolicy",
     "torch": "ludus.policies.torch_module:TorchPolicy",
 }

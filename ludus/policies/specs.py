@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.parts import load
-from ludus.core.types import Array, Enumeration, PolicySpec, Weights
+from ludus.core.types import Enumeration, PolicySpec, Weights
 
 Value = Literal["shared", "separate", "central", "none"]
 Network = Literal["nature", "impala"]
@@ -192,29 +192,6 @@ def covered(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Actors of continuous actions (`ludus.policies.actors`).
-
-ActorKind = Literal["deterministic", "squashed_gaussian"]
-
-
-def actor_spec(
-    kind: ActorKind, *, inputs: int, low: Array, high: Array, hidden: Sequence[int], activation: str = "relu"
-) -> PolicySpec:
-    """The spec of a `DeterministicActor` or a `SquashedGaussianActor`. inputs: entries of one observation; low, high: an action's bounds,
-    both of its shape."""
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    config = {
-        "inputs": int(inputs),
-        "shape": [int(n) for n in low.shape],
-        "low": low.ravel().tolist(),
-        "high": high.ravel().tolist(),
-        "hidden": [int(n) for n in hidden],
-        "activation": activation,
-    }
-    return PolicySpec(kind, config)
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Action values (`ludus.policies.action_values`).
 
 Distribution = Literal["none", "c51", "quantile", "implicit"]
@@ -309,7 +286,7 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
     if spec.kind in _PARTS:
         part = config[mode if mode == _PARTS[spec.kind] else "average"]
         return tabulates(PolicySpec(part["kind"], part["config"]), mode="greedy" if mode == "greedy" else "explore")
-    return spec.kind not in ("bot", "deterministic", "squashed_gaussian")
+    return spec.kind != "bot"
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:

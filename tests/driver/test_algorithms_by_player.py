@@ -115,7 +115,7 @@ def test_players_whose_actions_no_single_algorithm_serves(tmp_path: Path) -> Non
         generations=1,
     )
     found = kinds(ludus.run(scenario, run_dir=tmp_path / "run", report=False))
-    assert (found["0-1"], found["1-1"]) == ("action_values", "squashed_gaussian")
+    assert (found["0-1"], found["1-1"]) == ("action_values", "actor_critic")
     with pytest.raises(ScenarioError, match=r"DQN needs discrete actions.*Use .*sac"):
         scenario.model_copy(update={"algorithms": {}}).check(scenario.env.make(num_envs=1).spec)
 

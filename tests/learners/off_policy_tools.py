@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
+from torch.nn import functional
 
 from ludus.learners.base import LearnerContext
 from ludus.policies.registry import build_policy
@@ -56,10 +57,20 @@ def columns_of(batch):
     return {name: torch.from_numpy(np.array(column)) for name, column in batch.columns.items()}
 
 
-def perceptron(parameters, name, x):
-    """Of one hidden layer."""
-    hidden = torch.relu(x @ parameters[f"{name}.0.weight"] + parameters[f"{name}.0.bias"])
-    return hidden @ parameters[f"{name}.1.weight"] + parameters[f"{name}.1.bias"]
+def perceptron(parameters, x, names):
+    """Of one hidden layer; names: of both layers."""
+    first, last = ((parameters[f"{name}.weight"], parameters[f"{name}.bias"]) for name in names)
+    return functional.linear(torch.relu(functional.linear(x, *first)), *last)
+
+
+def acting(parameters, x):
+    """What the actor answers."""
+    return perceptron(parameters, x, ("actor.body.1", "head"))
+
+
+def valued(parameters, name, x):
+    """What a critic answers."""
+    return perceptron(parameters, x, (f"{name}.0", f"{name}.1"))
 
 
 def adam_step(parameters, loss, *, rate=1e-3):

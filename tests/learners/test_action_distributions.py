@@ -185,7 +185,10 @@ def test_a_bound_far_away_has_a_finite_slope():
     ("config", "message"),
     [
         ({"kind": "gaussian", "shape": [1], "low": [1.0], "high": [1.0]}, "low < high"),
+        ({"kind": "gaussian", "shape": [2], "low": [1.0], "high": [2.0]}, "one of each for every entry"),
         ({"kind": "tanh", "shape": [1], "low": [None], "high": [1.0]}, "finite bounds"),
+        ({"kind": "point", "shape": [1], "low": [0.0], "high": [None]}, "finite bounds"),
+        ({"kind": "tanh", "shape": [1], "low": [0.0], "high": [1.0], "log_std": [2, -5]}, "from 2 to -5"),
         ({"kind": "categorical", "actions": 0}, "a head has 0 actions"),
         ({"kind": "categorical"}, "lacks 'actions'"),
         ({"kind": "normal"}, "head of a policy spec is 'normal'"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from off_policy_tools import (
     SMALL,
+    acting,
     adam_step,
     assert_updated,
     boxed,
@@ -15,7 +16,7 @@ from off_policy_tools import (
     learner_and_batch,
     learner_of,
     leaves_of,
-    perceptron,
+    valued,
 )
 
 from ludus.learners.ddpg.learner import action_gradient, smoothed, td_target
@@ -84,15 +85,15 @@ def test_one_update_is_autograds(cls, noise, tensors):
     c = columns_of(batch)
 
     def q(x, a):
-        return [perceptron(leaves, name, torch.cat([x, a], dim=1))[:, 0] for name in names]
+        return [valued(leaves, name, torch.cat([x, a], dim=1))[:, 0] for name in names]
 
     with torch.no_grad():
-        action = perceptron(actor, "actor", c["next"]).tanh() + (noise * normal).clamp(-0.3, 0.3)
+        action = acting(actor, c["next"]).tanh() + (noise * normal).clamp(-0.3, 0.3)
         after = q(c["next"], action.clamp(-1.0, 1.0))
         target = c["reward"] + c["discount"] * torch.stack(after).min(dim=0).values
     loss = sum(0.5 * (one - target).square().mean() for one in q(c["observation"], c["action"]))
     norms = [adam_step(leaves, loss)]
-    actor_loss = -q(c["observation"], perceptron(actor, "actor", c["observation"]).tanh())[0].mean()
+    actor_loss = -q(c["observation"], acting(actor, c["observation"]).tanh())[0].mean()
     norms.append(adam_step(actor, actor_loss))
     metrics = learner.update(batch)
     losses = (loss / len(names), actor_loss)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from off_policy_tools import adam_step, assert_updated, columns_of, leaves_of, perceptron
+from off_policy_tools import acting, adam_step, assert_updated, columns_of, leaves_of, valued
 from team_games import batch_of, learner_of, rollouts, team_env, team_rollout, train
 from together import assert_ranks_learn_alike
 
@@ -121,7 +121,6 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     monkeypatch.setattr(learner, "_gumbel", lambda rows: gumbel if kind == "discrete" else np.zeros((2, 0), np.float32))
     critics, actor = leaves_of(learner.critics.weights()), leaves_of(learner.actor.weights())
     later_critics, later_actor = (scattered(ensemble) for ensemble in (learner.critics, learner.actor))
-    name, width = ("actor", 2) if kind == "box" else ("policy", 3)
     c = columns_of(batch)
 
     def act(out, noise, legal):
@@ -133,12 +132,12 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
 
     def acts(parameters, seen, legal, which):
         noise = torch.from_numpy(gumbel[which]) if kind == "discrete" else None
-        return act(perceptron(parameters, name, c[seen]), noise, c.get(legal))
+        return act(acting(parameters, c[seen]), noise, c.get(legal))
 
     def q(parameters, seen, state, present, actions):
         sees = c[state] if critic == "state" else c[seen].flatten(1)
         x = torch.cat([sees, c[present].float(), (actions * c[present][..., None]).flatten(1)], dim=1)
-        return [perceptron(parameters, k, x)[:, 0] for k in ["q0", "q1"][: 1 + twin]]
+        return [valued(parameters, k, x)[:, 0] for k in ["q0", "q1"][: 1 + twin]]
 
     with torch.no_grad():
         actions = acts(later_actor, "next", "next_mask", 0)
@@ -147,7 +146,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     given = c["action"] if kind == "box" else torch.nn.functional.one_hot(c["action"].long(), 3).float()
     loss = sum(0.5 * (one - target).square().mean() for one in q(critics, "observation", "state", "present", given))
     norms = [adam_step(critics, loss)]
-    own, out = acts(actor, "observation", "mask", 1), perceptron(actor, name, c["observation"])
+    own, out = acts(actor, "observation", "mask", 1), acting(actor, c["observation"])
     total = 0.0
     for agent in range(3):
         actions = given.clone()
@@ -157,7 +156,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
         total = total + ((penalty - value) * c["present"][:, agent]).sum() / (20 * 3)
     norms.append(adam_step(actor, total))
     metrics = learner.update(batch)
-    assert learner.acting.width == width
+    assert learner.acting.width == (2 if kind == "box" else 3)
     assert_updated(learner, metrics, critics=critics, actor=actor, losses=(loss / (1 + twin), total), norms=norms)
     for before, ensemble in ((later_critics, learner.critics), (later_actor, learner.actor)):
         for key, after in ensemble._target.weights().items():
@@ -211,7 +210,7 @@ def test_exploration_travels_with_the_weights():
     assert learner.weights()["warm_up"].tolist() == [0.0]
     warm = learner_of(MADDPG(**SMALL), games("box"), start=learner.weights())
     assert warm.weights()["warm_up"].tolist() == [0.0]
-    assert build_policy(learner.spec, learner.weights()).box.low.tolist() == [-1.0, -1.0]
+    assert build_policy(learner.spec, learner.weights()).head.bounds.low.tolist() == [-1.0, -1.0]
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("box", 25), ("discrete", 2)])

@@ -63,7 +63,7 @@ def test_a_start_from_a_policy_does_not_warm_up(cls, boxed):
     assert first.weights()["warm_up"] == [1.0]
     second = learner_of(cls(**SMALL), boxed, seed=1, start=first.weights())
     assert second.weights()["warm_up"] == [0.0]
-    assert np.array_equal(second.weights()["actor.0.weight"], first.weights()["actor.0.weight"])
+    assert np.array_equal(second.weights()["head.weight"], first.weights()["head.weight"])
     again = learner_of(cls(**SMALL), boxed, seed=1)
     again.load_state_dict(second.state_dict())
     assert again.weights()["warm_up"] == [0.0]
@@ -162,9 +162,10 @@ def test_regression_by_hand():
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_gradients_of_an_ensemble_are_autograds(activation):
-    layout, names = Layout((5, 16, 12, 2), activation), ("q0", "q1")
-    weights = fresh(layout, names, np.random.default_rng(0), gain=1.0)
-    ensemble = Ensemble(layout, weights, names, ranks=ALONE)
+    names = ("q0", "q1")
+    parts = {name: Layout((5, 16, 12, 2), activation).under(name) for name in names}
+    weights = fresh(parts, np.random.default_rng(0), gain=1.0)
+    ensemble = Ensemble(parts, weights, ranks=ALONE)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):
@@ -176,7 +177,7 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     for name, out, gradient in zip(names, ensemble.outputs, ensemble.gradients, strict=True):
         h = inputs
         for k in range(3):
-            h = h @ leaves[f"{name}.{k}.weight"] + leaves[f"{name}.{k}.bias"]
+            h = torch.nn.functional.linear(h, leaves[f"{name}.{k}.weight"], leaves[f"{name}.{k}.bias"])
             h = activate(h) if k < 2 else h
         np.testing.assert_allclose(out, h.detach(), atol=1e-5)
         total = total + (h * torch.from_numpy(gradient)).sum()
@@ -185,7 +186,7 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     np.testing.assert_allclose(slopes, wanted[0][:, 3:], atol=1e-5)
     ensemble.forward(x)
     ensemble.backward(x)
-    flat = np.concatenate([g.numpy().ravel() for g in wanted[1:]])
+    flat = np.concatenate([g.numpy().ravel() for g in wanted[1:]])  # of each layer the weights, then the biases
     np.testing.assert_allclose(ensemble._network.gradient, flat, atol=1e-5)
 
 

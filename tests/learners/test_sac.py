@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from off_policy_tools import adam_step, assert_updated, boxed, columns_of, learner_and_batch, leaves_of, perceptron
+from off_policy_tools import acting, adam_step, assert_updated, boxed, columns_of, learner_and_batch, leaves_of, valued
 from torch.distributions import Categorical, Normal, TanhTransform
 
 from ludus.learners.sac.learner import Temperature
@@ -122,14 +122,14 @@ def test_one_update_is_autograds(twin, tensors):
     c = columns_of(batch)
 
     def q(x, a):
-        return torch.stack([perceptron(leaves, f"q{k}", torch.cat([x, a], dim=1))[:, 0] for k in range(1 + twin)])
+        return torch.stack([valued(leaves, f"q{k}", torch.cat([x, a], dim=1))[:, 0] for k in range(1 + twin)])
 
     with torch.no_grad():
-        after, logp = sampled(perceptron(actor, "actor", c["next"]), normal[0])
+        after, logp = sampled(acting(actor, c["next"]), normal[0])
         target = c["reward"] + c["discount"] * (q(c["next"], after).min(dim=0).values - 0.3 * logp)
     loss = 0.5 * (q(c["observation"], c["action"]) - target).square().mean(dim=1).sum()
     norms = [adam_step(leaves, loss)]
-    action, logp = sampled(perceptron(actor, "actor", c["observation"]), normal[1])
+    action, logp = sampled(acting(actor, c["observation"]), normal[1])
     actor_loss = (0.3 * logp - q(c["observation"], action).min(dim=0).values).mean()
     norms.append(adam_step(actor, actor_loss))
     metrics = learner.update(batch)
@@ -156,10 +156,10 @@ def test_one_update_of_discrete_actions_is_autograds(twin, tensors):
     c = columns_of(batch)
 
     def q(parameters, x):
-        return torch.stack([perceptron(parameters, f"q{k}", x) for k in range(1 + twin)])
+        return torch.stack([valued(parameters, f"q{k}", x) for k in range(1 + twin)])
 
     def policy(x, mask):
-        logp = torch.log_softmax(perceptron(actor, "policy", x).masked_fill(~mask, -torch.inf), dim=1)
+        logp = torch.log_softmax(acting(actor, x).masked_fill(~mask, -torch.inf), dim=1)
         return logp.exp(), logp.masked_fill(~mask, 0.0)
 
     with torch.no_grad():

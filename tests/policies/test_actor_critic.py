@@ -210,7 +210,7 @@ def test_refusals():
     with pytest.raises(PolicyError, match=r"a mask of shape \(3, 4\).*expected \(3, 5\)"):
         multi.act(observation, np.ones((3, 4), np.bool_), None, rows(multi, 3)[2])
     gaussian = make("gaussian")
-    with pytest.raises(PolicyError, match="row 1 of 3: the policy's outputs are"):
+    with pytest.raises(PolicyError, match="row 1 of 3 has no action: the policy's outputs are"):
         gaussian.act(np.array([[0] * 4, [np.nan] * 4, [0] * 4], np.float32), None, None, rows(gaussian, 3)[2])
 
 

@@ -96,9 +96,8 @@ def test_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 
-ELSEWHERE = {"bot", "deterministic", "squashed_gaussian", "averaged", "nfsp"}
-"""Checked in `test_actors.py` (their actions are no choice), `test_nfsp.py` (they are two policies) and `test_bots.py` (it only stands for
-a bot)."""
+ELSEWHERE = {"bot", "averaged", "nfsp"}
+"""Checked in `test_nfsp.py` (they are two policies) and `test_bots.py` (it only stands for a bot)."""
 
 
 def test_every_registered_kind_is_checked(enumeration):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ludus.core.parts import build_part
@@ -12,7 +11,7 @@ from ludus.envs.registry import make_env
 from ludus.learners.base import Algorithm, LearnerContext
 from ludus.learners.registry import ALGORITHMS
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import actor_critic_spec, actor_spec, body_config, tabulates
+from ludus.policies.specs import actor_critic_spec, body_config, tabulates
 
 BODY = body_config(hidden=(4,))
 ORACLES: list[dict[str, Any]] = [
@@ -47,13 +46,9 @@ def test_of_what_learners_train(options: dict[str, Any]) -> None:
     [
         {"kind": "multi_categorical", "choices": [2, 2]},
         {"kind": "gaussian", "shape": [1], "low": [-1.0], "high": [1.0]},
+        {"kind": "point", "shape": [1], "low": [-1.0], "high": [1.0]},
     ],
     ids=str,
 )
 def test_vectors_of_actions_have_no_table(action: dict[str, Any]) -> None:
     assert not tabulates(actor_critic_spec(shape=(3,), action=action, body=BODY), mode="greedy")
-
-
-def test_points_of_a_box_have_no_table() -> None:
-    spec = actor_spec("deterministic", inputs=3, low=-np.ones(1), high=np.ones(1), hidden=(4,))
-    assert not tabulates(spec, mode="greedy")

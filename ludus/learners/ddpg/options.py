@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -10,7 +11,6 @@ from ludus.core.types import Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.off_policy.options import BoxOffPolicy
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.policies.specs import ActorKind
 
 
 class DDPG(BoxOffPolicy):
@@ -20,7 +20,7 @@ class DDPG(BoxOffPolicy):
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Lillicrap et al. 2016"
     )
 
-    actor: ClassVar[ActorKind] = "deterministic"
+    head: ClassVar[Mapping[str, Any]] = {"kind": "point"}
 
     learning_rate: Scheduled = Schedule(start=1e-3)
     noise: Scheduled = Schedule(start=0.1)  # standard deviation of exploration, in actions of [-1, 1]

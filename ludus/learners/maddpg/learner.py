@@ -16,9 +16,8 @@ from ludus.learners.ddpg.learner import td_target
 from ludus.learners.off_policy.learner import Ensemble, OffPolicyLearner
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
 from ludus.policies.actor_critic import first_weights, layouts
-from ludus.policies.actors import BoxActor, actor_layout, initial_actor
+from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout
-from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -109,7 +108,7 @@ class BoxActions:
     random = False
 
     def __init__(self, spec: PolicySpec) -> None:
-        self._box = BoxActor(spec)
+        self._box = Bounds.of(spec.config["action"])
         self.width = self._box.size
 
     def stored(self, action: Array) -> Array:
@@ -169,16 +168,11 @@ class MADDPGLearner(OffPolicyLearner):
         super().__init__(config, context, spec, fresh_start=start is None)
         self.config, self._env, self._seats = config, context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        boxed = spec.kind == "deterministic"
-        layout = actor_layout(spec) if boxed else layouts(spec)["policy"]
+        boxed = spec.config["action"]["kind"] == "point"
+        layout = layouts(spec)["policy"]
         self.acting: ActionKind = BoxActions(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
-        if not boxed:
-            parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
-        elif start is not None:
-            parameters = build_policy(spec, start).weights()
-        else:
-            parameters = initial_actor(spec, seeding.generator(context.seed, self.name, "actor"))
-        self.actor = Ensemble({"actor" if boxed else "policy": layout}, parameters, ranks=context.ranks)
+        parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
+        self.actor = Ensemble({"policy": layout}, parameters, ranks=context.ranks)
         self.inputs, self._boxed = layout.widths[0], boxed
         sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
         self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given

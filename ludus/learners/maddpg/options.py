@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
@@ -11,11 +10,11 @@ from pydantic import Field
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import REPLAY, AlgorithmInfo, Collect, Learner, LearnerContext
-from ludus.learners.off_policy.options import OffPolicy
+from ludus.learners.off_policy.options import OffPolicy, box_policy
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import NotServed, box, discrete, one_space, players_of
+from ludus.learners.spaces import NotServed, discrete, one_space, players_of
 from ludus.learners.teams import Normalise, check_state, check_team, team_size
-from ludus.policies.specs import actor_spec, mlp_spec
+from ludus.policies.specs import mlp_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
@@ -81,15 +80,7 @@ class MADDPG(OffPolicy):
             raise NotServed(
                 f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}."
             )
-        space = box(env, seats, algorithm=name)
-        return actor_spec(
-            "deterministic",
-            inputs=math.prod(space.inputs),
-            low=space.low.reshape(space.shape),
-            high=space.high.reshape(space.shape),
-            hidden=self.hidden,
-            activation=self.activation,
-        )
+        return box_policy(self, {"kind": "point"}, env, seats)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.maddpg.learner import MADDPGLearner  # a scenario can be read without loading torch

@@ -22,10 +22,9 @@ from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
-from ludus.policies.actors import BoxActor, actor_layout, initial_actor
-from ludus.policies.checks import integer
+from ludus.policies.actor_critic import first_weights, layouts
+from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout, Workspace, split
-from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -179,7 +178,7 @@ class OffPolicyLearner:
 
     def fresh_critics(self, layout: Layout, *, count: int) -> Ensemble:
         """`count` critics "q0", "q1" … with targets, initialised from the context's seed."""
-        parts = {f"q{k}": layout.under(f"q{k}") for k in range(count)}
+        parts = {f"q{k}": Layout(layout.widths, layout.activation).under(f"q{k}") for k in range(count)}
         rng = seeding.generator(self._seed, self.name, "critics")
         return Ensemble(parts, fresh(parts, rng, gain=1.0), ranks=self.ranks)
 
@@ -302,13 +301,10 @@ class BoxLearner(OffPolicyLearner):
         self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int
     ) -> None:
         super().__init__(config, context, spec, fresh_start=start is None)
-        if start is None:
-            parameters: Weights = initial_actor(spec, seeding.generator(context.seed, self.name, "actor"))
-        else:
-            parameters = build_policy(spec, start).weights()
-        layout = actor_layout(spec)
+        layout = layouts(spec)["policy"]
+        parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
         self.actor = Ensemble({"actor": layout}, parameters, ranks=context.ranks)
-        self.box, self.inputs = BoxActor(spec), integer(spec, "inputs")
+        self.box, self.inputs = Bounds.of(spec.config["action"]), layout.widths[0]
         widths = (self.inputs + self.box.size, *layout.widths[1:-1], 1)
         self.critics = self.fresh_critics(Layout(widths, layout.activation), count=critics)
         self._room(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,8 +12,8 @@ from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import REPLAY, Collect, WarmUp
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import box, players_of
-from ludus.policies.specs import ActorKind, actor_spec
+from ludus.learners.spaces import box, one_space, players_of
+from ludus.policies.specs import action_config, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
@@ -74,7 +74,7 @@ class OffPolicy(Config):
 class BoxOffPolicy(OffPolicy):
     """Base of those whose actions are the points of a box."""
 
-    actor: ClassVar[ActorKind]
+    head: ClassVar[Mapping[str, Any]]  # of the actor; `ludus.policies.heads`
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not a box with finite bounds."""
@@ -82,12 +82,12 @@ class BoxOffPolicy(OffPolicy):
             box(env, (player,), algorithm=type(self).__name__)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        space = box(env, seats, algorithm=type(self).__name__)
-        return actor_spec(
-            self.actor,
-            inputs=math.prod(space.inputs),
-            low=space.low.reshape(space.shape),
-            high=space.high.reshape(space.shape),
-            hidden=self.hidden,
-            activation=self.activation,
-        )
+        return box_policy(self, self.head, env, seats)
+
+
+def box_policy(algorithm: OffPolicy, head: Mapping[str, Any], env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+    """A perceptron with a head of this kind, for the seats' box of actions."""
+    name = type(algorithm).__name__
+    inputs, action = math.prod(box(env, seats, algorithm=name).inputs), one_space(env, seats, algorithm=name)[1]
+    body = body_config(hidden=algorithm.hidden, activation=algorithm.activation)
+    return actor_critic_spec(shape=(inputs,), action={**action_config(action), **head}, body=body, value="none")

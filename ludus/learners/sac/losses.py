@@ -9,9 +9,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ludus.core.types import Array
-from ludus.policies.actors import LOG_STD_MAX, LOG_STD_MIN, log_slope
+from ludus.learners.sac.options import LOG_STD
+from ludus.policies.heads import log_slope, normal_density
 
-_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+_LEAST, _MOST = LOG_STD
 
 
 @njit(cache=True)
@@ -22,11 +23,11 @@ def squash(out: Array, normal: Array, action: Array) -> NDArray[np.float64]:
     logp = np.zeros(rows)
     for i in range(rows):
         for j in range(size):
-            log_std = min(max(float(out[i, size + j]), LOG_STD_MIN), LOG_STD_MAX)
+            log_std = min(max(float(out[i, size + j]), _LEAST), _MOST)
             e = float(normal[i, j])
             u = float(out[i, j]) + math.exp(log_std) * e
             action[i, j] = math.tanh(u)
-            logp[i] -= 0.5 * e * e + _HALF_LOG_TAU + log_std + log_slope(u)
+            logp[i] += normal_density(e, log_std) - log_slope(u)
     return logp
 
 
@@ -43,9 +44,9 @@ def squash_gradient(
     for i in range(rows):
         for j in range(size):
             given, a = float(out[i, size + j]), float(action[i, j])
-            spread = math.exp(min(max(given, LOG_STD_MIN), LOG_STD_MAX)) * float(normal[i, j])
+            spread = math.exp(min(max(given, _LEAST), _MOST)) * float(normal[i, j])
             by_u = alpha * 2.0 * a - float(slope[i, j]) * (1.0 - a * a)
-            inside = LOG_STD_MIN < given < LOG_STD_MAX
+            inside = _LEAST < given < _MOST
             gradient[i, j] = by_u / joint
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -10,7 +11,10 @@ from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
 from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy
 from ludus.learners.spaces import discrete, players_of
-from ludus.policies.specs import ActorKind, mlp_spec
+from ludus.policies.specs import mlp_spec
+
+LOG_STD = (-20.0, 2.0)
+"""Bounds of the logarithms of standard deviations. (Haarnoja et al. 2018, their code.)"""
 
 
 class SAC(BoxOffPolicy):
@@ -20,7 +24,7 @@ class SAC(BoxOffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Haarnoja et al. 2018"
     )
-    actor: ClassVar[ActorKind] = "squashed_gaussian"
+    head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": list(LOG_STD), "warm_up": True}
 
     twin: bool = True  # two critics; targets and the actor take the smaller one's value
     temperature: float = Field(
