@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -22,6 +22,9 @@ from ludus.core.types import Array, EnvSpec, State, Tail
 from ludus.learners.returns import follow, lambda_returns, n_step
 from ludus.learners.statistics import RunningMoments
 from ludus.replay.trajectories import Joint, Trajectories, joint
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # --------------------------------------------------------------------------------------------------------------------
 # The environment's state, as central critics and mixers see it.
@@ -183,6 +186,9 @@ def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
     return columns
 
 
+Rows = TypeVar("Rows", Array, "Tensor")
+
+
 class RewardStatistics:
     """How a team's rewards are normalised: not at all ("none"); divided by the standard deviation of what teams still receive, discounted,
     from each joint step to the end of the piece ("scale"); or by that of the rewards, after their mean is taken off ("standardise": values
@@ -202,14 +208,13 @@ class RewardStatistics:
         if self._kind != "none":
             self._moments.add(reward)
 
-    def normalised(self, reward: Array, span: Array) -> NDArray[np.float32]:
+    def normalised(self, reward: Rows, span: Rows) -> Rows:
         """Discounted sums of rewards float[…], of `span` float[…] = Σ γ^k steps each, as learners take them."""
         if self._kind == "none" or self._moments.count < 2:
-            return (reward * np.float32(self._scale)).astype(np.float32)
-        factor = 1.0 / np.sqrt(self._moments.var + 1e-8)
-        shift = self._moments.mean if self._kind == "standardise" else 0.0
-        out: NDArray[np.float32] = ((reward - shift * span) * factor).astype(np.float32)
-        return out
+            return reward * self._scale
+        factor = float(1.0 / np.sqrt(self._moments.var + 1e-8))
+        shift = float(self._moments.mean) if self._kind == "standardise" else 0.0
+        return (reward - shift * span) * factor
 
     def state_dict(self) -> State:
         return self._moments.state_dict()

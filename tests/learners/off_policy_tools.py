@@ -10,6 +10,7 @@ import torch
 from gymnasium.spaces import Box
 from torch.nn import functional
 
+from ludus.core.types import CPU, DeviceChoice
 from ludus.learners.base import LearnerContext
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -24,8 +25,8 @@ def boxed(env):
     return replace(env, agents=tuple(replace(agent, action=action) for agent in env.agents))
 
 
-def learner_of(algorithm, env, seed=0, start=None):
-    return algorithm.learner(LearnerContext(env, (0,), seed, total=1000), start)
+def learner_of(algorithm, env, seed=0, start=None, device=CPU):
+    return algorithm.learner(LearnerContext(env, (0,), seed, total=1000, device=device), start)
 
 
 def experience(learner, env, number, segments=20):
@@ -43,6 +44,35 @@ def batch_of(learner, env, number=3, size=16):
 def learner_and_batch(cls, env, **changes):
     learner = learner_of(cls(**{**SMALL, **changes}), env)
     return learner, batch_of(learner, env)
+
+
+# ------------------------------------------------------------------ both ways to compute an update
+
+AUTOGRAD, NOWHERE = DeviceChoice("cpu", written=False), DeviceChoice("meta")
+
+
+def assert_both_learn_alike(make, batch, *, updates=6):
+    """make(device choice) -> a learner. Beside each other, also where they go on from what the other has; and where there are no numbers,
+    of which reading any would raise."""
+    written, autograd = make(CPU), make(AUTOGRAD)
+    assert (written.placement.written, autograd.placement.written) == (True, False)
+    for update in range(updates):
+        if update == updates - 2:
+            kept, others = written.state_dict(), autograd.state_dict()
+            written.load_state_dict(others)
+            autograd.load_state_dict(kept)
+        ours, theirs = written.update(batch), autograd.update(batch)
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5), update
+    first, second = written.state_dict(), autograd.state_dict()
+    for part in ("actor", "critics"):
+        for name in ("weights", "target"):
+            np.testing.assert_allclose(first[part][name], second[part][name], atol=1e-4, err_msg=name)
+    assert first.keys() == second.keys()
+    assert {k: v.shape for k, v in written.weights().items()} == {k: v.shape for k, v in autograd.weights().items()}
+    nowhere = make(NOWHERE)
+    assert nowhere.update(batch).keys() == ours.keys()
+    nowhere.load_state_dict(written.state_dict())
+    assert nowhere.weights().keys() == written.weights().keys()
 
 
 # ------------------------------------------------------------------ updates beside autograd

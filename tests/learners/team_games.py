@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
-from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyRef
+from ludus.core.types import CPU, AgentSpec, EnvSpec, Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.learners.base import LearnerContext
 from ludus.learners.ranks import ALONE
@@ -214,8 +214,8 @@ def looks(env, agent, place, rows, rng):
     return legal, seen, action.astype(np.int32)
 
 
-def learner_of(algorithm, env, *, seed=0, start=None, seats=(0,), ranks=ALONE):
-    return algorithm.learner(LearnerContext(env, seats, seed, total=1000, ranks=ranks), start)
+def learner_of(algorithm, env, *, seed=0, start=None, seats=(0,), ranks=ALONE, device=CPU):
+    return algorithm.learner(LearnerContext(env, seats, seed, total=1000, ranks=ranks, device=device), start)
 
 
 def batch_of(learner, env, *, number=3, size=16, **options):

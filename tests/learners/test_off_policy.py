@@ -9,9 +9,10 @@ import numpy as np
 import off_policy_tools
 import pytest
 import torch
-from off_policy_tools import SMALL, batch_of, learner_of
+from off_policy_tools import AUTOGRAD, SMALL, assert_both_learn_alike, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
+from ludus.core.device import fetched
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
@@ -147,6 +148,50 @@ def test_each_setting_matters(cls, boxed, tensors):
     for (one, ours), (other, theirs) in combinations(ends, 2):
         if len(ours) == len(theirs):  # a twin has more
             assert np.abs(ours - theirs).max() > rate / 1000, (one, other)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (DDPG, {"twin": True, "activation": "tanh", "max_gradient_norm": 0.1}),
+        (TD3, {"critic_learning_rate": 1e-2}),
+        (SAC, {"learning_rate": 1e-2}),
+        (SAC, {"twin": False, "learn_temperature": False}),
+        (SACDiscrete, {"learning_rate": 1e-2}),
+        (SACDiscrete, {"twin": False}),
+    ],
+)
+def test_written_passes_and_autograd_learn_alike(cls, options, boxed, tensors, enumerated):
+    env = boxed if cls in BOXED else tensors if options.get("twin", True) else enumerated
+    algorithm = cls(**{**SMALL, **options})
+    batch = batch_of(learner_of(algorithm, env), env)
+    assert_both_learn_alike(lambda device: learner_of(algorithm, env, device=device), batch)
+
+
+@pytest.mark.parametrize("cls", [*BOXED, SACDiscrete])
+def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
+    """Of three updates that are due, in the last: a reward that is no number is met there, and nothing has moved since."""
+    env, reads = tensors if cls is SACDiscrete else boxed, []
+    algorithm = cls(**{**SMALL, "updates_per_decision": 1.0})
+    learner = learner_of(algorithm, env, device=AUTOGRAD)
+    batch = batch_of(learner, env)
+    learner._inserted = learner._config.start_decisions + 3
+    monkeypatch.setattr("ludus.learners.off_policy.learner.fetched", lambda given: reads.append(1) or fetched(given))
+    due = learner.batches()
+    told = [learner.update(batch) for _ in due]
+    assert (len(due), len(reads)) == (3, 1)
+    assert set(told[0]) < set(told[2])
+    learner._inserted += 3
+    learner.batches()
+    before = learner.state_dict()
+    reward = np.full_like(batch.columns["reward"], np.nan)
+    learner.update(replace(batch, columns={**batch.columns, "reward": reward}))
+    learner.update(batch)
+    with pytest.raises(TrainingError, match="became NaN or infinite"):
+        learner.update(batch)
+    for part in ("actor", "critics"):
+        assert np.array_equal(learner.state_dict()[part]["weights"], before[part]["weights"])
+    learner.update(batch)
 
 
 # ------------------------------------------------------------------------------------------ parts

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ludus.core.types import Array, Metrics, State, Weights
+from ludus.core.device import to_device
+from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.off_policy.learner import BoxLearner
-from ludus.replay.base import ItemColumns
+from ludus.learners.off_policy.learner import BoxLearner, ensemble_of
+from ludus.replay.base import ItemColumns, Sample
 
 if TYPE_CHECKING:
     from ludus.learners.ddpg.options import DDPG
@@ -49,44 +52,58 @@ class DDPGLearner(BoxLearner):
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start, critics=1 + config.twin)
         self.config = config
-        self._actor_metrics = {"actor_loss": 0.0, "actor_gradient_norm": 0.0}
 
-    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.learn`."""
-        config = self.config
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        c, config = columns, self.config
+        with torch.no_grad():
+            after = self.answers(c["next"], target=True).tanh()
+            if config.target_noise > 0.0:
+                normal = to_device(self.normals(1, rows, self.box.size)[0], self.device)
+                moved = (config.target_noise * normal).clamp(-config.target_clip, config.target_clip)
+                after = (after + moved).clamp(-1.0, 1.0)
+            least = self.judged(c["next"], after, target=True).amin(dim=0)
+            target = c["reward"] + c["discount"] * least
+        fitted = self.fit_modules(self.judged(c["observation"], c["action"]), target, rows)
+        if (self.updates + 1) % config.policy_delay == 0:
+            values = self.judged(c["observation"], self.answers(c["observation"]).tanh(), count=1)[0]
+            self.improve(-values.sum() / max(1, rows))
+            self.critics.follow(config.polyak)
+            self.actor.follow(config.polyak)
+        return fitted
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        config, critics = self.config, ensemble_of(self.critics)
         self.place(columns)
-        out = self.actor.forward(self.next_seen, target=True)[0]
+        out = ensemble_of(self.actor).forward(self.next_seen, target=True)[0]
         after = np.tanh(out)
         if config.target_noise > 0.0:
             normal = self.normals(1, rows, self.box.size)[0]
             after = smoothed(after, normal, std=config.target_noise, clip=config.target_clip)
         self.next_action[:] = after
-        values = self.critics.forward(self.after, target=True)
+        values = critics.forward(self.after, target=True)
         target = td_target(values, columns["reward"], columns["discount"])
         fitted = self.fit(self.now, self.taken, target, rows)
         if (self.updates + 1) % config.policy_delay == 0:
             self._improve(rows)
-            self.critics.follow(config.polyak)
+            critics.follow(config.polyak)
             self.actor.follow(config.polyak)
-        return {
-            "critic_loss": fitted.loss,
-            "q_mean": fitted.value,
-            "critic_gradient_norm": fitted.norm,
-            **self._actor_metrics,
-            "noise": self._exploration,
-        }
+        return fitted
+
+    def update(self, batch: Sample) -> Metrics:
+        """As `OffPolicyLearner.update`."""
+        return {**super().update(batch), "noise": self._exploration}
 
     def _improve(self, rows: int) -> None:
         """One step of the actor up the first critic's slope."""
-        actor = self.actor
+        actor, critics = ensemble_of(self.actor), ensemble_of(self.critics)
         self.action[:] = action = np.tanh(actor.forward(self.seen)[0])
-        actor.sums[0] = -float(self.critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
-        self.critics.gradients[0][:] = 1.0
+        actor.sums[0] = -float(critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
+        critics.gradients[0][:] = 1.0
         actor.gradients[0][:] = action_gradient(action, self.slopes(count=1), rows)
         actor.backward(self.seen)
-        actor.join()
-        loss = float(actor.sums[0])
-        self._actor_metrics = {"actor_loss": loss, "actor_gradient_norm": self.step(actor, "the actor")}
+        self.step_actor()
 
     @property
     def _exploration(self) -> float:
@@ -95,10 +112,3 @@ class DDPGLearner(BoxLearner):
     def weights(self) -> Weights:
         numbers = {"noise": self._exploration, "warm_up": float(self.warm_up)}
         return {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "actor_metrics": dict(self._actor_metrics)}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._actor_metrics = {name: float(value) for name, value in state["actor_metrics"].items()}

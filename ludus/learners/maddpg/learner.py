@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ludus.core import seeding
+from ludus.core.device import to_device
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.learner import td_target
-from ludus.learners.off_policy.learner import Ensemble, OffPolicyLearner
+from ludus.learners.off_policy.learner import OffPolicyLearner, ensemble_of, module_of
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
-from ludus.policies.actor_critic import first_weights, layouts
 from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout
-from ludus.replay.base import ItemColumns
+from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -93,12 +93,20 @@ class ActionKind(Protocol):
         """Stored ones [m, n, …] as the critic sees them, float32[m, n, d]."""
         ...
 
+    def shown(self, stored: Tensor) -> Tensor:
+        """The same on a device."""
+        ...
+
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
         """What the actor's outputs float32[r, d] stand for."""
         ...
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
         """dS/doutputs float[r, d] where dS/daction is slope."""
+        ...
+
+    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """`answer` by autograd: actions float[r, d] with their slope."""
         ...
 
 
@@ -119,6 +127,10 @@ class BoxActions:
         """See `ActionKind`."""
         return stored
 
+    def shown(self, stored: Tensor) -> Tensor:
+        """See `ActionKind`."""
+        return stored
+
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
         """See `ActionKind`: tanh."""
         action = np.tanh(out)
@@ -128,6 +140,10 @@ class BoxActions:
         """See `ActionKind`."""
         out: Array = slope * (1.0 - answer.through * answer.through)
         return out
+
+    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """See `ActionKind`: tanh."""
+        return out.tanh()
 
 
 class OneHotActions:
@@ -147,6 +163,10 @@ class OneHotActions:
         out: Array = (stored[..., None] == np.arange(self.width)).astype(np.float32)
         return out
 
+    def shown(self, stored: Tensor) -> Tensor:
+        """See `ActionKind`: one-hot."""
+        return (stored[..., None] == torch.arange(self.width, device=stored.device)).float()
+
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
         """See `ActionKind`: a draw from the softmax."""
         assert gumbel is not None
@@ -155,6 +175,16 @@ class OneHotActions:
     def backward(self, answer: ActionRows, slope: Array) -> Array:
         """See `ActionKind`."""
         return straight_through(answer.through, slope, temperature=self._temperature)
+
+    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """See `ActionKind`: `gumbel_softmax` and `straight_through`."""
+        assert gumbel is not None
+        legal = torch.ones_like(out, dtype=torch.bool) if mask is None else mask
+        noisy = (out + gumbel) / self._temperature
+        soft = torch.softmax(noisy.masked_fill(~legal & legal.any(dim=1, keepdim=True), -torch.inf), dim=1)
+        best = soft.argmax(dim=1, keepdim=True)
+        hard = torch.zeros_like(soft).scatter(1, best, 1.0)
+        return (hard + soft - soft.detach()) * legal
 
 
 class MADDPGLearner(OffPolicyLearner):
@@ -165,21 +195,19 @@ class MADDPGLearner(OffPolicyLearner):
 
     def __init__(self, config: MADDPG, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
-        super().__init__(config, context, spec, fresh_start=start is None)
+        super().__init__(config, context, spec, start)
         self.config, self._env, self._seats = config, context.env, context.seats
         self.team = team_size(context.env, context.seats, algorithm=type(config).__name__)
-        boxed = spec.config["action"]["kind"] == "point"
-        layout = layouts(spec)["policy"]
-        self.acting: ActionKind = BoxActions(spec) if boxed else OneHotActions(spec, temperature=config.temperature)
-        parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
-        self.actor = Ensemble({"policy": layout}, parameters, ranks=context.ranks)
-        self.inputs, self._boxed = layout.widths[0], boxed
+        self._boxed = spec.config["action"]["kind"] == "point"
+        self.acting: ActionKind = (
+            BoxActions(spec) if self._boxed else OneHotActions(spec, temperature=config.temperature)
+        )
+        self.inputs = self.layout.widths[0]
         sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
         self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given
-        widths = (self.actions.stop, *layout.widths[1:-1], 1)
-        self.critics = self.fresh_critics(Layout(widths, layout.activation), count=1 + config.twin)
+        critic = Layout((self.actions.stop, *self.layout.widths[1:-1], 1), self.layout.activation)
+        self.make_networks(context, start, critic, critics=1 + config.twin)
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
-        self._actor_metrics = {"actor_loss": 0.0, "actor_gradient_norm": 0.0}
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -199,52 +227,96 @@ class MADDPGLearner(OffPolicyLearner):
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.learn`."""
-        config, gumbel = self.config, self._gumbel(rows)
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        c, config, critics = columns, self.config, module_of(self.critics)
+        gumbel, present = to_device(self._gumbel(rows), self.device), c["present"]
+        with torch.no_grad():
+            following = self._drawn(self.answers(self._shown(c["next"]), target=True), gumbel[0], c.get("next_mask"))
+            sees = c["next_state" if config.critic == "state" else "next"]
+            values = critics(self._joined(sees, c["next_present"], following), target=True)[..., 0]
+            target = self._rewards.normalised(c["reward"], c["span"]) + c["discount"] * values.amin(dim=0)
+        sees, actions = c["state" if config.critic == "state" else "observation"], self.acting.shown(c["action"])
+        fitted = self.fit_modules(critics(self._joined(sees, present, actions))[..., 0], target, rows)
+        out = self.answers(self._shown(c["observation"]))
+        own, n = self._drawn(out, gumbel[1], c.get("mask")), self.team
+        alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
+        wide = torch.where(alone, own[:, None], actions[:, None]).flatten(
+            0, 1
+        )  # each moves alone, beside what the others did
+        given = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
+        penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
+        loss = ((penalty - critics(given, 1)[0, :, 0]) * present.flatten()).sum() / max(1, rows * n)
+        self.improve(loss)
+        critics.follow(config.polyak)
+        self.actor.follow(config.polyak)
+        return fitted
+
+    def _shown(self, observation: Tensor) -> Tensor:
+        return observation.reshape(-1, self.inputs).float()
+
+    def _drawn(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
+        """Actions float[m, n, d] of all agents."""
+        noise = gumbel.reshape(out.shape) if self.acting.random else None
+        drawn = self.acting.drawn(out, noise, None if mask is None else mask.reshape(out.shape))
+        return drawn.reshape(-1, self.team, self.acting.width)
+
+    def _joined(self, sees: Tensor, present: Tensor, actions: Tensor) -> Tensor:
+        """What critics are given, float[m, ·]; see `_given`."""
+        return torch.cat([sees.flatten(1), present, (actions * present[..., None]).flatten(1)], dim=1)
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        config, gumbel, actor, critics = (
+            self.config,
+            self._gumbel(rows),
+            ensemble_of(self.actor),
+            ensemble_of(self.critics),
+        )
         x, after = (self._rows(columns[name]) for name in ("observation", "next"))
-        out = self.actor.forward(after, target=True)[0]
+        out = actor.forward(after, target=True)[0]
         following = self._answer(out, gumbel[0], columns.get("next_mask")).action
         there = columns["next_present"]
         given = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
-        values = self.critics.forward(torch.from_numpy(given), target=True)
+        values = critics.forward(torch.from_numpy(given), target=True)
         reward = self._rewards.normalised(columns["reward"], columns["span"])
         target = td_target(values, reward, columns["discount"])
         actions = self.acting.seen(columns["action"])
         given = self._given(columns, "observation", "state", columns["present"], actions)
         fitted = self.fit(torch.from_numpy(given), np.zeros(len(given), np.int32), target, rows)
         self._improve(columns, x, given, gumbel[1], rows)
-        self.critics.follow(config.polyak)
-        self.actor.follow(config.polyak)
-        return {
-            "critic_loss": fitted.loss,
-            "q_mean": fitted.value,
-            "critic_gradient_norm": fitted.norm,
-            **self._actor_metrics,
-            **({"noise": self.rate(config.noise)} if self._boxed else {}),
-        }
+        critics.follow(config.polyak)
+        actor.follow(config.polyak)
+        return fitted
+
+    def update(self, batch: Sample) -> Metrics:
+        """As `OffPolicyLearner.update`."""
+        return {**super().update(batch), **({"noise": self.rate(self.config.noise)} if self._boxed else {})}
 
     def _improve(self, columns: ItemColumns, x: torch.Tensor, given: Array, gumbel: Array, rows: int) -> None:
         """One step of the actor up the first critic's slope, each agent by its own action beside what the others did."""
-        actor, present, width = self.actor, columns["present"], self.acting.width
+        actor, critics, present, width = (
+            ensemble_of(self.actor),
+            ensemble_of(self.critics),
+            columns["present"],
+            self.acting.width,
+        )
         m, n = present.shape
         out = actor.forward(x)[0]
         answer = self._answer(out, gumbel, columns.get("mask"))
         wide = np.repeat(given[:, None], n, axis=1)
         own = answer.action.reshape(m, n, width)  # of those who are absent, too, whose rows count for nothing
         wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
-        q = self.critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
-        self.critics.gradients[0][:] = 1.0
-        slopes = self.critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
+        q = critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
+        critics.gradients[0][:] = 1.0
+        slopes = critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
         there, every = present.reshape(-1, 1), max(1, rows * n)
         penalty = self.config.output_penalty / width
         actor.sums[0] = float((penalty * np.square(out).sum(axis=1, keepdims=True) - q)[there].sum()) / every
         slope = self.acting.backward(answer, own_slopes(slopes).reshape(m * n, width))
         actor.gradients[0][:] = np.where(there, 2.0 * penalty * out - slope, 0.0) / every
         actor.backward(x)
-        actor.join()
-        loss = float(actor.sums[0])
-        self._actor_metrics = {"actor_loss": loss, "actor_gradient_norm": self.step(actor, "the actor")}
+        self.step_actor()
 
     def _answer(self, out: Array, gumbel: Array, mask: Array | None) -> ActionRows:
         legal = None if mask is None else mask.reshape(out.shape)
@@ -279,10 +351,8 @@ class MADDPGLearner(OffPolicyLearner):
         return {**self.actor.weights(), **{name: np.array([n], np.float32) for name, n in numbers.items()}}
 
     def state_dict(self) -> State:
-        state = {"rewards": self._rewards.state_dict(), "actor_metrics": dict(self._actor_metrics)}
-        return {**super().state_dict(), **state}
+        return {**super().state_dict(), "rewards": self._rewards.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self._rewards.load_state_dict(state["rewards"])
-        self._actor_metrics = {name: float(value) for name, value in state["actor_metrics"].items()}

@@ -1,28 +1,35 @@
-"""What the learners of actor-critic algorithms with replay share: transitions, when updates are due, and their state."""
+"""What the learners of actor-critic algorithms with replay share: transitions, when updates are due, their networks, and their state.
+
+An update is told twice: by `autograd`, the plain text of it, on any device; and `written`, with compiled passes and gradients, for
+perceptrons on a CPU. Tests hold them to be equal; `placement` says which of them computes.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from ludus.core import seeding
+from ludus.core.device import Placement, Work, fetched, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.network import TrainedNetwork
-from ludus.learners.optimizer import Adam
+from ludus.learners.network import FlatModule, TrainedNetwork
+from ludus.learners.optimizer import Adam, ModuleAdam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
-from ludus.policies.actor_critic import first_weights, layouts
+from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.bodies import ACTIVATIONS
 from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout, Workspace, split
 from ludus.replay.base import ItemColumns, Sample
@@ -54,6 +61,7 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
 # Perceptrons of one layout that learn together: passes forward and backward, also to their inputs, and targets that
 # follow them.
 
+_ACTOR = ("actor_loss", "actor_gradient_norm")
 _SUMS = 3  # numbers that ranks add up together with the gradient
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -151,36 +159,141 @@ def fresh(parts: Mapping[str, Layout], rng: np.random.Generator, *, gain: float)
     return {k: v for layout in parts.values() for k, v in split(layout.initial(rng, gain), layout.shapes()).items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CriticStepResult:
-    """What a step of the critics found: mean loss and Q of the batch, and the gradient's norm."""
+# --------------------------------------------------------------------------------------------------------------------
+# The same by autograd, on any device.
 
-    loss: float
-    value: float
-    norm: float
+
+class Critics(nn.Module):
+    """Perceptrons of one layout, beside each other: float[n, inputs] -> float[networks, n, outputs]."""
+
+    def __init__(self, layout: Layout, count: int) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(_perceptron(layout) for _ in range(count))
+
+    def forward(self, x: Tensor, count: int | None = None) -> Tensor:
+        """As the class says; count: only of the first so many."""
+        return torch.stack([member(x) for member in list(self.members)[:count]])
+
+
+def _perceptron(layout: Layout) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip(layout.widths, layout.widths[1:], strict=False):
+        linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+        layers += [linear, ACTIVATIONS[layout.activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+class FollowedModule:
+    """A module that learns, its optimizer, and a target copy. State is as an `Ensemble`'s of the same networks."""
+
+    def __init__(self, module: nn.Module, *, ranks: Ranks, placement: Placement) -> None:
+        """Moves the module to its place."""
+        device, self._ranks, self._placement = placement.torch, ranks, placement
+        target = copy.deepcopy(module)
+        self._online, self._target = FlatModule(module, sums=_SUMS, device=device), FlatModule(target, device=device)
+        agree(ranks, self._online.values)
+        self._target.values.copy_(self._online.values)
+        self._target.module.requires_grad_(False)
+        self._parameters = list(module.parameters())
+        self._adam = ModuleAdam(self._online, epsilon=1e-8)
+
+    def __call__(self, *given: Any, target: bool = False) -> Tensor:
+        """What it answers, of an actor-critic the head's outputs, in float32; by the target if so."""
+        with self._placement.products():
+            out = (self._target if target else self._online).module(*given)
+        answer: Tensor = out[0] if isinstance(out, tuple) else out
+        return answer.float()
+
+    def step(
+        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, held: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One step of Adam down this rank's part of the loss, unless it is `held`, or something is no number. Answers float32[3], the loss
+        and what is told of it, summed over the ranks, and the gradient's norm."""
+        online = self._online
+        online.zero()
+        torch.autograd.backward(loss, inputs=self._parameters)
+        sums = online.slopes[online.size :]
+        sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
+        self._ranks.sum(online.slopes)
+        sums = sums.clone()
+        return sums, self._adam.step(rate=rate, max_norm=max_norm, held=held | ~sums[0].isfinite())
+
+    @torch.no_grad()
+    def follow(self, share: float) -> None:
+        """As `Ensemble.follow`."""
+        self._target.values.lerp_(self._online.values, share)
+
+    def weights(self) -> dict[str, Array]:
+        """Copies of parameters and buffers by name."""
+        return arrays_of(self._online.module)
+
+    def state_dict(self) -> State:
+        return {
+            "weights": to_host(self._online.values).copy(),
+            "target": to_host(self._target.values).copy(),
+            "adam": self._adam.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        with torch.no_grad():
+            self._online.values.copy_(torch.from_numpy(state["weights"]))
+            self._target.values.copy_(torch.from_numpy(state["target"]))
+        self._adam.load_state_dict(state["adam"])
+
+
+def ensemble_of(networks: Ensemble | FollowedModule) -> Ensemble:
+    """Those whose passes are written out."""
+    assert isinstance(networks, Ensemble)
+    return networks
+
+
+def module_of(networks: Ensemble | FollowedModule) -> FollowedModule:
+    """Those that learn by autograd."""
+    assert isinstance(networks, FollowedModule)
+    return networks
 
 
 class OffPolicyLearner:
-    """Base: a subclass makes `actor` and `critics`, says what is stored of actions, and what one update does (`learn`)."""
+    """Base: a subclass says what is stored of actions, what its critics see, and what one update does, in both ways."""
 
     name = ""
-    actor: Ensemble
-    critics: Ensemble
+    actor: Ensemble | FollowedModule
+    critics: Ensemble | FollowedModule
 
-    def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, *, fresh_start: bool) -> None:
+    def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None) -> None:
         self.spec = spec
         self._config, self._seed, self.ranks = config, context.seed, context.ranks
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self.budget = Budget.of(config.collect(), context)
         self._noise = torch.Generator().manual_seed(seeding.key(context.seed, self.name, "noise") % 2**63)
-        self._fresh_start = fresh_start
+        self._fresh_start = start is None
         self._inserted = self.updates = 0
+        self.layout = layouts(spec)["policy"]  # of the actor
 
-    def fresh_critics(self, layout: Layout, *, count: int) -> Ensemble:
-        """`count` critics "q0", "q1" … with targets, initialised from the context's seed."""
-        parts = {f"q{k}": Layout(layout.widths, layout.activation).under(f"q{k}") for k in range(count)}
-        rng = seeding.generator(self._seed, self.name, "critics")
-        return Ensemble(parts, fresh(parts, rng, gain=1.0), ranks=self.ranks)
+    def make_networks(self, context: LearnerContext, start: Weights | None, critic: Layout, *, critics: int) -> None:
+        """The actor, from `start` if there is one, and critics, initialised from the context's seed, in the place that is chosen."""
+        weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
+        parts = {f"q{k}": Layout(critic.widths, critic.activation).under(f"q{k}") for k in range(critics)}
+        fresh_critics = fresh(parts, seeding.generator(context.seed, self.name, "critics"), gain=1.0)
+        size = self.layout.size + sum(layout.size for layout in parts.values())
+        self.placement = placed(context.device, Work(size, self._config.batch, written=True))
+        self.device = self.placement.torch
+        if self.placement.written:
+            self.actor = Ensemble({"actor": self.layout}, weights, ranks=self.ranks)
+            self.critics = Ensemble(parts, fresh_critics, ranks=self.ranks)
+        else:
+            actor, judges = make_network(self.spec), Critics(critic, critics)
+            load_arrays(actor, weights)
+            for parameter, array in zip(judges.parameters(), fresh_critics.values(), strict=True):
+                parameter.data = torch.from_numpy(array)
+            self.actor = FollowedModule(actor, ranks=self.ranks, placement=self.placement)
+            self.critics = FollowedModule(judges, ranks=self.ranks, placement=self.placement)
+        self._wrong = torch.zeros((), dtype=torch.bool, device=self.device)
+        self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
+        if not self.placement.written:
+            self._improved = torch.zeros(2, device=self.device)
+        self._told: Metrics = {}
+        self._unread = 0  # updates of this round that are still to come
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -205,8 +318,9 @@ class OffPolicyLearner:
     def batches(self) -> Sequence[tuple[str, int]]:
         """The updates that are due: `updates_per_decision` × decisions since the first `start_decisions`, less those done."""
         config = self._config
-        due = int((self._inserted - config.start_decisions) * config.updates_per_decision) - self.updates
-        return [(REPLAY, config.batch)] * max(0, due)
+        due = max(0, int((self._inserted - config.start_decisions) * config.updates_per_decision) - self.updates)
+        self._unread = due
+        return [(REPLAY, config.batch)] * due
 
     @property
     def warm_up(self) -> bool:
@@ -215,19 +329,30 @@ class OffPolicyLearner:
 
     # ------------------------------------------------------------------------------------------ learning
 
-    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
-        """One update from this rank's share of a batch of `rows`. Raises TrainingError."""
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """One update from this rank's share of a batch of `rows`, of perceptrons on a CPU; what is to be told beside the actor's loss.
+        Raises TrainingError."""
+        raise NotImplementedError
+
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """The same on any device, from where it reads nothing back."""
         raise NotImplementedError
 
     def update(self, batch: Sample) -> Metrics:
-        """One gradient step of the critics, and one of the actor where it is due. Raises TrainingError."""
+        """One gradient step of the critics, and one of the actor where it is due. Raises TrainingError. By autograd, numbers are read back
+        once in a round of `batches`: the metrics in between are those of before, and an error comes with the last update, or with the one
+        that it is of where updates are asked for one by one."""
         rows = len(batch.index)
         columns = batch.columns
         if self.ranks.size > 1:
             share = self.ranks.share(rows)
             columns = {name: column[share] for name, column in columns.items()}
         try:
-            metrics = self.learn(columns, rows)
+            if self.placement.written:
+                told = self.written(columns, rows)
+                metrics = {**told, **dict(zip(_ACTOR, self._improved.tolist(), strict=True))}
+            else:
+                metrics = dict(self._by_autograd(columns, rows))
         except TrainingError as error:
             raise TrainingError(
                 f"{type(self._config).__name__} update {self.updates + 1}: {error}. The weights from before this step are kept; a smaller "
@@ -236,11 +361,23 @@ class OffPolicyLearner:
         self.updates += 1
         return {"rows": float(rows), **metrics, "learning_rate": self.rate(self._config.learning_rate)}
 
+    def _by_autograd(self, columns: ItemColumns, rows: int) -> Metrics:
+        told = self.autograd({name: to_device(column, self.device) for name, column in columns.items()}, rows)
+        told = {**told, **dict(zip(_ACTOR, self._improved, strict=True))}
+        self._unread -= 1
+        if self._unread <= 0:
+            *numbers, wrong = fetched([*told.values(), self._wrong])
+            self._told = dict(zip(told, numbers, strict=True))
+            if wrong:
+                self._wrong.zero_()
+                raise TrainingError("a loss or its gradient became NaN or infinite")
+        return self._told
+
     def fit(
         self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int
-    ) -> CriticStepResult:
+    ) -> dict[str, float]:
         """One step of all critics towards float64[n] targets; action int32[n]: their output that is meant."""
-        critics = self.critics
+        critics = ensemble_of(self.critics)
         critics.sums[:] = 0.0
         for q, gradient in zip(critics.forward(x), critics.gradients, strict=True):
             critics.sums[:2] += regression(q, action, target, gradient, rows)
@@ -249,15 +386,48 @@ class OffPolicyLearner:
         loss, value = (float(total) / len(critics.outputs) for total in critics.sums[:2])
         if not math.isfinite(loss):
             raise TrainingError("the critics' loss became NaN or infinite")
-        return CriticStepResult(loss, value, self.step(critics, "the critics"))
+        norm = self.step(critics, "the critics")
+        return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
+
+    def step_actor(self) -> None:
+        """One step of the actor, whose gradients by its outputs and `sums`, the loss first, are filled in for the rows that it has seen."""
+        actor = ensemble_of(self.actor)
+        actor.join()
+        loss = float(actor.sums[0])
+        self._improved = np.array([loss, self.step(actor, "the actor")])
 
     def step(self, ensemble: Ensemble, what: str) -> float:
         """One optimizer step; see `Ensemble.step`."""
+        return ensemble.step(rate=self._rate_of(ensemble), max_norm=self._config.max_gradient_norm, what=what)
+
+    def answers(self, x: Tensor, *, target: bool = False) -> Tensor:
+        """What the actor's network says, by autograd, without what does not depend on observations; by the target if so."""
+        return module_of(self.actor)(x, target=target)[:, : self.layout.widths[-1]]
+
+    def fit_modules(self, values: Tensor, target: Tensor, rows: int) -> dict[str, Tensor]:
+        """`fit` by autograd: of what critics say, float[networks, n], towards targets float[n]."""
+        loss = 0.5 * (values - target).square().sum() / max(1, rows)
+        sums, norm = self.step_module(self.critics, loss, values.sum() / max(1, rows))
+        loss, value, _ = sums / len(values)
+        return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
+
+    def improve(self, loss: Tensor, *told: Tensor) -> Tensor:
+        """One step of the actor by autograd; what is told, summed over the ranks."""
+        sums, norm = self.step_module(self.actor, loss, *told)
+        self._improved = torch.stack([sums[0], norm.to(sums)])
+        return sums[1 : 1 + len(told)]
+
+    def step_module(self, module: Ensemble | FollowedModule, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimizer step; see `FollowedModule.step`. Where a number is none, nothing moves until it is read."""
+        rate, max_norm = self._rate_of(module), self._config.max_gradient_norm
+        sums, norm = module_of(module).step(loss, told, rate=rate, max_norm=max_norm, held=self._wrong)
+        self._wrong = self._wrong | ~(sums[0].isfinite() & norm.isfinite())
+        return sums, norm
+
+    def _rate_of(self, networks: Ensemble | FollowedModule) -> float:
         config = self._config
-        rate = config.learning_rate
-        if ensemble is self.critics and config.critic_learning_rate is not None:
-            rate = config.critic_learning_rate
-        return ensemble.step(rate=self.rate(rate), max_norm=config.max_gradient_norm, what=what)
+        own = config.critic_learning_rate if networks is self.critics else None
+        return self.rate(config.learning_rate if own is None else own)
 
     def rate(self, schedule: Schedule) -> float:
         """A schedule's value now."""
@@ -274,6 +444,7 @@ class OffPolicyLearner:
         return {
             "actor": self.actor.state_dict(),
             "critics": self.critics.state_dict(),
+            "improved": np.array(to_host(self._improved) if isinstance(self._improved, Tensor) else self._improved),
             "budget": self.budget.state_dict(),
             "noise": self._noise.get_state().numpy().copy(),
             "fresh_start": self._fresh_start,
@@ -284,6 +455,8 @@ class OffPolicyLearner:
     def load_state_dict(self, state: State) -> None:
         self.actor.load_state_dict(state["actor"])
         self.critics.load_state_dict(state["critics"])
+        improved = np.array(state["improved"])
+        self._improved = improved if self.placement.written else torch.from_numpy(improved).float().to(self.device)
         self.budget.load_state_dict(state["budget"])
         self._noise.set_state(torch.from_numpy(np.array(state["noise"], np.uint8)))
         self._fresh_start = bool(state["fresh_start"])
@@ -300,13 +473,10 @@ class BoxLearner(OffPolicyLearner):
     def __init__(
         self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int
     ) -> None:
-        super().__init__(config, context, spec, fresh_start=start is None)
-        layout = layouts(spec)["policy"]
-        parameters = first_weights(spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
-        self.actor = Ensemble({"actor": layout}, parameters, ranks=context.ranks)
-        self.box, self.inputs = Bounds.of(spec.config["action"]), layout.widths[0]
-        widths = (self.inputs + self.box.size, *layout.widths[1:-1], 1)
-        self.critics = self.fresh_critics(Layout(widths, layout.activation), count=critics)
+        super().__init__(config, context, spec, start)
+        self.box, self.inputs = Bounds.of(spec.config["action"]), self.layout.widths[0]
+        critic = Layout((self.inputs + self.box.size, *self.layout.widths[1:-1], 1), self.layout.activation)
+        self.make_networks(context, start, critic, critics=critics)
         self._room(0)
 
     def _room(self, rows: int) -> None:
@@ -336,4 +506,8 @@ class BoxLearner(OffPolicyLearner):
     def slopes(self, *, count: int | None = None) -> Array:
         """dS/da float32[n, size], where S is what the critics' `gradients` are derivatives of, from their last forward pass. count: only by
         way of the first so many."""
-        return self.critics.input_gradient(slice(self.inputs, None), count=count)
+        return ensemble_of(self.critics).input_gradient(slice(self.inputs, None), count=count)
+
+    def judged(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
+        """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many."""
+        return module_of(self.critics)(torch.cat([x.flatten(1), action], dim=1), count, target=target)[..., 0]

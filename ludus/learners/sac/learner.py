@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from ludus.core import seeding
+from ludus.core.device import to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.off_policy.learner import BoxLearner, Ensemble, OffPolicyLearner
-from ludus.learners.optimizer import Adam
+from ludus.learners.losses import SquashedDistribution
+from ludus.learners.network import FlatModule
+from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner, ensemble_of, module_of
+from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.returns import follow
-from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
+from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
+from ludus.learners.sac.options import LOG_STD
 from ludus.learners.states import StateTable
-from ludus.policies.actor_critic import first_weights, layouts
-from ludus.policies.mlp import Layout, as_rows
+from ludus.policies.heads import Squashed
+from ludus.policies.mlp import as_rows
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -34,86 +38,52 @@ if TYPE_CHECKING:
 class Temperature:
     """α > 0, kept as its logarithm. (Haarnoja et al. 2018, section 5.)"""
 
-    def __init__(self, start: float, *, learned: bool) -> None:
-        self._log, self._gradient = np.array([math.log(start)]), np.zeros(1)
-        self._adam = Adam(1, epsilon=1e-8, dtype=np.float64)
+    def __init__(self, start: float, *, learned: bool, device: torch.device | str = "cpu") -> None:
+        self._log = FlatModule(nn.ParameterList([torch.tensor([math.log(start)])]), device=device)
+        self._adam = ModuleAdam(self._log, epsilon=1e-8)
         self._learned = learned
 
     @property
-    def value(self) -> float:
-        """α."""
-        return math.exp(self._log[0])
+    def value(self) -> Tensor:
+        """α, float32[] on the device."""
+        return self._log.values.exp()[0]
 
-    def move(self, *, entropy: float, target: float, rate: float) -> None:
-        """A step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it. Raises
-        TrainingError if the entropy is no number. Nothing happens to one that is fixed."""
-        if not self._learned:
-            return
-        self._gradient[0] = entropy - target
-        if not math.isfinite(self._adam.step(self._log, self._gradient, rate=rate, max_norm=0.0)):
-            raise TrainingError("the policy's entropy became NaN or infinite")
+    @property
+    def number(self) -> float:
+        """α, on a CPU."""
+        return math.exp(self._log.flat[0])
+
+    def move(
+        self, *, entropy: float | Tensor, target: float | Tensor, rate: float, held: Tensor | None = None
+    ) -> Tensor:
+        """A step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it, unless
+        that is no number; its slope. Nothing happens to one that is fixed."""
+        self._log.slopes.fill_(entropy - target)
+        return self._adam.step(rate=rate, max_norm=0.0, held=held) if self._learned else self._log.slopes[0]
 
     def state_dict(self) -> State:
-        return {"log": self._log.copy(), "adam": self._adam.state_dict()}
+        return {"log": to_host(self._log.values).copy(), "adam": self._adam.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        self._log[:] = state["log"]
+        self._log.values.copy_(torch.from_numpy(state["log"]))
         self._adam.load_state_dict(state["adam"])
 
 
-class SACLearner(BoxLearner):
-    """A squashed Gaussian that follows the slope of the lesser of its critics, and of its own entropy."""
+class _Tempered(OffPolicyLearner):
+    """A learner with a temperature."""
 
-    name = "sac"
+    def tempered(self, config: SAC | SACDiscrete) -> None:
+        """Makes it, once the learner has a place."""
+        self._temperature = Temperature(config.temperature, learned=config.learn_temperature, device=self.device)
 
-    def __init__(self, config: SAC, context: LearnerContext, start: Weights | None = None) -> None:
-        spec = config.policy(context.env, context.seats)
-        super().__init__(config, context, spec, start, critics=1 + config.twin)
-        self.config = config
-        self._temperature = Temperature(config.temperature, learned=config.learn_temperature)
-        self._wanted = -float(self.box.size) if config.target_entropy is None else config.target_entropy
-
-    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.learn`."""
-        self.place(columns)
-        alpha, normal = self._temperature.value, self.normals(2, rows, self.box.size)
-        logp = squash(self.actor.forward(self.next_seen)[0], normal[0], self.next_action)
-        least = least_of(self.critics.forward(self.after, target=True))
-        target = soft_target(least[:, 0], logp, columns["reward"], columns["discount"], alpha)
-        fitted = self.fit(self.now, self.taken, target, rows)
-        loss, entropy, norm = self._improve(normal[1], alpha, rows)
-        self._temperature.move(entropy=entropy, target=self._wanted, rate=self.rate(self.config.learning_rate))
-        self.critics.follow(self.config.polyak)
-        return {
-            "critic_loss": fitted.loss,
-            "q_mean": fitted.value,
-            "critic_gradient_norm": fitted.norm,
-            "actor_loss": loss,
-            "actor_gradient_norm": norm,
-            "entropy": entropy,
-            "temperature": alpha,
-        }
-
-    def _improve(self, normal: Array, alpha: float, rows: int) -> tuple[float, float, float]:
-        """One step of the actor; its loss and entropy before, and the gradient's norm."""
-        actor = self.actor
-        out = actor.forward(self.seen)[0]
-        logp = squash(out, normal, self.action)
-        values = self.critics.forward(self.now)
-        least = least_of(values)
-        for q, gradient in zip(values, self.critics.gradients, strict=True):
-            gradient[:] = q == least
-        if len(values) == 2:  # where both are equal, the first counts
-            self.critics.gradients[1][:] = 1.0 - self.critics.gradients[0]
-        squash_gradient(out, normal, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
-        actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
-        actor.backward(self.seen)
-        actor.join()
-        loss, entropy = map(float, actor.sums[:2])
-        return loss, entropy, self.step(actor, "the actor")
-
-    def weights(self) -> Weights:
-        return {**self.actor.weights(), "warm_up": np.array([self.warm_up], np.float32)}
+    def move_temperature(self, entropy: float | Tensor, target: float | Tensor) -> None:
+        """Raises TrainingError if the entropy is no number, or remembers it."""
+        rate, held = self.rate(self._config.learning_rate), None if self.placement.written else self._wrong
+        size = self._temperature.move(entropy=entropy, target=target, rate=rate, held=held)
+        if not self.placement.written:
+            self._wrong = self._wrong | ~size.isfinite()
+        elif not math.isfinite(size):
+            raise TrainingError("the policy's entropy became NaN or infinite")
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "temperature": self._temperature.state_dict()}
@@ -123,12 +93,84 @@ class SACLearner(BoxLearner):
         self._temperature.load_state_dict(state["temperature"])
 
 
+class SACLearner(_Tempered, BoxLearner):
+    """A squashed Gaussian that follows the slope of the lesser of its critics, and of its own entropy."""
+
+    name = "sac"
+
+    def __init__(self, config: SAC, context: LearnerContext, start: Weights | None = None) -> None:
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, context, spec, start, critics=1 + config.twin)
+        self.config = config
+        self.tempered(config)
+        self._distribution = SquashedDistribution(Squashed(self.box, LOG_STD))
+        self._wanted = -float(self.box.size) if config.target_entropy is None else config.target_entropy
+
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        c, alpha = columns, self._temperature.value
+        normal = to_device(self.normals(2, rows, self.box.size), self.device)
+        with torch.no_grad():
+            action, logp = self._distribution.draw(self.answers(c["next"]), normal[0])
+            least = self.judged(c["next"], action, target=True).amin(dim=0)
+            target = soft_target(least, logp, c["reward"], c["discount"], alpha)
+        fitted = self.fit_modules(self.judged(c["observation"], c["action"]), target, rows)
+        action, logp = self._distribution.draw(self.answers(c["observation"]), normal[1])
+        least = self.judged(c["observation"], action).min(dim=0).values
+        loss = (alpha * logp - least).sum() / max(1, rows)
+        (entropy,) = self.improve(loss, -logp.sum() / max(1, rows))
+        self.move_temperature(entropy, self._wanted)
+        self.critics.follow(self.config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "temperature": alpha,
+        }
+
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        self.place(columns)
+        alpha, normal = self._temperature.number, self.normals(2, rows, self.box.size)
+        logp = squash(ensemble_of(self.actor).forward(self.next_seen)[0], normal[0], self.next_action)
+        least = least_of(ensemble_of(self.critics).forward(self.after, target=True))
+        target = soft_target(least[:, 0].astype(np.float64), logp, columns["reward"], columns["discount"], alpha)
+        fitted = self.fit(self.now, self.taken, target, rows)
+        entropy = self._improve(normal[1], alpha, rows)
+        self.move_temperature(entropy, self._wanted)
+        self.critics.follow(self.config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "temperature": alpha,
+        }
+
+    def _improve(self, normal: Array, alpha: float, rows: int) -> float:
+        """One step of the actor; its entropy before."""
+        actor, critics = ensemble_of(self.actor), ensemble_of(self.critics)
+        out = actor.forward(self.seen)[0]
+        logp = squash(out, normal, self.action)
+        values = critics.forward(self.now)
+        least = least_of(values)
+        for q, gradient in zip(values, critics.gradients, strict=True):
+            gradient[:] = q == least
+        if len(values) == 2:  # where both are equal, the first counts
+            critics.gradients[1][:] = 1.0 - critics.gradients[0]
+        squash_gradient(out, normal, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
+        actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
+        actor.backward(self.seen)
+        self.step_actor()
+        return float(actor.sums[1])
+
+    def weights(self) -> Weights:
+        return {**self.actor.weights(), "warm_up": np.array([self.warm_up], np.float32)}
+
+
 def least_of(values: Sequence[Array]) -> Array:
     """The smaller of two critics' values, or the only one's."""
     return values[0].copy() if len(values) == 1 else np.minimum(values[0], values[1])
 
 
-class SACDiscreteLearner(OffPolicyLearner):
+class SACDiscreteLearner(_Tempered):
     """A softmax policy over legal actions; critics answer all actions at once, so that expectations are sums and nothing is drawn.
 
     Fresh policies are nearly uniform, so warming up needs nothing else.
@@ -137,15 +179,14 @@ class SACDiscreteLearner(OffPolicyLearner):
     name = "sac discrete"
 
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
-        super().__init__(config, context, config.policy(context.env, context.seats), fresh_start=start is None)
-        layout = layouts(self.spec)["policy"]
-        weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
-        self.actor = Ensemble({"policy": layout}, weights, ranks=context.ranks)
-        self.critics = self.fresh_critics(Layout(layout.widths, layout.activation), count=1 + config.twin)
+        super().__init__(config, context, config.policy(context.env, context.seats), start)
+        self.make_networks(context, start, self.layout, critics=1 + config.twin)
+        self.tempered(config)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
-        self._inputs, self._actions = layout.widths[0], layout.widths[-1]
-        self._temperature = Temperature(config.temperature, learned=config.learn_temperature)
+        if self._states is not None:
+            self._x, self._legal = (to_device(a, self.device) for a in (self._states.x.numpy(), self._states.mask))
+        self._inputs, self._actions = self.layout.widths[0], self.layout.widths[-1]
         self.config = config
 
     # ------------------------------------------------------------------------------------------ data
@@ -164,7 +205,7 @@ class SACDiscreteLearner(OffPolicyLearner):
             columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, after, following)}
         return columns
 
-    def _seen(self, observation: Array, mask: Array | None) -> tuple[torch.Tensor, NDArray[np.bool_]]:
+    def _seen(self, observation: Array, mask: Array | None) -> tuple[Tensor, NDArray[np.bool_]]:
         """Inputs float32[n, inputs] and legal actions bool[n, A]. Of an id of -1 nothing is known, and it counts as the first state."""
         if self._states is not None:
             ids = np.maximum(observation - self._states.base, 0)
@@ -173,49 +214,75 @@ class SACDiscreteLearner(OffPolicyLearner):
             mask = np.ones((len(observation), self._actions), np.bool_)
         return as_rows(observation, self._inputs), mask
 
+    def _shown(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same on the device."""
+        if self._states is not None:
+            ids = (observation - self._states.base).clamp(min=0).long()
+            return self._x[ids], self._legal[ids]
+        if mask is None:
+            mask = torch.ones(len(observation), self._actions, dtype=torch.bool, device=self.device)
+        return observation.flatten(1).float(), mask
+
     # ------------------------------------------------------------------------------------------ learning
 
-    def learn(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.learn`."""
-        alpha, config = self._temperature.value, self.config
-        x, mask = self._seen(columns["observation"], columns.get("mask"))
-        after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
-        discount = columns["discount"]
-        if self._states is not None:
-            discount = np.where(columns["next"] < 0, 0.0, discount)
-        least = least_of(self.critics.forward(after, target=True))
-        value = soft_values(self.actor.forward(after)[0], after_mask, least, alpha)
-        fitted = self.fit(x, columns["action"], columns["reward"] + discount * value, rows)
-
-        actor = self.actor
-        least = least_of(self.critics.forward(x))
-        actor.sums[:] = policy_losses(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
-        actor.backward(x)
-        actor.join()
-        loss, entropy, most = map(float, actor.sums)
-        norm = self.step(actor, "the actor")
-        wanted = config.target_entropy * most
-        self._temperature.move(entropy=entropy, target=wanted, rate=self.rate(config.learning_rate))
-        self.critics.follow(config.polyak)
+    def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
+        """See `OffPolicyLearner.autograd`."""
+        c, alpha, critics = columns, self._temperature.value, module_of(self.critics)
+        x, mask = self._shown(c["observation"], c.get("mask"))
+        after, after_mask = self._shown(c["next"], c.get("next_mask"))
+        discount = c["discount"] if self._states is None else c["discount"].masked_fill(c["next"] < 0, 0.0)
+        with torch.no_grad():
+            least = critics(after, target=True).amin(dim=0)
+            value = -soft_losses(self.answers(after), after_mask, least, alpha)[0]
+            target = c["reward"] + discount * value
+        values = critics(x)
+        taken = c["action"].long().expand(len(values), -1)[..., None]
+        fitted = self.fit_modules(values.gather(2, taken)[..., 0], target, rows)
+        with torch.no_grad():
+            least = critics(x).amin(dim=0)
+        sums = (part.sum() / max(1, rows) for part in soft_losses(self.answers(x), mask, least, alpha))
+        entropy, most = self.improve(*sums)
+        wanted = self.config.target_entropy * most
+        self.move_temperature(entropy, wanted)
+        critics.follow(self.config.polyak)
         return {
-            "critic_loss": fitted.loss,
-            "q_mean": fitted.value,
-            "critic_gradient_norm": fitted.norm,
-            "actor_loss": loss,
-            "actor_gradient_norm": norm,
+            **fitted,
             "entropy": entropy,
             "target_entropy": wanted,
             "temperature": alpha,
         }
 
-    # ------------------------------------------------------------------------------------------ state
+    def written(self, columns: ItemColumns, rows: int) -> Metrics:
+        """See `OffPolicyLearner.written`."""
+        alpha, config, actor, critics = (
+            self._temperature.number,
+            self.config,
+            ensemble_of(self.actor),
+            ensemble_of(self.critics),
+        )
+        x, mask = self._seen(columns["observation"], columns.get("mask"))
+        after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
+        discount = columns["discount"]
+        if self._states is not None:
+            discount = np.where(columns["next"] < 0, 0.0, discount)
+        least = least_of(critics.forward(after, target=True))
+        value = soft_values(actor.forward(after)[0], after_mask, least, alpha)
+        fitted = self.fit(x, columns["action"], columns["reward"] + discount * value, rows)
+
+        least = least_of(critics.forward(x))
+        actor.sums[:] = policy_losses(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
+        actor.backward(x)
+        self.step_actor()
+        _, entropy, most = map(float, actor.sums)
+        wanted = config.target_entropy * most
+        self.move_temperature(entropy, wanted)
+        critics.follow(config.polyak)
+        return {
+            **fitted,
+            "entropy": entropy,
+            "target_entropy": wanted,
+            "temperature": alpha,
+        }
 
     def weights(self) -> Weights:
         return self.actor.weights()
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "temperature": self._temperature.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._temperature.load_state_dict(state["temperature"])

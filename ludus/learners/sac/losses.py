@@ -1,18 +1,23 @@
-"""Soft actor-critic's samples, targets and gradients: pure functions of rows, compiled. Continuous actions are in [-1, 1]."""
+"""Soft actor-critic's samples, targets and losses: pure functions of rows, in torch, and compiled with their gradients. Continuous actions
+are in [-1, 1]; their samples in torch are `ludus.learners.losses.SquashedDistribution.draw`."""
 
 from __future__ import annotations
 
 import math
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ludus.core.types import Array
+from ludus.learners.losses import masked_log_softmax
 from ludus.learners.sac.options import LOG_STD
 from ludus.policies.heads import log_slope, normal_density
 
 _LEAST, _MOST = LOG_STD
+Rows = TypeVar("Rows", Array, Tensor)
 
 
 @njit(cache=True)
@@ -51,10 +56,21 @@ def squash_gradient(
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
 
 
-def soft_target(q: Array, logp: Array, reward: Array, discount: Array, alpha: float) -> NDArray[np.float64]:
-    """reward + discount × (Q - α log π) of what comes next, each [n] -> float64[n]. (Haarnoja et al. 2018, equations 3 and 5.)"""
-    out: NDArray[np.float64] = reward + discount * (q.astype(np.float64) - alpha * logp)
+def soft_target(q: Rows, logp: Rows, reward: Rows, discount: Rows, alpha: Any) -> Rows:
+    """reward + discount × (Q - α log π) of what comes next, each float[n]. (Haarnoja et al. 2018, equations 3 and 5.)"""
+    out: Rows = reward + discount * (q - alpha * logp)
     return out
+
+
+def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions) of each row, float[n]; logits, q float[n, A], mask bool[n, A]. A row
+    without a legal action has nothing. (Christodoulou 2019, equation 12; the first is minus its equation 10, the value.)"""
+    some = mask.any(dim=1, keepdim=True)
+    logp = masked_log_softmax(logits, mask | ~some)
+    there, logp = mask & some, logp.masked_fill(~mask, 0.0)
+    chance = logp.exp() * there
+    legal = mask.sum(dim=1).clamp(min=1).log()
+    return (chance * (alpha * logp - q)).sum(dim=1), -(chance * logp).sum(dim=1), legal
 
 
 @njit(cache=True)
