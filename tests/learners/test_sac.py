@@ -15,6 +15,7 @@ from ludus.learners.sac.losses import policy_losses, soft_target, soft_values, s
 from ludus.learners.sac.options import SAC, SACDiscrete
 
 OUT = [[0.5, -1.0, -0.3, 0.4], [2.0, 0.0, 3.0, -25.0], [-6.0, 7.0, 0.1, 0.2]]
+LIMITS = (-20.0, 2.0)
 NORMAL = [[0.7, -1.2], [-0.4, 2.0], [-1.5, 1.9]]
 
 
@@ -30,7 +31,7 @@ def sampled(out, normal):
 def test_samples_are_torchs():
     out, normal = np.array(OUT), np.array(NORMAL)
     action = np.zeros((3, 2))
-    logp = squash(out, normal, action)
+    logp = squash(out, normal, LIMITS, action)
     wanted, wanted_logp = sampled(torch.tensor(OUT, dtype=torch.float64), torch.tensor(NORMAL, dtype=torch.float64))
     np.testing.assert_allclose(action, wanted, atol=1e-12)
     np.testing.assert_allclose(logp, wanted_logp, rtol=1e-9)
@@ -39,7 +40,7 @@ def test_samples_are_torchs():
 def test_a_sample_by_hand():
     """Mean 0, standard deviation 1, deviate 1: a = tanh 1, log π = -½ - ½ log 2π - log(1 - tanh² 1)."""
     action = np.zeros((1, 1))
-    logp = squash(np.zeros((1, 2)), np.ones((1, 1)), action)
+    logp = squash(np.zeros((1, 2)), np.ones((1, 1)), LIMITS, action)
     assert action[0, 0] == pytest.approx(0.7615941559557649)
     assert logp[0] == pytest.approx(-0.5 - 0.9189385332046727 + 0.8675616609660547)
 
@@ -52,7 +53,7 @@ def test_gradient_of_a_sample_is_autograds():
     a = action.detach().numpy()
     slope = np.stack([2.0 + a[:, 1], -3.0 + a[:, 0]], axis=1)
     gradient = np.full((3, 4), 9.0)
-    squash_gradient(out.detach().numpy(), np.array(NORMAL), a, slope, 0.2, 3, gradient)
+    squash_gradient(out.detach().numpy(), np.array(NORMAL), LIMITS, a, slope, 0.2, 3, gradient)
     np.testing.assert_allclose(gradient, out.grad.numpy(), rtol=1e-8, atol=1e-12)
     assert gradient[1, 2] == gradient[1, 3] == 0.0, "log standard deviations beyond their bounds do not move"
 

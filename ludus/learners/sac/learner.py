@@ -21,9 +21,8 @@ from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner, ense
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
-from ludus.learners.sac.options import LOG_STD
 from ludus.learners.states import StateTable
-from ludus.policies.heads import Squashed
+from ludus.policies.heads import Squashed, head_of
 from ludus.policies.mlp import as_rows
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
@@ -103,7 +102,9 @@ class SACLearner(_Tempered, BoxLearner):
         super().__init__(config, context, spec, start, critics=1 + config.twin)
         self.config = config
         self.tempered(config)
-        self._distribution = SquashedDistribution(Squashed(self.box, LOG_STD))
+        head = head_of(spec.config["action"])
+        assert isinstance(head, Squashed)
+        self._distribution, self._limits = SquashedDistribution(head), head.log_std
         self._wanted = -float(self.box.size) if config.target_entropy is None else config.target_entropy
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
@@ -131,7 +132,7 @@ class SACLearner(_Tempered, BoxLearner):
         """See `OffPolicyLearner.written`."""
         self.place(columns)
         alpha, normal = self._temperature.number, self.normals(2, rows, self.box.size)
-        logp = squash(ensemble_of(self.actor).forward(self.next_seen)[0], normal[0], self.next_action)
+        logp = squash(ensemble_of(self.actor).forward(self.next_seen)[0], normal[0], self._limits, self.next_action)
         least = least_of(ensemble_of(self.critics).forward(self.after, target=True))
         target = soft_target(least[:, 0].astype(np.float64), logp, columns["reward"], columns["discount"], alpha)
         fitted = self.fit(self.now, self.taken, target, rows)
@@ -148,14 +149,14 @@ class SACLearner(_Tempered, BoxLearner):
         """One step of the actor; its entropy before."""
         actor, critics = ensemble_of(self.actor), ensemble_of(self.critics)
         out = actor.forward(self.seen)[0]
-        logp = squash(out, normal, self.action)
+        logp = squash(out, normal, self._limits, self.action)
         values = critics.forward(self.now)
         least = least_of(values)
         for q, gradient in zip(values, critics.gradients, strict=True):
             gradient[:] = q == least
         if len(values) == 2:  # where both are equal, the first counts
             critics.gradients[1][:] = 1.0 - critics.gradients[0]
-        squash_gradient(out, normal, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
+        squash_gradient(out, normal, self._limits, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
         actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
         actor.backward(self.seen)
         self.step_actor()

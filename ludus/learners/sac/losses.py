@@ -4,7 +4,7 @@ are in [-1, 1]; their samples in torch are `ludus.learners.losses.SquashedDistri
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numba import njit
@@ -13,22 +13,21 @@ from torch import Tensor
 
 from ludus.core.types import Array
 from ludus.learners.losses import masked_log_softmax
-from ludus.learners.sac.options import LOG_STD
 from ludus.policies.heads import log_slope, normal_density
 
-_LEAST, _MOST = LOG_STD
 Rows = TypeVar("Rows", Array, Tensor)
+Limits: TypeAlias = tuple[float, float]
 
 
 @njit(cache=True)
-def squash(out: Array, normal: Array, action: Array) -> NDArray[np.float64]:
+def squash(out: Array, normal: Array, limits: Limits, action: Array) -> NDArray[np.float64]:
     """Actions tanh(mean + std × normal), written to action[n, d], and their log-densities float64[n]. out float[n, 2 d] holds means, then
-    logarithms of standard deviations. (Haarnoja et al. 2018, appendix C, equation 21.)"""
-    rows, size = action.shape
+    logarithms of standard deviations, kept within limits. (Haarnoja et al. 2018, appendix C, equation 21.)"""
+    (rows, size), (least, most) = action.shape, limits
     logp = np.zeros(rows)
     for i in range(rows):
         for j in range(size):
-            log_std = min(max(float(out[i, size + j]), _LEAST), _MOST)
+            log_std = min(max(float(out[i, size + j]), least), most)
             e = float(normal[i, j])
             u = float(out[i, j]) + math.exp(log_std) * e
             action[i, j] = math.tanh(u)
@@ -38,20 +37,27 @@ def squash(out: Array, normal: Array, action: Array) -> NDArray[np.float64]:
 
 @njit(cache=True)
 def squash_gradient(
-    out: Array, normal: Array, action: Array, slope: Array, alpha: float, joint: int, gradient: Array
+    out: Array,
+    normal: Array,
+    limits: Limits,
+    action: Array,
+    slope: Array,
+    alpha: float,
+    joint: int,
+    gradient: Array,
 ) -> None:
     """Gradient of the mean of α log π - Q over `joint` rows, by the outputs that `squash` made actions from, written to gradient[n, 2 d].
     slope[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
 
     With a = tanh(u) and u = mean + std × e: log π = … - log(1 - a²), so d log π/du = 2 a, and du/d log std = std × e.
     """
-    rows, size = action.shape
+    (rows, size), (least, most) = action.shape, limits
     for i in range(rows):
         for j in range(size):
             given, a = float(out[i, size + j]), float(action[i, j])
-            spread = math.exp(min(max(given, _LEAST), _MOST)) * float(normal[i, j])
+            spread = math.exp(min(max(given, least), most)) * float(normal[i, j])
             by_u = alpha * 2.0 * a - float(slope[i, j]) * (1.0 - a * a)
-            inside = _LEAST < given < _MOST
+            inside = least < given < most
             gradient[i, j] = by_u / joint
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
 

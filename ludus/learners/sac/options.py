@@ -13,9 +13,6 @@ from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy
 from ludus.learners.spaces import discrete, players_of
 from ludus.policies.specs import mlp_spec
 
-LOG_STD = (-20.0, 2.0)
-"""Bounds of the logarithms of standard deviations. (Haarnoja et al. 2018, their code.)"""
-
 
 class SAC(BoxOffPolicy):
     """Soft actor-critic with a temperature that is learned (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications"); see the
@@ -24,7 +21,7 @@ class SAC(BoxOffPolicy):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Haarnoja et al. 2018"
     )
-    head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": list(LOG_STD), "warm_up": True}
+    head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": [-20.0, 2.0], "warm_up": True}
 
     twin: bool = True  # two critics; targets and the actor take the smaller one's value
     temperature: float = Field(
