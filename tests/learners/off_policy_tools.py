@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
+from torch import nn
 from torch.nn import functional
 
 from ludus.core.types import CPU, DeviceChoice
@@ -23,6 +24,13 @@ def boxed(env):
     """The same environment with actions in a box."""
     action = Box(-1.0, 3.0, (2, 1), np.float32)
     return replace(env, agents=tuple(replace(agent, action=action) for agent in env.agents))
+
+
+class Sight(nn.Sequential):
+    """A small body for images."""
+
+    def __init__(self, shape):
+        super().__init__(nn.Conv2d(shape[0], 3, 2), nn.Tanh(), nn.Flatten())
 
 
 def learner_of(algorithm, env, seed=0, start=None, device=CPU):

@@ -9,11 +9,13 @@ import numpy as np
 import off_policy_tools
 import pytest
 import torch
-from off_policy_tools import AUTOGRAD, SMALL, assert_both_learn_alike, batch_of, learner_of
+from gymnasium.spaces import Box
+from off_policy_tools import AUTOGRAD, NOWHERE, SMALL, assert_both_learn_alike, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
 from ludus.core.device import fetched
-from ludus.core.errors import ConfigError, TrainingError
+from ludus.core.errors import ConfigError, ScenarioError, TrainingError
+from ludus.core.types import CPU
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
 from ludus.learners.off_policy.learner import Ensemble, fresh, regression
@@ -49,6 +51,26 @@ def test_contract(algorithm, boxed):
 )
 def test_contract_of_discrete_actions(kind, changes, request):
     check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,), rounds=2)
+
+
+@pytest.mark.parametrize("cls", [TD3, SACDiscrete])
+def test_contract_of_images(cls, boxed, tensors):
+    """Actor and critics see with convolutions of their own, by autograd, where there are no numbers, too."""
+    env = tensors if cls is SACDiscrete else boxed
+    images = Box(0, 255, (2, 4, 4), np.uint8)
+    env = replace(env, agents=tuple(replace(agent, observation=images) for agent in env.agents))
+    algorithm = cls(**{**SMALL, "batch": 4}, network="off_policy_tools:Sight")
+    check_algorithm(algorithm, env, seats=(1,), rounds=2)
+    learner, nowhere = (learner_of(algorithm, env, device=device) for device in (CPU, NOWHERE))
+    assert str(learner.placement) == "cpu (torch): as asked for; only perceptrons have passes that are written out"
+    batch = batch_of(learner, env, size=4)
+    before = learner.critics.weights()
+    assert learner.update(batch).keys() == nowhere.update(batch).keys()
+    moved = {name: (array != before[name]).any() for name, array in learner.critics.weights().items()}
+    assert moved["bodies.0.module.0.weight"]
+    assert all(moved.values())
+    with pytest.raises(ScenarioError, match="sees images"):
+        cls(network="impala").check(tensors if cls is SACDiscrete else boxed)
 
 
 def test_settings_that_never_work():

@@ -202,10 +202,10 @@ class MADDPGLearner(OffPolicyLearner):
         self.acting: ActionKind = (
             BoxActions(spec) if self._boxed else OneHotActions(spec, temperature=config.temperature)
         )
-        self.inputs = self.layout.widths[0]
+        self.inputs = self.features
         sees = self.team * self.inputs if config.critic == "observations" else state_width(context.env, context.seats)
         self.actions = slice(sees + self.team, sees + self.team * (1 + self.acting.width))  # of what a critic is given
-        critic = Layout((self.actions.stop, *self.layout.widths[1:-1], 1), self.layout.activation)
+        critic = Layout((self.actions.stop, *config.hidden, 1), config.activation)
         self.make_networks(context, start, critic, critics=1 + config.twin)
         self._rewards = RewardStatistics(config.normalise_rewards, gamma=config.gamma, scale=self._scale)
 
@@ -232,13 +232,13 @@ class MADDPGLearner(OffPolicyLearner):
         c, config, critics = columns, self.config, module_of(self.critics)
         gumbel, present = to_device(self._gumbel(rows), self.device), c["present"]
         with torch.no_grad():
-            following = self._drawn(self.answers(self._shown(c["next"]), target=True), gumbel[0], c.get("next_mask"))
+            following = self._drawn(self.answers(c["next"], target=True), gumbel[0], c.get("next_mask"))
             sees = c["next_state" if config.critic == "state" else "next"]
             values = critics(self._joined(sees, c["next_present"], following), target=True)[..., 0]
             target = self._rewards.normalised(c["reward"], c["span"]) + c["discount"] * values.amin(dim=0)
         sees, actions = c["state" if config.critic == "state" else "observation"], self.acting.shown(c["action"])
         fitted = self.fit_modules(critics(self._joined(sees, present, actions))[..., 0], target, rows)
-        out = self.answers(self._shown(c["observation"]))
+        out = self.answers(c["observation"])
         own, n = self._drawn(out, gumbel[1], c.get("mask")), self.team
         alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
         wide = torch.where(alone, own[:, None], actions[:, None]).flatten(
@@ -246,14 +246,11 @@ class MADDPGLearner(OffPolicyLearner):
         )  # each moves alone, beside what the others did
         given = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
         penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
-        loss = ((penalty - critics(given, 1)[0, :, 0]) * present.flatten()).sum() / max(1, rows * n)
+        loss = ((penalty - critics(given, None, 1)[0, :, 0]) * present.flatten()).sum() / max(1, rows * n)
         self.improve(loss)
         critics.follow(config.polyak)
         self.actor.follow(config.polyak)
         return fitted
-
-    def _shown(self, observation: Tensor) -> Tensor:
-        return observation.reshape(-1, self.inputs).float()
 
     def _drawn(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
         """Actions float[m, n, d] of all agents."""

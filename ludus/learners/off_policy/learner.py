@@ -22,15 +22,15 @@ from ludus.core.device import Placement, Work, fetched, placed, to_device, to_ho
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.network import FlatModule, TrainedNetwork
+from ludus.learners.network import FlatModule, TrainedNetwork, multiplications
 from ludus.learners.optimizer import Adam, ModuleAdam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget, Schedule
 from ludus.learners.spaces import reward_scale
-from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.actor_critic import Tower, arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.bodies import ACTIVATIONS
-from ludus.policies.heads import Bounds
+from ludus.policies.heads import Bounds, head_of
 from ludus.policies.mlp import Layout, Workspace, split
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
@@ -164,15 +164,21 @@ def fresh(parts: Mapping[str, Layout], rng: np.random.Generator, *, gain: float)
 
 
 class Critics(nn.Module):
-    """Perceptrons of one layout, beside each other: float[n, inputs] -> float[networks, n, outputs]."""
+    """Perceptrons of one layout, behind a body each if there are any. They see float[n, …], and float[n, d] beside what bodies make of it,
+    and answer float[networks, n, outputs]."""
 
-    def __init__(self, layout: Layout, count: int) -> None:
+    def __init__(self, layout: Layout, count: int, bodies: Sequence[nn.Module] = ()) -> None:
         super().__init__()
         self.members = nn.ModuleList(_perceptron(layout) for _ in range(count))
+        self.bodies = nn.ModuleList(bodies)
 
-    def forward(self, x: Tensor, count: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, beside: Tensor | None = None, count: int | None = None) -> Tensor:
         """As the class says; count: only of the first so many."""
-        return torch.stack([member(x) for member in list(self.members)[:count]])
+        answers = []
+        for k, member in enumerate(list(self.members)[:count]):
+            seen = self.bodies[k](x) if len(self.bodies) else x.flatten(1)
+            answers.append(member(seen if beside is None else torch.cat([seen, beside], dim=1)))
+        return torch.stack(answers)
 
 
 def _perceptron(layout: Layout) -> nn.Sequential:
@@ -268,23 +274,33 @@ class OffPolicyLearner:
         self._noise = torch.Generator().manual_seed(seeding.key(context.seed, self.name, "noise") % 2**63)
         self._fresh_start = start is None
         self._inserted = self.updates = 0
-        self.layout = layouts(spec)["policy"]  # of the actor
+        self.layout = layouts(spec).get("policy")  # of an actor that is a perceptron
+        self.shape, head = tuple(spec.config["shape"]), head_of(spec.config["action"])
+        self.outputs = head.outputs - head.free
+        self.features = math.prod(self.shape) if self.layout else self._sight("actor").features
+
+    def _sight(self, *stream: str | int) -> Tower:
+        """A fresh body, as the actor has one."""
+        return make_network(self.spec, seed=seeding.key(self._seed, self.name, *stream) % 2**63).actor
 
     def make_networks(self, context: LearnerContext, start: Weights | None, critic: Layout, *, critics: int) -> None:
         """The actor, from `start` if there is one, and critics, initialised from the context's seed, in the place that is chosen."""
         weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
         parts = {f"q{k}": Layout(critic.widths, critic.activation).under(f"q{k}") for k in range(critics)}
         fresh_critics = fresh(parts, seeding.generator(context.seed, self.name, "critics"), gain=1.0)
-        size = self.layout.size + sum(layout.size for layout in parts.values())
-        self.placement = placed(context.device, Work(size, self._config.batch, written=True))
+        bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
+        size = sum(layout.size for layout in parts.values()) + sum(map(multiplications, bodies))
+        size += self.layout.size if self.layout else multiplications(bodies[0])
+        why = "" if self.layout else "only perceptrons have passes that are written out"
+        self.placement = placed(context.device, Work(size, self._config.batch, not bodies, why))
         self.device = self.placement.torch
-        if self.placement.written:
+        if self.placement.written and self.layout:
             self.actor = Ensemble({"actor": self.layout}, weights, ranks=self.ranks)
             self.critics = Ensemble(parts, fresh_critics, ranks=self.ranks)
         else:
-            actor, judges = make_network(self.spec), Critics(critic, critics)
+            actor, judges = make_network(self.spec), Critics(critic, critics, bodies)
             load_arrays(actor, weights)
-            for parameter, array in zip(judges.parameters(), fresh_critics.values(), strict=True):
+            for parameter, array in zip(judges.members.parameters(), fresh_critics.values(), strict=True):
                 parameter.data = torch.from_numpy(array)
             self.actor = FollowedModule(actor, ranks=self.ranks, placement=self.placement)
             self.critics = FollowedModule(judges, ranks=self.ranks, placement=self.placement)
@@ -402,7 +418,11 @@ class OffPolicyLearner:
 
     def answers(self, x: Tensor, *, target: bool = False) -> Tensor:
         """What the actor's network says, by autograd, without what does not depend on observations; by the target if so."""
-        return module_of(self.actor)(x, target=target)[:, : self.layout.widths[-1]]
+        return module_of(self.actor)(self.shown(x), target=target)[:, : self.outputs]
+
+    def shown(self, observation: Tensor) -> Tensor:
+        """Observations [n, …] as networks see them, float32[n, *shape]."""
+        return observation.float().reshape(-1, *self.shape)
 
     def fit_modules(self, values: Tensor, target: Tensor, rows: int) -> dict[str, Tensor]:
         """`fit` by autograd: of what critics say, float[networks, n], towards targets float[n]."""
@@ -474,8 +494,8 @@ class BoxLearner(OffPolicyLearner):
         self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None, *, critics: int
     ) -> None:
         super().__init__(config, context, spec, start)
-        self.box, self.inputs = Bounds.of(spec.config["action"]), self.layout.widths[0]
-        critic = Layout((self.inputs + self.box.size, *self.layout.widths[1:-1], 1), self.layout.activation)
+        self.box, self.inputs = Bounds.of(spec.config["action"]), math.prod(self.shape)
+        critic = Layout((self.features + self.box.size, *config.hidden, 1), config.activation)
         self.make_networks(context, start, critic, critics=critics)
         self._room(0)
 
@@ -510,4 +530,4 @@ class BoxLearner(OffPolicyLearner):
 
     def judged(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
         """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many."""
-        return module_of(self.critics)(torch.cat([x.flatten(1), action], dim=1), count, target=target)[..., 0]
+        return module_of(self.critics)(self.shown(x), action, count, target=target)[..., 0]

@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from ludus.core.config import Config
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.learners.base import REPLAY, Collect, WarmUp
+from ludus.learners.images import needs_images
 from ludus.learners.schedule import Schedule, Scheduled
-from ludus.learners.spaces import box, one_space, players_of
-from ludus.policies.specs import action_config, actor_critic_spec, body_config
+from ludus.learners.spaces import box, byte_scale, one_space, players_of
+from ludus.policies.specs import Body, action_config, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
@@ -76,18 +77,36 @@ class BoxOffPolicy(OffPolicy):
 
     head: ClassVar[Mapping[str, Any]]  # of the actor; `ludus.policies.heads`
 
+    network: Body = "mlp"  # what the actor, and each critic, sees with
+
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not a box with finite bounds."""
         for player in players_of(env, seats):
-            box(env, (player,), algorithm=type(self).__name__)
+            self.policy(env, (player,))
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        return box_policy(self, self.head, env, seats)
+        return box_policy(self, self.head, env, seats, network=self.network)
 
 
-def box_policy(algorithm: OffPolicy, head: Mapping[str, Any], env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-    """A perceptron with a head of this kind, for the seats' box of actions."""
+def box_policy(
+    algorithm: OffPolicy, head: Mapping[str, Any], env: EnvSpec, seats: tuple[int, ...], *, network: Any = "mlp"
+) -> PolicySpec:
+    """A network with a head of this kind, for the seats' box of actions."""
     name = type(algorithm).__name__
-    inputs, action = math.prod(box(env, seats, algorithm=name).inputs), one_space(env, seats, algorithm=name)[1]
-    body = body_config(hidden=algorithm.hidden, activation=algorithm.activation)
-    return actor_critic_spec(shape=(inputs,), action={**action_config(action), **head}, body=body, value="none")
+    box(env, seats, algorithm=name)
+    action = {**action_config(one_space(env, seats, algorithm=name)[1]), **head}
+    return seeing_policy(algorithm, action, env, seats, network=network)
+
+
+def seeing_policy(
+    algorithm: OffPolicy, action: Mapping[str, Any], env: EnvSpec, seats: tuple[int, ...], *, network: Any
+) -> PolicySpec:
+    """A network without a value that sees the seats' observations, flat unless it is one for images, or anybody's own."""
+    name, body = type(algorithm).__name__, body_config(network, algorithm.hidden, algorithm.activation)
+    observation, _ = one_space(env, seats, algorithm=name)
+    shape = tuple(observation.shape or ()) if env.enumeration is None else env.enumeration.observation.shape[1:]
+    if network == "mlp":
+        return actor_critic_spec(shape=(math.prod(shape),), action=action, body=body, value="none")
+    needs_images(shape, network=network, algorithm=name, option="network", env_id=env.id)
+    scale = byte_scale(env, observation)
+    return actor_critic_spec(shape=shape, action=action, body=body, value="none", scale=scale)

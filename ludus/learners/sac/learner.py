@@ -23,7 +23,7 @@ from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
 from ludus.learners.states import StateTable
 from ludus.policies.heads import Squashed, head_of
-from ludus.policies.mlp import as_rows
+from ludus.policies.mlp import Layout, as_rows
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
 
@@ -181,13 +181,13 @@ class SACDiscreteLearner(_Tempered):
 
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
         super().__init__(config, context, config.policy(context.env, context.seats), start)
-        self.make_networks(context, start, self.layout, critics=1 + config.twin)
+        critic = Layout((self.features, *(config.hidden if self.layout else ()), self.outputs), config.activation)
+        self.make_networks(context, start, critic, critics=1 + config.twin)
         self.tempered(config)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         if self._states is not None:
             self._x, self._legal = (to_device(a, self.device) for a in (self._states.x.numpy(), self._states.mask))
-        self._inputs, self._actions = self.layout.widths[0], self.layout.widths[-1]
         self.config = config
 
     # ------------------------------------------------------------------------------------------ data
@@ -202,7 +202,7 @@ class SACDiscreteLearner(_Tempered):
         if self._states is None and rows.mask is not None:
             after = rows.bootstrap_mask
             if after is None:
-                after = np.ones((len(rows.tail), self._actions), np.bool_)
+                after = np.ones((len(rows.tail), self.outputs), np.bool_)
             columns |= {"mask": rows.mask, "next_mask": follow(rows.mask, after, following)}
         return columns
 
@@ -212,8 +212,8 @@ class SACDiscreteLearner(_Tempered):
             ids = np.maximum(observation - self._states.base, 0)
             return self._states.x[torch.from_numpy(ids.astype(np.int64))], self._states.mask[ids]
         if mask is None:
-            mask = np.ones((len(observation), self._actions), np.bool_)
-        return as_rows(observation, self._inputs), mask
+            mask = np.ones((len(observation), self.outputs), np.bool_)
+        return as_rows(observation, self.features), mask
 
     def _shown(self, observation: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """The same on the device."""
@@ -221,8 +221,8 @@ class SACDiscreteLearner(_Tempered):
             ids = (observation - self._states.base).clamp(min=0).long()
             return self._x[ids], self._legal[ids]
         if mask is None:
-            mask = torch.ones(len(observation), self._actions, dtype=torch.bool, device=self.device)
-        return observation.flatten(1).float(), mask
+            mask = torch.ones(len(observation), self.outputs, dtype=torch.bool, device=self.device)
+        return self.shown(observation), mask
 
     # ------------------------------------------------------------------------------------------ learning
 

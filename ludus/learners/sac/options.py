@@ -9,9 +9,9 @@ from pydantic import Field
 
 from ludus.core.types import EnvSpec, PolicySpec, Weights
 from ludus.learners.base import AlgorithmInfo, Learner, LearnerContext
-from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy
+from ludus.learners.off_policy.options import BoxOffPolicy, OffPolicy, seeing_policy
 from ludus.learners.spaces import discrete, players_of
-from ludus.policies.specs import mlp_spec
+from ludus.policies.specs import Body
 
 
 class SAC(BoxOffPolicy):
@@ -43,6 +43,7 @@ class SACDiscrete(OffPolicy):
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Christodoulou 2019"
     )
 
+    network: Body = "mlp"  # what the actor, and each critic, sees with
     twin: bool = True
     temperature: float = Field(default=1.0, gt=0)
     learn_temperature: bool = True
@@ -53,11 +54,11 @@ class SACDiscrete(OffPolicy):
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raises ScenarioError if some player's actions are not discrete."""
         for player in players_of(env, seats):
-            discrete(env, (player,), algorithm=type(self).__name__)
+            self.policy(env, (player,))
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        inputs, actions = discrete(env, seats, algorithm=type(self).__name__)
-        return mlp_spec(inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none")
+        _, actions = discrete(env, seats, algorithm=type(self).__name__)
+        return seeing_policy(self, {"kind": "categorical", "actions": actions}, env, seats, network=self.network)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         from ludus.learners.sac.learner import SACDiscreteLearner  # a scenario can be read without loading torch
