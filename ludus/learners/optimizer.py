@@ -106,8 +106,7 @@ class ModuleAdam:
         if self._here is not None:
             if held is not None and held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
-            norm = self._here.step(module.flat, module.gradient, rate=rate, max_norm=max_norm)
-            return torch.tensor(norm, dtype=torch.float64)
+            return torch.tensor(self.step_here(rate=rate, max_norm=max_norm), dtype=torch.float64)
         gradient = module.slopes[: module.size]
         length: torch.Tensor = torch.linalg.vector_norm(gradient)
         wrong = (~length.isfinite() if held is None else ~length.isfinite() | held).to(torch.float32)
@@ -132,6 +131,11 @@ class ModuleAdam:
                 found_inf=wrong,  # 1: nothing moves
             )
         return length
+
+    def step_here(self, *, rate: float, max_norm: float) -> float:
+        """As `Adam.step`, on a CPU."""
+        assert self._here is not None
+        return self._here.step(self._module.flat, self._module.gradient, rate=rate, max_norm=max_norm)
 
     def kept(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
         """What `restore` goes back to: on the device."""

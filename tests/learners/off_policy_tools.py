@@ -86,9 +86,12 @@ def assert_both_learn_alike(make, batch, *, updates=6):
 # ------------------------------------------------------------------ updates beside autograd
 
 
-def leaves_of(weights):
-    """Parameters for autograd, by name."""
-    return {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+def leaves_of(ensemble):
+    """Its parameters for autograd, by name."""
+    return {
+        name: parameter.detach().clone().requires_grad_()
+        for name, parameter in ensemble.online.module.named_parameters()
+    }
 
 
 def columns_of(batch):
@@ -106,9 +109,9 @@ def acting(parameters, x):
     return perceptron(parameters, x, ("actor.body.1", "head"))
 
 
-def valued(parameters, name, x):
-    """What a critic answers."""
-    return perceptron(parameters, x, (f"{name}.0", f"{name}.1"))
+def valued(parameters, k, x):
+    """What critic k answers."""
+    return perceptron(parameters, x, (f"members.{k}.0", f"members.{k}.2"))
 
 
 def adam_step(parameters, loss, *, rate=1e-3):

@@ -79,13 +79,13 @@ def test_one_update_is_autograds(cls, noise, tensors):
     drawn.set_state(torch.from_numpy(state["noise"]))
     normal = torch.randn(len(batch.index), learner.box.size, generator=drawn)
     assert ((noise * normal).abs() > 0.3).any() == (noise > 0.0)
-    names = ["q0", "q1"][: 1 + learner.config.twin]
-    leaves = leaves_of(learner.critics.weights())
-    actor = leaves_of(learner.actor.weights())
+    count = 1 + learner.config.twin
+    leaves = leaves_of(learner.critics)
+    actor = leaves_of(learner.actor)
     c = columns_of(batch)
 
     def q(x, a):
-        return [valued(leaves, name, torch.cat([x, a], dim=1))[:, 0] for name in names]
+        return [valued(leaves, k, torch.cat([x, a], dim=1))[:, 0] for k in range(count)]
 
     with torch.no_grad():
         action = acting(actor, c["next"]).tanh() + (noise * normal).clamp(-0.3, 0.3)
@@ -96,5 +96,5 @@ def test_one_update_is_autograds(cls, noise, tensors):
     actor_loss = -q(c["observation"], acting(actor, c["observation"]).tanh())[0].mean()
     norms.append(adam_step(actor, actor_loss))
     metrics = learner.update(batch)
-    losses = (loss / len(names), actor_loss)
+    losses = (loss / count, actor_loss)
     assert_updated(learner, metrics, critics=leaves, actor=actor, losses=losses, norms=norms)

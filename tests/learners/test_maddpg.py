@@ -98,9 +98,9 @@ def test_each_agent_moves_alone_by_hand():
 
 def scattered(ensemble):
     """Moves the targets away from the networks that they follow; their parameters."""
-    flat = ensemble._target.flat
+    flat = ensemble.target.flat
     flat[:] += 0.3 * np.random.default_rng(6).standard_normal(len(flat)).astype(np.float32)
-    return {k: torch.tensor(v) for k, v in ensemble._target.weights().items()}
+    return {k: v.clone() for k, v in ensemble.target.module.named_parameters()}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     batch = batch_of(learner, games(kind), size=20)
     gumbel = np.random.default_rng(3).gumbel(size=(2, 20, 3, 3)).astype(np.float32)
     monkeypatch.setattr(learner, "_gumbel", lambda rows: gumbel if kind == "discrete" else np.zeros((2, 0), np.float32))
-    critics, actor = leaves_of(learner.critics.weights()), leaves_of(learner.actor.weights())
+    critics, actor = leaves_of(learner.critics), leaves_of(learner.actor)
     later_critics, later_actor = (scattered(ensemble) for ensemble in (learner.critics, learner.actor))
     c = columns_of(batch)
 
@@ -137,7 +137,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     def q(parameters, seen, state, present, actions):
         sees = c[state] if critic == "state" else c[seen].flatten(1)
         x = torch.cat([sees, c[present].float(), (actions * c[present][..., None]).flatten(1)], dim=1)
-        return [valued(parameters, k, x)[:, 0] for k in ["q0", "q1"][: 1 + twin]]
+        return [valued(parameters, k, x)[:, 0] for k in range(1 + twin)]
 
     with torch.no_grad():
         actions = acts(later_actor, "next", "next_mask", 0)
@@ -159,7 +159,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
     assert learner.acting.width == (2 if kind == "box" else 3)
     assert_updated(learner, metrics, critics=critics, actor=actor, losses=(loss / (1 + twin), total), norms=norms)
     for before, ensemble in ((later_critics, learner.critics), (later_actor, learner.actor)):
-        for key, after in ensemble._target.weights().items():
+        for key, after in ensemble.target.module.named_parameters():
             np.testing.assert_allclose(after, 0.99 * before[key].numpy() + 0.01 * ensemble.weights()[key], atol=1e-6)
 
 

@@ -18,7 +18,7 @@ from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU
 from ludus.learners.base import LearnerContext
 from ludus.learners.ddpg.options import DDPG, TD3
-from ludus.learners.off_policy.learner import Ensemble, fresh, regression
+from ludus.learners.off_policy.learner import Critics, Ensemble, regression
 from ludus.learners.ranks import ALONE
 from ludus.learners.sac.options import SAC, SACDiscrete
 from ludus.policies.mlp import Layout
@@ -229,32 +229,25 @@ def test_regression_by_hand():
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_gradients_of_an_ensemble_are_autograds(activation):
-    names = ("q0", "q1")
-    parts = {name: Layout((5, 16, 12, 2), activation).under(name) for name in names}
-    weights = fresh(parts, np.random.default_rng(0), gain=1.0)
-    ensemble = Ensemble(parts, weights, ranks=ALONE)
+    layout = Layout((5, 16, 12, 2), activation)
+    module = Critics(layout, np.random.default_rng(0), count=2)
+    ensemble = Ensemble(module, ranks=ALONE, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):
         gradient[:] = rng.standard_normal(out.shape)
-    leaves = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
     inputs = x.clone().requires_grad_()
-    activate = torch.relu if activation == "relu" else torch.tanh
-    total = torch.zeros(())
-    for name, out, gradient in zip(names, ensemble.outputs, ensemble.gradients, strict=True):
-        h = inputs
-        for k in range(3):
-            h = torch.nn.functional.linear(h, leaves[f"{name}.{k}.weight"], leaves[f"{name}.{k}.bias"])
-            h = activate(h) if k < 2 else h
-        np.testing.assert_allclose(out, h.detach(), atol=1e-5)
-        total = total + (h * torch.from_numpy(gradient)).sum()
-    wanted = torch.autograd.grad(total, [inputs, *leaves.values()])
+    answers = ensemble(inputs)
+    for ours, theirs in zip(ensemble.outputs, answers, strict=True):
+        np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
+    total = sum((h * torch.from_numpy(g)).sum() for h, g in zip(answers, ensemble.gradients, strict=True))
+    wanted = torch.autograd.grad(total, [inputs, *ensemble.online.module.parameters()])
     slopes = ensemble.input_gradient(slice(3, None))
     np.testing.assert_allclose(slopes, wanted[0][:, 3:], atol=1e-5)
     ensemble.forward(x)
     ensemble.backward(x)
-    flat = np.concatenate([g.numpy().ravel() for g in wanted[1:]])  # of each layer the weights, then the biases
-    np.testing.assert_allclose(ensemble._network.gradient, flat, atol=1e-5)
+    flat = np.concatenate([g.numpy().ravel() for g in wanted[1:]])
+    np.testing.assert_allclose(ensemble.online.gradient, flat, atol=1e-5)
 
 
 @pytest.mark.parametrize(("cls", "size"), [(DDPG, 2), (TD3, 20), (SAC, 20), (SACDiscrete, 2)])

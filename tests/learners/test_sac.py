@@ -118,12 +118,12 @@ def test_one_update_is_autograds(twin, tensors):
     drawn = torch.Generator()
     drawn.set_state(torch.from_numpy(learner.state_dict()["noise"]))
     normal = torch.randn(2, len(batch.index), size, generator=drawn)
-    leaves = leaves_of(learner.critics.weights())
-    actor = leaves_of(learner.actor.weights())
+    leaves = leaves_of(learner.critics)
+    actor = leaves_of(learner.actor)
     c = columns_of(batch)
 
     def q(x, a):
-        return torch.stack([valued(leaves, f"q{k}", torch.cat([x, a], dim=1))[:, 0] for k in range(1 + twin)])
+        return torch.stack([valued(leaves, k, torch.cat([x, a], dim=1))[:, 0] for k in range(1 + twin)])
 
     with torch.no_grad():
         after, logp = sampled(acting(actor, c["next"]), normal[0])
@@ -151,13 +151,13 @@ def test_one_update_of_discrete_actions_is_autograds(twin, tensors):
     moved = np.random.default_rng(3).standard_normal(len(state["critics"]["target"])).astype(np.float32)
     state["critics"]["target"] = state["critics"]["target"] + 0.3 * moved
     learner.load_state_dict(state)
-    leaves = leaves_of(learner.critics.weights())
-    following = {k: torch.tensor(v) for k, v in learner.critics._target.weights().items()}
-    actor = leaves_of(learner.actor.weights())
+    leaves = leaves_of(learner.critics)
+    following = dict(learner.critics.target.module.named_parameters())
+    actor = leaves_of(learner.actor)
     c = columns_of(batch)
 
     def q(parameters, x):
-        return torch.stack([valued(parameters, f"q{k}", x) for k in range(1 + twin)])
+        return torch.stack([valued(parameters, k, x) for k in range(1 + twin)])
 
     def policy(x, mask):
         logp = torch.log_softmax(acting(actor, x).masked_fill(~mask, -torch.inf), dim=1)

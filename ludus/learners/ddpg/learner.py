@@ -13,7 +13,7 @@ from torch import Tensor
 from ludus.core.device import to_device
 from ludus.core.types import Array, Metrics, Weights
 from ludus.learners.base import LearnerContext
-from ludus.learners.off_policy.learner import BoxLearner, ensemble_of
+from ludus.learners.off_policy.learner import BoxLearner
 from ludus.replay.base import ItemColumns, Sample
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class DDPGLearner(BoxLearner):
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""
-        config, critics = self.config, ensemble_of(self.critics)
+        config, critics = self.config, self.critics
         self.place(columns)
-        out = ensemble_of(self.actor).forward(self.next_seen, target=True)[0]
+        out = self.actor.forward(self.next_seen, target=True)[0]
         after = np.tanh(out)
         if config.target_noise > 0.0:
             normal = self.normals(1, rows, self.box.size)[0]
@@ -97,7 +97,7 @@ class DDPGLearner(BoxLearner):
 
     def _improve(self, rows: int) -> None:
         """One step of the actor up the first critic's slope."""
-        actor, critics = ensemble_of(self.actor), ensemble_of(self.critics)
+        actor, critics = self.actor, self.critics
         self.action[:] = action = np.tanh(actor.forward(self.seen)[0])
         actor.sums[0] = -float(critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
         critics.gradients[0][:] = 1.0

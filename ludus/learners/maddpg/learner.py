@@ -14,7 +14,7 @@ from ludus.core.device import to_device
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
 from ludus.learners.ddpg.learner import td_target
-from ludus.learners.off_policy.learner import OffPolicyLearner, ensemble_of, module_of
+from ludus.learners.off_policy.learner import OffPolicyLearner
 from ludus.learners.teams import RewardStatistics, joint_items, state_width, team_size, versions, views
 from ludus.policies.heads import Bounds
 from ludus.policies.mlp import Layout
@@ -229,7 +229,7 @@ class MADDPGLearner(OffPolicyLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, config, critics = columns, self.config, module_of(self.critics)
+        c, config, critics = columns, self.config, self.critics
         gumbel, present = to_device(self._gumbel(rows), self.device), c["present"]
         with torch.no_grad():
             following = self._drawn(self.answers(c["next"], target=True), gumbel[0], c.get("next_mask"))
@@ -267,8 +267,8 @@ class MADDPGLearner(OffPolicyLearner):
         config, gumbel, actor, critics = (
             self.config,
             self._gumbel(rows),
-            ensemble_of(self.actor),
-            ensemble_of(self.critics),
+            self.actor,
+            self.critics,
         )
         x, after = (self._rows(columns[name]) for name in ("observation", "next"))
         out = actor.forward(after, target=True)[0]
@@ -293,8 +293,8 @@ class MADDPGLearner(OffPolicyLearner):
     def _improve(self, columns: ItemColumns, x: torch.Tensor, given: Array, gumbel: Array, rows: int) -> None:
         """One step of the actor up the first critic's slope, each agent by its own action beside what the others did."""
         actor, critics, present, width = (
-            ensemble_of(self.actor),
-            ensemble_of(self.critics),
+            self.actor,
+            self.critics,
             columns["present"],
             self.acting.width,
         )

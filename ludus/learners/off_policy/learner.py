@@ -22,8 +22,8 @@ from ludus.core.device import Placement, Work, fetched, placed, to_device, to_ho
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext
-from ludus.learners.network import FlatModule, TrainedNetwork, multiplications
-from ludus.learners.optimizer import Adam, ModuleAdam
+from ludus.learners.network import FlatModule, multiplications
+from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ranks import Ranks, agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget, Schedule
@@ -31,7 +31,7 @@ from ludus.learners.spaces import reward_scale
 from ludus.policies.actor_critic import Tower, arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.bodies import ACTIVATIONS
 from ludus.policies.heads import Bounds, head_of
-from ludus.policies.mlp import Layout, Workspace, split
+from ludus.policies.mlp import Layer, Layout, Workspace
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -58,118 +58,25 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Perceptrons of one layout that learn together: passes forward and backward, also to their inputs, and targets that
-# follow them.
+# Networks of one form that learn together, and targets that follow them.
 
 _ACTOR = ("actor_loss", "actor_gradient_norm")
 _SUMS = 3  # numbers that ranks add up together with the gradient
+_HERE = Placement("cpu", written=True, precision="float32", why="as it is")
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
-
-
-class Ensemble:
-    """One network or several of one form, an optimizer of them all, and a target copy of each.
-
-    outputs, gradients: NumPy views float32[n, outputs] per network, of the last forward pass, and to be filled in before `backward`.
-    sums: float32[3], which `join` adds up over the ranks, together with the gradients.
-    """
-
-    def __init__(self, parts: Mapping[str, Layout], weights: Weights, *, ranks: Ranks) -> None:
-        self.layout, self._ranks = next(iter(parts.values())), ranks
-        self._network, self._target = TrainedNetwork(parts, weights, sums=_SUMS), TrainedNetwork(parts, weights)
-        agree(ranks, self._network.flat)
-        self._target.flat[:] = self._network.flat
-        self._online, self._following = torch.from_numpy(self._network.flat), torch.from_numpy(self._target.flat)
-        self._adam = Adam(len(self._network.flat), epsilon=1e-8)
-        self._names, self.sums = tuple(parts), self._network.sums
-        self._room(0)
-
-    def _room(self, rows: int) -> None:
-        self._work = [Workspace(self.layout, rows) for _ in self._names]
-        self.outputs = [work.out.numpy() for work in self._work]
-        self.gradients = [work.gradient.numpy() for work in self._work]
-
-    def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
-        """x float32[n, inputs] -> `outputs`, of the targets if so; valid until the next pass. count: only of the first so many."""
-        if len(x) != len(self._work[0].out):
-            self._room(len(x))
-        layers = (self._target if target else self._network).layers
-        for name, work in zip(self._names[:count], self._work, strict=False):
-            work.forward(layers[name], x)
-        return self.outputs[:count]
-
-    def backward(self, x: torch.Tensor) -> None:
-        """The parameters' gradients, from `gradients` and the last forward pass, over x and not of the targets."""
-        for name, work in zip(self._names, self._work, strict=True):
-            work.backward(self._network.layers[name], x, self._network.into[name])
-
-    @torch.no_grad()
-    def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
-        """The gradient float32[n, columns] with respect to these of the inputs, from the same as `backward`, summed over the networks, or
-        over the first `count` of them."""
-        total: torch.Tensor | None = None
-        for name, work in zip(self._names[:count], self._work, strict=False):
-            layers, gradient = self._network.layers[name], work.gradients[-1]
-            for k in range(len(layers) - 1, 0, -1):
-                below = work.outputs[k - 1]
-                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
-                if self.layout.activation == "tanh":
-                    _tanh_backward(gradient, below, grad_input=gradient)
-                else:
-                    _relu_backward(gradient, below, 0, grad_input=gradient)
-            part = torch.mm(gradient, layers[0][0][:, columns])
-            total = part if total is None else total.add_(part)
-        assert total is not None
-        return total.numpy()
-
-    def join(self) -> None:
-        """Add up the gradients, and `sums`, of all ranks."""
-        if self._ranks.size > 1:
-            self._ranks.sum(self._network.joint)
-
-    def step(self, *, rate: float, max_norm: float, what: str) -> float:
-        """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
-        norm = self._adam.step(self._network.flat, self._network.gradient, rate=rate, max_norm=max_norm)
-        if not math.isfinite(norm):
-            raise TrainingError(f"the gradient of {what} became NaN or infinite")
-        return norm
-
-    def follow(self, share: float) -> None:
-        """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
-        self._following.lerp_(self._online, share)
-
-    def weights(self) -> dict[str, Array]:
-        """Copies of the parameters by name."""
-        return self._network.weights()
-
-    def state_dict(self) -> State:
-        return {
-            "weights": self._network.flat.copy(),
-            "target": self._target.flat.copy(),
-            "adam": self._adam.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self._network.flat[:], self._target.flat[:] = state["weights"], state["target"]
-        self._adam.load_state_dict(state["adam"])
-
-
-def fresh(parts: Mapping[str, Layout], rng: np.random.Generator, *, gain: float) -> Mapping[str, Array]:
-    """Initial parameters of networks: orthogonal, outputs of this gain."""
-    return {k: v for layout in parts.values() for k, v in split(layout.initial(rng, gain), layout.shapes()).items()}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The same by autograd, on any device.
 
 
 class Critics(nn.Module):
     """Perceptrons of one layout, behind a body each if there are any. They see float[n, …], and float[n, d] beside what bodies make of it,
     and answer float[networks, n, outputs]."""
 
-    def __init__(self, layout: Layout, count: int, bodies: Sequence[nn.Module] = ()) -> None:
+    def __init__(
+        self, layout: Layout, rng: np.random.Generator, *, count: int, bodies: Sequence[nn.Module] = ()
+    ) -> None:
+        """Initialised orthogonally, outputs with gain 1."""
         super().__init__()
-        self.members = nn.ModuleList(_perceptron(layout) for _ in range(count))
+        self.members = nn.ModuleList(_perceptron(layout, rng) for _ in range(count))
         self.bodies = nn.ModuleList(bodies)
 
     def forward(self, x: Tensor, beside: Tensor | None = None, count: int | None = None) -> Tensor:
@@ -181,90 +88,154 @@ class Critics(nn.Module):
         return torch.stack(answers)
 
 
-def _perceptron(layout: Layout) -> nn.Sequential:
+def _perceptron(layout: Layout, rng: np.random.Generator) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(layout.widths, layout.widths[1:], strict=False):
-        linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    for weight, bias in layout.layers(torch.from_numpy(layout.initial(rng, 1.0))):
+        linear = nn.utils.skip_init(nn.Linear, *reversed(weight.shape))  # type: ignore[no-untyped-call]
+        linear.weight.data, linear.bias.data = weight, bias
         layers += [linear, ACTIVATIONS[layout.activation]()]
     return nn.Sequential(*layers[:-1])
 
 
-class FollowedModule:
-    """A module that learns, its optimizer, and a target copy. State is as an `Ensemble`'s of the same networks."""
+class Ensemble:
+    """One network or several of one form, an optimizer of them all, and a target copy of each.
 
-    def __init__(self, module: nn.Module, *, ranks: Ranks, placement: Placement) -> None:
-        """Moves the module to its place."""
+    Called, they answer by autograd, on any device. The passes of `layouts` are written out, for perceptrons on a CPU, over the same
+    parameters. outputs, gradients: NumPy views float32[n, outputs] per network, of the last such pass forward, and to be filled in before
+    `backward`. sums: float32[3], which `join` adds up over the ranks, together with the gradients.
+    """
+
+    def __init__(
+        self, module: nn.Module, *, ranks: Ranks, placement: Placement = _HERE, layouts: Sequence[Layout] = ()
+    ) -> None:
+        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if those are all that it has."""
         device, self._ranks, self._placement = placement.torch, ranks, placement
-        target = copy.deepcopy(module)
-        self._online, self._target = FlatModule(module, sums=_SUMS, device=device), FlatModule(target, device=device)
-        agree(ranks, self._online.values)
-        self._target.values.copy_(self._online.values)
-        self._target.module.requires_grad_(False)
-        self._parameters = list(module.parameters())
-        self._adam = ModuleAdam(self._online, epsilon=1e-8)
+        self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, device=device)
+        self.target = FlatModule(module.requires_grad_(False), device=device)
+        agree(ranks, self.online.values)
+        self.target.values.copy_(self.online.values)
+        self._parameters = list(self.online.module.parameters())
+        self._adam = ModuleAdam(self.online, epsilon=1e-8)
+        self._layouts = layouts
+        self._layers, self._into, self._followers = (
+            _views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
+        )
+        self._room(0)
+
+    @property
+    def sums(self) -> Array:
+        """See the class."""
+        return self.online.sums
+
+    def weights(self) -> dict[str, Array]:
+        """Copies of parameters and buffers by name."""
+        return arrays_of(self.online.module)
+
+    @torch.no_grad()
+    def follow(self, share: float) -> None:
+        """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
+        self.target.values.lerp_(self.online.values, share)
+
+    def state_dict(self) -> State:
+        weights, target = (to_host(flat.values).copy() for flat in (self.online, self.target))
+        return {"weights": weights, "target": target, "adam": self._adam.state_dict()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: State) -> None:
+        """Of any device."""
+        self.online.values.copy_(torch.from_numpy(state["weights"]))
+        self.target.values.copy_(torch.from_numpy(state["target"]))
+        self._adam.load_state_dict(state["adam"])
+
+    # ------------------------------------------------------------------------------------------ by autograd
 
     def __call__(self, *given: Any, target: bool = False) -> Tensor:
-        """What it answers, of an actor-critic the head's outputs, in float32; by the target if so."""
+        """What the module answers, of an actor-critic the head's outputs, in float32; its target if so."""
         with self._placement.products():
-            out = (self._target if target else self._online).module(*given)
+            out = (self.target if target else self.online).module(*given)
         answer: Tensor = out[0] if isinstance(out, tuple) else out
         return answer.float()
 
-    def step(
+    def descend(
         self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, held: Tensor
     ) -> tuple[Tensor, Tensor]:
         """One step of Adam down this rank's part of the loss, unless it is `held`, or something is no number. Answers float32[3], the loss
         and what is told of it, summed over the ranks, and the gradient's norm."""
-        online = self._online
-        online.zero()
+        self.online.zero()
         torch.autograd.backward(loss, inputs=self._parameters)
-        sums = online.slopes[online.size :]
+        sums = self.online.slopes[self.online.size :]
         sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
-        self._ranks.sum(online.slopes)
+        self._ranks.sum(self.online.slopes)
         sums = sums.clone()
         return sums, self._adam.step(rate=rate, max_norm=max_norm, held=held | ~sums[0].isfinite())
 
+    # ------------------------------------------------------------------------------------------ written out
+
+    def _room(self, rows: int) -> None:
+        self._work = [Workspace(layout, rows) for layout in self._layouts]
+        self.outputs = [work.out.numpy() for work in self._work]
+        self.gradients = [work.gradient.numpy() for work in self._work]
+
+    def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
+        """x float32[n, inputs] -> `outputs`, of the targets if so; valid until the next pass. count: only of the first so many."""
+        if len(x) != len(self._work[0].out):
+            self._room(len(x))
+        for layers, work in zip((self._followers if target else self._layers)[:count], self._work, strict=False):
+            work.forward(layers, x)
+        return self.outputs[:count]
+
+    def backward(self, x: torch.Tensor) -> None:
+        """The parameters' gradients, from `gradients` and the last forward pass, over x and not of the targets."""
+        for layers, into, work in zip(self._layers, self._into, self._work, strict=True):
+            work.backward(layers, x, into)
+
     @torch.no_grad()
-    def follow(self, share: float) -> None:
-        """As `Ensemble.follow`."""
-        self._target.values.lerp_(self._online.values, share)
+    def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
+        """The gradient float32[n, columns] with respect to these of the inputs, from the same as `backward`, summed over the networks, or
+        over the first `count` of them."""
+        total: torch.Tensor | None = None
+        for layers, work in zip(self._layers[:count], self._work, strict=False):
+            gradient = work.gradients[-1]
+            for k in range(len(layers) - 1, 0, -1):
+                below = work.outputs[k - 1]
+                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
+                if work.layout.activation == "tanh":
+                    _tanh_backward(gradient, below, grad_input=gradient)
+                else:
+                    _relu_backward(gradient, below, 0, grad_input=gradient)
+            part = torch.mm(gradient, layers[0][0][:, columns])
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total.numpy()
 
-    def weights(self) -> dict[str, Array]:
-        """Copies of parameters and buffers by name."""
-        return arrays_of(self._online.module)
+    def join(self) -> None:
+        """Add up the gradients, and `sums`, of all ranks."""
+        if self._ranks.size > 1:
+            self._ranks.sum(self.online.joint)
 
-    def state_dict(self) -> State:
-        return {
-            "weights": to_host(self._online.values).copy(),
-            "target": to_host(self._target.values).copy(),
-            "adam": self._adam.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        with torch.no_grad():
-            self._online.values.copy_(torch.from_numpy(state["weights"]))
-            self._target.values.copy_(torch.from_numpy(state["target"]))
-        self._adam.load_state_dict(state["adam"])
+    def step(self, *, rate: float, max_norm: float, what: str) -> float:
+        """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
+        norm = self._adam.step_here(rate=rate, max_norm=max_norm)
+        if not math.isfinite(norm):
+            raise TrainingError(f"the gradient of {what} became NaN or infinite")
+        return norm
 
 
-def ensemble_of(networks: Ensemble | FollowedModule) -> Ensemble:
-    """Those whose passes are written out."""
-    assert isinstance(networks, Ensemble)
-    return networks
-
-
-def module_of(networks: Ensemble | FollowedModule) -> FollowedModule:
-    """Those that learn by autograd."""
-    assert isinstance(networks, FollowedModule)
-    return networks
+def _views(layouts: Sequence[Layout], flat: Tensor) -> list[list[Layer]]:
+    """The layers of perceptrons that lie one after the other in a vector."""
+    out, at = [], 0
+    for layout in layouts:
+        out.append(layout.layers(flat[at : at + layout.size]))
+        at += layout.size
+    return out
 
 
 class OffPolicyLearner:
     """Base: a subclass says what is stored of actions, what its critics see, and what one update does, in both ways."""
 
     name = ""
-    actor: Ensemble | FollowedModule
-    critics: Ensemble | FollowedModule
+    actor: Ensemble
+    critics: Ensemble
 
     def __init__(self, config: OffPolicy, context: LearnerContext, spec: PolicySpec, start: Weights | None) -> None:
         self.spec = spec
@@ -285,25 +256,21 @@ class OffPolicyLearner:
 
     def make_networks(self, context: LearnerContext, start: Weights | None, critic: Layout, *, critics: int) -> None:
         """The actor, from `start` if there is one, and critics, initialised from the context's seed, in the place that is chosen."""
-        weights = first_weights(self.spec, start, seed=seeding.key(context.seed, self.name, "actor") % 2**63)
-        parts = {f"q{k}": Layout(critic.widths, critic.activation).under(f"q{k}") for k in range(critics)}
-        fresh_critics = fresh(parts, seeding.generator(context.seed, self.name, "critics"), gain=1.0)
+        seed = seeding.key(self._seed, self.name, "actor") % 2**63
+        actor = make_network(self.spec, seed=seed)
+        if start is not None:
+            load_arrays(actor, first_weights(self.spec, start, seed=seed))
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
-        size = sum(layout.size for layout in parts.values()) + sum(map(multiplications, bodies))
-        size += self.layout.size if self.layout else multiplications(bodies[0])
+        judges = Critics(critic, seeding.generator(self._seed, self.name, "critics"), count=critics, bodies=bodies)
+        work = multiplications(actor) + multiplications(judges)
         why = "" if self.layout else "only perceptrons have passes that are written out"
-        self.placement = placed(context.device, Work(size, self._config.batch, not bodies, why))
+        self.placement = placed(context.device, Work(work, self._config.batch, self.layout is not None, why))
         self.device = self.placement.torch
-        if self.placement.written and self.layout:
-            self.actor = Ensemble({"actor": self.layout}, weights, ranks=self.ranks)
-            self.critics = Ensemble(parts, fresh_critics, ranks=self.ranks)
-        else:
-            actor, judges = make_network(self.spec), Critics(critic, critics, bodies)
-            load_arrays(actor, weights)
-            for parameter, array in zip(judges.members.parameters(), fresh_critics.values(), strict=True):
-                parameter.data = torch.from_numpy(array)
-            self.actor = FollowedModule(actor, ranks=self.ranks, placement=self.placement)
-            self.critics = FollowedModule(judges, ranks=self.ranks, placement=self.placement)
+        parts = ([self.layout], [critic] * critics) if self.placement.written and self.layout else ([], [])
+        self.actor, self.critics = (
+            Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=layouts)
+            for module, layouts in zip((actor, judges), parts, strict=True)
+        )
         self._wrong = torch.zeros((), dtype=torch.bool, device=self.device)
         self._improved: Array | Tensor = np.zeros(2)  # the loss of the actor's last step, and the gradient's norm
         if not self.placement.written:
@@ -393,7 +360,7 @@ class OffPolicyLearner:
         self, x: torch.Tensor, action: NDArray[np.int32], target: NDArray[np.float64], rows: int
     ) -> dict[str, float]:
         """One step of all critics towards float64[n] targets; action int32[n]: their output that is meant."""
-        critics = ensemble_of(self.critics)
+        critics = self.critics
         critics.sums[:] = 0.0
         for q, gradient in zip(critics.forward(x), critics.gradients, strict=True):
             critics.sums[:2] += regression(q, action, target, gradient, rows)
@@ -407,7 +374,7 @@ class OffPolicyLearner:
 
     def step_actor(self) -> None:
         """One step of the actor, whose gradients by its outputs and `sums`, the loss first, are filled in for the rows that it has seen."""
-        actor = ensemble_of(self.actor)
+        actor = self.actor
         actor.join()
         loss = float(actor.sums[0])
         self._improved = np.array([loss, self.step(actor, "the actor")])
@@ -418,7 +385,7 @@ class OffPolicyLearner:
 
     def answers(self, x: Tensor, *, target: bool = False) -> Tensor:
         """What the actor's network says, by autograd, without what does not depend on observations; by the target if so."""
-        return module_of(self.actor)(self.shown(x), target=target)[:, : self.outputs]
+        return self.actor(self.shown(x), target=target)[:, : self.outputs]
 
     def shown(self, observation: Tensor) -> Tensor:
         """Observations [n, …] as networks see them, float32[n, *shape]."""
@@ -427,24 +394,24 @@ class OffPolicyLearner:
     def fit_modules(self, values: Tensor, target: Tensor, rows: int) -> dict[str, Tensor]:
         """`fit` by autograd: of what critics say, float[networks, n], towards targets float[n]."""
         loss = 0.5 * (values - target).square().sum() / max(1, rows)
-        sums, norm = self.step_module(self.critics, loss, values.sum() / max(1, rows))
+        sums, norm = self.descend(self.critics, loss, values.sum() / max(1, rows))
         loss, value, _ = sums / len(values)
         return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
 
     def improve(self, loss: Tensor, *told: Tensor) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
-        sums, norm = self.step_module(self.actor, loss, *told)
+        sums, norm = self.descend(self.actor, loss, *told)
         self._improved = torch.stack([sums[0], norm.to(sums)])
         return sums[1 : 1 + len(told)]
 
-    def step_module(self, module: Ensemble | FollowedModule, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step; see `FollowedModule.step`. Where a number is none, nothing moves until it is read."""
-        rate, max_norm = self._rate_of(module), self._config.max_gradient_norm
-        sums, norm = module_of(module).step(loss, told, rate=rate, max_norm=max_norm, held=self._wrong)
+    def descend(self, ensemble: Ensemble, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimizer step; see `Ensemble.descend`. Where a number is none, nothing moves until it is read."""
+        rate, max_norm = self._rate_of(ensemble), self._config.max_gradient_norm
+        sums, norm = ensemble.descend(loss, told, rate=rate, max_norm=max_norm, held=self._wrong)
         self._wrong = self._wrong | ~(sums[0].isfinite() & norm.isfinite())
         return sums, norm
 
-    def _rate_of(self, networks: Ensemble | FollowedModule) -> float:
+    def _rate_of(self, networks: Ensemble) -> float:
         config = self._config
         own = config.critic_learning_rate if networks is self.critics else None
         return self.rate(config.learning_rate if own is None else own)
@@ -526,8 +493,8 @@ class BoxLearner(OffPolicyLearner):
     def slopes(self, *, count: int | None = None) -> Array:
         """dS/da float32[n, size], where S is what the critics' `gradients` are derivatives of, from their last forward pass. count: only by
         way of the first so many."""
-        return ensemble_of(self.critics).input_gradient(slice(self.inputs, None), count=count)
+        return self.critics.input_gradient(slice(self.inputs, None), count=count)
 
     def judged(self, x: Tensor, action: Tensor, *, target: bool = False, count: int | None = None) -> Tensor:
         """What critics say, by autograd, float[networks, n], of observations and actions in [-1, 1]; count: only the first so many."""
-        return module_of(self.critics)(self.shown(x), action, count, target=target)[..., 0]
+        return self.critics(self.shown(x), action, count, target=target)[..., 0]

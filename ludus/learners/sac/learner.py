@@ -17,7 +17,7 @@ from ludus.core.types import Array, Metrics, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import SquashedDistribution
 from ludus.learners.network import FlatModule
-from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner, ensemble_of, module_of
+from ludus.learners.off_policy.learner import BoxLearner, OffPolicyLearner
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.returns import follow
 from ludus.learners.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
@@ -132,8 +132,8 @@ class SACLearner(_Tempered, BoxLearner):
         """See `OffPolicyLearner.written`."""
         self.place(columns)
         alpha, normal = self._temperature.number, self.normals(2, rows, self.box.size)
-        logp = squash(ensemble_of(self.actor).forward(self.next_seen)[0], normal[0], self._limits, self.next_action)
-        least = least_of(ensemble_of(self.critics).forward(self.after, target=True))
+        logp = squash(self.actor.forward(self.next_seen)[0], normal[0], self._limits, self.next_action)
+        least = least_of(self.critics.forward(self.after, target=True))
         target = soft_target(least[:, 0].astype(np.float64), logp, columns["reward"], columns["discount"], alpha)
         fitted = self.fit(self.now, self.taken, target, rows)
         entropy = self._improve(normal[1], alpha, rows)
@@ -147,7 +147,7 @@ class SACLearner(_Tempered, BoxLearner):
 
     def _improve(self, normal: Array, alpha: float, rows: int) -> float:
         """One step of the actor; its entropy before."""
-        actor, critics = ensemble_of(self.actor), ensemble_of(self.critics)
+        actor, critics = self.actor, self.critics
         out = actor.forward(self.seen)[0]
         logp = squash(out, normal, self._limits, self.action)
         values = critics.forward(self.now)
@@ -228,7 +228,7 @@ class SACDiscreteLearner(_Tempered):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        c, alpha, critics = columns, self._temperature.value, module_of(self.critics)
+        c, alpha, critics = columns, self._temperature.value, self.critics
         x, mask = self._shown(c["observation"], c.get("mask"))
         after, after_mask = self._shown(c["next"], c.get("next_mask"))
         discount = c["discount"] if self._states is None else c["discount"].masked_fill(c["next"] < 0, 0.0)
@@ -258,8 +258,8 @@ class SACDiscreteLearner(_Tempered):
         alpha, config, actor, critics = (
             self._temperature.number,
             self.config,
-            ensemble_of(self.actor),
-            ensemble_of(self.critics),
+            self.actor,
+            self.critics,
         )
         x, mask = self._seen(columns["observation"], columns.get("mask"))
         after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
