@@ -100,16 +100,16 @@ class ModuleAdam:
         self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
 
     @torch.no_grad()
-    def step(self, *, rate: float, max_norm: float, held: torch.Tensor | None = None) -> torch.Tensor:
+    def step(self, *, rate: float, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
         """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device."""
         module = self._module
         if self._here is not None:
-            if held is not None and held:
+            if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
             return torch.tensor(self.step_here(rate=rate, max_norm=max_norm), dtype=torch.float64)
         gradient = module.slopes[: module.size]
         length: torch.Tensor = torch.linalg.vector_norm(gradient)
-        wrong = (~length.isfinite() if held is None else ~length.isfinite() | held).to(torch.float32)
+        wrong = (~length.isfinite() | held).to(torch.float32)
         scale = ((length + 1e-6) / max_norm).clamp(min=1.0) if max_norm > 0.0 else torch.ones_like(length)
         self._steps += 1.0 - wrong
         if module.device.type != "meta":  # where the kernel has no shadow

@@ -125,7 +125,7 @@ def modular(env, **options):
 
 def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
     learner, columns = modular(tensors), columns_of(tensors)
-    learner._looks, good = False, sample_of(columns)
+    learner._step_here, good = learner._step_there, sample_of(columns)
     bad = sample_of({**columns, "reward": np.full_like(columns["reward"], np.nan)})
 
     def round_of(*samples):
@@ -138,7 +138,7 @@ def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
     assert last["loss"] > 0
     after = learner.weights()
     assert not np.array_equal(after["body.1.weight"], before["body.1.weight"])
-    with pytest.raises(TrainingError, match="of an update of this round became NaN"):
+    with pytest.raises(TrainingError, match="a number of this round became NaN"):
         round_of(good, bad, good)
     assert all(np.array_equal(array, after[name]) for name, array in learner.weights().items())
     assert round_of(good)[0]["loss"] > 0

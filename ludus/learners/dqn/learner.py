@@ -64,14 +64,14 @@ _LEAST = 1e-6  # priority of an item without an error
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QLossResult:
-    """On the learner's device: means over items of the weighted loss, of Q and of |error|, and the last float[items] by themselves.
-    finite: of the targets."""
+    """Means over items of the weighted loss, of Q and of |error|, and the last float[items] by themselves; finite: of the targets. Tensors
+    on the learner's device, or numbers."""
 
-    loss: Tensor
-    value: Tensor
-    error: Tensor
+    loss: Tensor | float
+    value: Tensor | float
+    error: Tensor | float
     errors: Tensor
-    finite: Tensor
+    finite: Tensor | bool
 
     @staticmethod
     def nothing(device: torch.device) -> QLossResult:
@@ -120,8 +120,7 @@ class QLearner(ABC):
         self._updates = 0
         self._blind = 0  # rows that should have been bootstrapped and have no observation
         self._due = 0  # updates of this round that are left
-        self._looks = self._device.type == "cpu" or config.prioritised  # at the numbers of every update
-        self._kept: _Kept | None = None
+        self._kept: tuple[Tensor, Tensor, Any] | None = None  # weights, target and optimizer to go back to
         self._wrong = torch.zeros((), dtype=torch.bool, device=self._device)
 
     @abstractmethod
@@ -148,19 +147,13 @@ class QLearner(ABC):
         config, rows, progress = self.config, len(batch.index), self._budget.progress
         rate, importance = config.learning_rate.at(progress), config.importance.at(progress)
         weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
-        if self._kept is None:
-            self._kept = _Kept.of(self._online_parameters, self._target_parameters, self._adam)
         found = self._gradient(batch.columns, rows, weight)
-        self._wrong = self._wrong | ~found.loss.isfinite()
-        norm = self._adam.step(rate=rate, max_norm=config.max_gradient_norm, held=self._wrong)
-        self._wrong = self._wrong | ~norm.isfinite()
-        self._follow_target(self._updates + 1)
         self._due -= 1
-        if self._due > 0 and not self._looks:
-            self._updates += 1
-            return {}
-        told = self._told(found, norm)
+        told = (self._step_here if self._device.type == "cpu" else self._step_there)(found, rate)
         self._updates += 1
+        self._follow_target()
+        if not told:
+            return {}
         self._found = []
         if config.prioritised:
             self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
@@ -172,17 +165,41 @@ class QLearner(ABC):
             "tails_without_value": float(self._blind),
         }
 
-    def _told(self, found: QLossResult, norm: Tensor) -> Metrics:
-        """Reads what the last update, and those before it in this round, have come to."""
+    def _step_here(self, found: QLossResult, rate: float) -> Metrics:
+        """Moves the weights by their gradient. Raises TrainingError, and moves nothing, if something is not finite."""
+        online, adam, loss = self._online_parameters, self._adam, float(found.loss)
+        if not math.isfinite(loss):
+            raise self._error(_culprit(loss, finite=bool(found.finite)))
+        weights, kept = online.flat.copy(), adam.kept()
+        norm = adam.step_here(rate=rate, max_norm=self.config.max_gradient_norm)
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+            total = float(online.flat.sum())
+        if not (math.isfinite(norm) and (math.isfinite(total) or np.isfinite(online.flat).all())):
+            online.flat[:] = weights
+            adam.restore(kept)
+            raise self._error(_culprit(loss, norm))
+        return {"loss": loss, "td_error": float(found.error), "q_mean": float(found.value), "gradient_norm": norm}
+
+    def _step_there(self, found: QLossResult, rate: float) -> Metrics:
+        """The same on a card: decided there, and looked at for priorities, and at the end of a round; {} else."""
+        online, target, adam = self._online_parameters.values, self._target_parameters.values, self._adam
+        if self._kept is None:
+            self._kept = online.clone(), target.clone(), adam.kept()
+        held = self._wrong | ~torch.as_tensor(found.loss).isfinite()
+        norm = adam.step(rate=rate, max_norm=self.config.max_gradient_norm, held=held)
+        self._wrong = held | ~(norm.isfinite() & online.isfinite().all())
+        if self._due > 0 and not self.config.prioritised:
+            return {}
+        seen: list[Any] = [found.loss, found.error, found.value, norm, found.finite, self._wrong]
+        loss, error, value, norm_, finite, wrong = fetched(seen)
         kept, self._kept = self._kept, None
-        size = torch.linalg.vector_norm(self._online_parameters.values, torch.inf)
-        numbers = fetched([found.loss, found.error, found.value, norm, size, found.finite, self._wrong])
-        loss, error, value, norm_, size_, finite, wrong = numbers
-        if wrong or not math.isfinite(size_):
-            assert kept is not None
-            kept.restore(self._online_parameters, self._target_parameters, self._adam)
+        if wrong:
+            online.copy_(kept[0])
+            target.copy_(kept[1])
+            adam.restore(kept[2])
             self._wrong = torch.zeros_like(self._wrong)
-            raise self._error(_culprit(loss, norm_, finite=bool(finite), size=size_))
+            earlier = math.isfinite(loss) and math.isfinite(norm_)
+            raise self._error("a number of this round" if earlier else _culprit(loss, norm_, finite=bool(finite)))
         return {"loss": loss, "td_error": error, "q_mean": value, "gradient_norm": norm_}
 
     def priorities(self) -> Priorities:
@@ -194,7 +211,8 @@ class QLearner(ABC):
         if self._ranks.size == 1:
             return mine
         parameters, errors = self._online_parameters, torch.zeros(rows, dtype=torch.float64, device=self._device)
-        parameters.slopes[parameters.size :] = torch.stack([mine.loss, mine.value, mine.error])
+        for at, number in enumerate((mine.loss, mine.value, mine.error), parameters.size):
+            parameters.slopes[at] = number
         self._ranks.sum(parameters.slopes)
         if self.config.prioritised:
             errors[self._ranks.share(rows)] = mine.errors.double()
@@ -202,11 +220,11 @@ class QLearner(ABC):
         loss, value, error = parameters.slopes[parameters.size :].clone()
         return QLossResult(loss, value, error, errors, mine.finite)
 
-    def _follow_target(self, updates: int) -> None:
+    def _follow_target(self) -> None:
         online, target = self._online_parameters.values, self._target_parameters.values
         if self.config.polyak is not None:
             target.lerp_(online, self.config.polyak)
-        elif updates % self.config.target_period == 0:
+        elif self._updates % self.config.target_period == 0:
             target.copy_(online)
 
     def _seen(self, observation: Array, shape: tuple[int, ...]) -> Tensor:
@@ -250,31 +268,11 @@ class QLearner(ABC):
         self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    """Parameters and optimizer as they were. target: where it may have followed before anybody looks."""
-
-    online: Tensor
-    target: Tensor
-    adam: Any
-
-    @staticmethod
-    def of(online: FlatModule, target: FlatModule, adam: ModuleAdam) -> _Kept:
-        return _Kept(online.values.clone(), target.values.clone(), adam.kept())
-
-    def restore(self, online: FlatModule, target: FlatModule, adam: ModuleAdam) -> None:
-        online.values.copy_(self.online)
-        target.values.copy_(self.target)
-        adam.restore(self.adam)
-
-
-def _culprit(loss: float, norm: float, *, finite: bool, size: float) -> str:
+def _culprit(loss: float, norm: float = 0.0, *, finite: bool = True) -> str:
     """What became NaN or infinite."""
     if not math.isfinite(loss):
         return "the loss" if finite else "the rewards or targets"
-    if not math.isfinite(norm):
-        return "the gradient"
-    return "the weights" if not math.isfinite(size) else "the loss or gradient of an update of this round"
+    return "the gradient" if not math.isfinite(norm) else "the weights"
 
 
 def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
@@ -394,8 +392,12 @@ class CompiledLearner(DQNLearner):
         assert layout is not None
         self._layers, self._into = layout.layers(online.values), layout.layers(online.slopes)
         self._target_layers, self._activation = layout.layers(target.values), layout.activation
-        self._work, self._every = Workspace(layout, 0), np.ones((0, self._actions), np.bool_)
-        self._x = torch.zeros(0, layout.widths[0])
+        self._x, self._every = torch.zeros(0, layout.widths[0]), np.ones((0, self._actions), np.bool_)
+        self._room(layout, 0)
+
+    def _room(self, layout: Layout, rows: int) -> None:
+        self._work = Workspace(layout, rows)
+        self._out, self._slope = self._work.out.numpy(), self._work.gradient.numpy()
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self._ranks.share(rows)
@@ -404,22 +406,20 @@ class CompiledLearner(DQNLearner):
         seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
         target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
         weight = np.ones(len(action)) if weight is None else weight[share]
-        gradient = self._work.gradient.numpy()
         loss, value, errors = q_loss(
-            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, gradient, rows
+            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, self._slope, rows
         )
         self._work.backward(self._layers, seen.x, self._into)
-        numbers = torch.tensor((loss, value, float(errors.sum()) / max(1, rows)), dtype=torch.float64)
-        finite = torch.tensor(bool(np.isfinite(target).all()))
-        found = QLossResult(numbers[0], numbers[1], numbers[2], torch.from_numpy(errors), finite)
+        error, finite = float(errors.sum()) / max(1, rows), bool(np.isfinite(target).all())
+        found = QLossResult(loss, value, error, torch.from_numpy(errors), finite)
         return self._joint(found, rows)
 
     def _forward(self, x: Tensor) -> Array:
         """Outputs of the online network, which are followed by `backward`."""
-        if len(x) != len(self._work.out):
-            self._work = Workspace(self._work.layout, len(x))
+        if len(x) != len(self._out):
+            self._room(self._work.layout, len(x))
         self._work.forward(self._layers, x)
-        return self._work.out.numpy()
+        return self._out
 
     def _evaluate_ids(self, states: StateTable, columns: ItemColumns) -> _Evaluated:
         """One pass over the states that occur, now or next."""
