@@ -250,10 +250,23 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     np.testing.assert_allclose(ensemble.online.gradient, flat, atol=1e-5)
 
 
-@pytest.mark.parametrize(("cls", "size"), [(DDPG, 2), (TD3, 20), (SAC, 20), (SACDiscrete, 2)])
-def test_ranks_learn_what_one_learner_does(cls, size, boxed, tensors):
+@pytest.mark.parametrize(
+    ("cls", "size", "device"),
+    [
+        (DDPG, 2, CPU),
+        (TD3, 20, CPU),
+        (SAC, 20, CPU),
+        (SACDiscrete, 2, CPU),
+        (TD3, 2, AUTOGRAD),
+        (SACDiscrete, 20, AUTOGRAD),
+    ],
+)
+def test_ranks_learn_what_one_learner_does(cls, size, device, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
     batch = batch_of(learner_of(cls(**SMALL), env), env)
     assert_ranks_learn_alike(
-        size, lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks)), [batch] * 4, atol=2e-5
+        size,
+        lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks, device=device)),
+        [batch] * 4,
+        atol=2e-5,
     )
