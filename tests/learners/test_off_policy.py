@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from off_policy_tools import AUTOGRAD, NOWHERE, SMALL, assert_both_learn_alike, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
-from ludus.core.device import fetched
+from ludus.core.device import Work, fetched, placed
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU
 from ludus.learners.base import LearnerContext
@@ -231,7 +231,8 @@ def test_regression_by_hand():
 def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
     module = Critics(layout, np.random.default_rng(0), count=2)
-    ensemble = Ensemble(module, ranks=ALONE, layouts=[layout] * 2)
+    placement = placed(CPU, Work(1, 1, written=True))
+    ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):

@@ -62,7 +62,6 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
 
 _ACTOR = ("actor_loss", "actor_gradient_norm")
 _SUMS = 3  # numbers that ranks add up together with the gradient
-_HERE = Placement("cpu", written=True, precision="float32", why="as it is")
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
@@ -105,10 +104,8 @@ class Ensemble:
     `backward`. sums: float32[3], which `join` adds up over the ranks, together with the gradients.
     """
 
-    def __init__(
-        self, module: nn.Module, *, ranks: Ranks, placement: Placement = _HERE, layouts: Sequence[Layout] = ()
-    ) -> None:
-        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if those are all that it has."""
+    def __init__(self, module: nn.Module, *, ranks: Ranks, placement: Placement, layouts: Sequence[Layout]) -> None:
+        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else none."""
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, device=device)
         self.target = FlatModule(module.requires_grad_(False), device=device)
