@@ -105,7 +105,8 @@ class Ensemble:
     """
 
     def __init__(self, module: nn.Module, *, ranks: Ranks, placement: Placement, layouts: Sequence[Layout]) -> None:
-        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else none."""
+        """Moves the module to its place. layouts: of its networks, in the order of its parameters, if its passes are written out; else
+        none."""
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, device=device)
         self.target = FlatModule(module.requires_grad_(False), device=device)
