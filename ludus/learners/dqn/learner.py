@@ -103,7 +103,7 @@ class QLearner(ABC):
         self.spec, self.config, self.placement = spec, config, placement
         self._ranks, self._seed, self._device = context.ranks, context.seed, placement.torch
         self._online_parameters, self._target_parameters = (
-            FlatModule(module, sums=sums, layout=layout, device=self._device)
+            FlatModule(module, sums=sums, layouts=() if layout is None else (layout,), device=self._device)
             for module, sums in ((online, SUMS), (target.requires_grad_(False), 0))
         )
         agree(self._ranks, self._online_parameters.values)
