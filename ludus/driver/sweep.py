@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.curves import COUNTERS
-from ludus.core.errors import ConfigError, LudusError, RunError, one_line
+from ludus.core.errors import ConfigError, LudusError, RunError, nearest, one_line
 from ludus.core.files import replace_file
 from ludus.core.types import EnvSpec
 from ludus.driver.control import StopRequest
@@ -31,13 +33,14 @@ from ludus.driver.experiment import (
     RunProcesses,
     at_a_time,
     check_here,
+    driving,
     empty_folder,
     scenario_of,
 )
 from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
-from ludus.storage.run_dirs import STUDY, SWEEP, RunLock
+from ludus.storage.run_dirs import STUDY, SWEEP
 from ludus.view.comparison import MEASURES, Measure, intermediate_values
 
 Plain = bool | int | float | str | None
@@ -172,6 +175,12 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     data = from_yaml(text, what="the sweep", source=str(path))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{str(path)!r} is no sweep: keys such as scenario and options were expected.")
+    for change in overrides:
+        key = re.split(r"[.=]", change, maxsplit=1)[0]
+        if key not in Sweep.model_fields and not nearest(key, Sweep.model_fields).startswith(";"):
+            raise ConfigError(
+                f"{change} was given, and a sweep has no {key}. What all its trials have: changes.{change}"
+            )
     return Sweep(**override(data, list(overrides)))
 
 
@@ -224,9 +233,12 @@ def require_optuna() -> Any:
     return optuna
 
 
-def sampler_of(sweep: Sweep) -> Any:
-    """Raises ConfigError for options that it does not know."""
+def sampler_of(sweep: Sweep, trial: int = 0) -> Any:
+    """For one trial, with luck of its own: a session that goes on with a study does not draw again what the first one drew. Raises
+    ConfigError for options that it does not know."""
     kind, options = str(sweep.sampler["kind"]), {k: v for k, v in sweep.sampler.items() if k != "kind"}
+    if isinstance(seed := options.get("seed"), int) and seed >= 0 and kind != "grid":
+        options["seed"] = int(np.random.SeedSequence([seed, trial]).generate_state(1)[0])
     if kind == "grid":
         options = {"search_space": {key: option.grid(key) for key, option in sweep.options.items()}, **options}
     return _made("sampler", getattr(require_optuna().samplers, SAMPLERS[kind]), options)
@@ -278,7 +290,7 @@ def go_on(
     """Until all trials are done. overrides: of the sweep, such as trials=40. parallel: runs at a time (default: one for each core).
     Returns the experiment as it is then."""
     folder = experiment.folder
-    with RunLock(folder):
+    with driving(folder, stop) as look:
         sweep = load_sweep(folder / SWEEP, overrides)
         if sweep != (before := load_sweep(folder / SWEEP)):
             if sweep.model_copy(update={"trials": before.trials}) != before:
@@ -289,6 +301,7 @@ def go_on(
         with closing(RunProcesses(experiment)) as processes:
             trials = _Trials(sweep, study_of(folder, sweep), processes)
             while trials.more(stop.requested) or processes.going:
+                look()
                 if stop.requested:
                     processes.stop(stop.reason)
                 while len(processes.going) < limit and trials.more(stop.requested):
@@ -297,7 +310,7 @@ def go_on(
                     observer.ended(processes.experiment.standing(name))
                     trials.tell(name)
                 trials.look()
-                observer.looked()
+                observer.looked(trials.waiting)
             return processes.experiment
 
 
@@ -329,10 +342,17 @@ class _Trials:
 
     def more(self, stopping: bool) -> bool:
         """Whether there is another one to start."""
-        return not stopping and (bool(self._left) or self._asked < self._sweep.most)
+        return not stopping and self.waiting > 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are still to begin, or to go on."""
+        return len(self._left) + max(0, self._sweep.most - int(self._asked))
 
     def start(self) -> str:
         """The next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an option."""
+        number = self._left[0].number if self._left else len(self._study.get_trials(deepcopy=False))
+        self._study.sampler = sampler_of(self._sweep, number)
         if self._left:
             trial = self._left.pop(0)
         else:

@@ -229,6 +229,11 @@ class ComparedRun:
     learning: Curve | None = None
     changes: tuple[str, ...] = ()
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether any episode of its one learner has ended, so that there is a return of it."""
+        return self.learning is not None and bool(np.isfinite(newest_returns(self.learning)).any())
+
     def series(self, measure: str, axis: str) -> tuple[Array, Array]:
         """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
         if measure == LEARNED and axis in _COUNTED and self.learning is not None:
@@ -455,7 +460,7 @@ class Comparison:
 
 def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: Iterable[Baseline] = ()) -> Comparison:
     """Raises ConfigError for a metric that there is not, or that not every group knows; RunError where there is nothing to compare."""
-    groups = _named_apart(groups)
+    groups = _learning_alike(_named_apart(groups))
     counted = {group.name: _counted(group) for group in groups}
     if empty := [group for group in groups if not counted[group.name]]:
         run = empty[0].runs[0] if empty[0].runs else None
@@ -478,6 +483,12 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
     sign = -1.0 if lower else 1.0
     thresholds = _thresholds(np.concatenate([row for rows in scores.values() for row in rows]))
     published = {name: numbers for group in groups for name, numbers in group.baselines.items()}
+    beside = (*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines)
+    if beside and len(environments) > 1:
+        raise ConfigError(
+            f"the baseline {beside[0].name!r} cannot stand beside scores of {len(environments)} environments, which are normalised. "
+            "Compare one environment at a time with it."
+        )
     return Comparison(
         measure=measure,
         environments=environments,
@@ -490,7 +501,7 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
             for a, b in permutations(scores, 2)
         },
         thresholds=thresholds,
-        baselines=(*(Baseline(name, *numbers) for name, numbers in published.items()), *baselines),
+        baselines=beside,
     )
 
 
@@ -510,6 +521,13 @@ def _named_apart(groups: Sequence[Group]) -> list[Group]:
         if a.name == b.name:
             raise ConfigError(f"{a.name!r} was given twice.")
     return list(groups)
+
+
+def _learning_alike(groups: Sequence[Group]) -> list[Group]:
+    """With the learning curves of all runs that count, or of none: returns while training are no returns in evaluation."""
+    if all(run.has_learned for group in groups for run in _counted(group)):
+        return list(groups)
+    return [replace(group, runs=tuple(replace(run, learning=None) for run in group.runs)) for group in groups]
 
 
 def _counted(group: Group) -> list[ComparedRun]:

@@ -17,7 +17,10 @@ from ludus.storage.base import RunSummary
 from ludus.storage.experiments import Experiment
 from ludus.storage.store import Store
 from ludus.view.comparison import (
+    AXES,
     Baseline,
+    ComparedRun,
+    Group,
     aggregate,
     as_json,
     as_rows,
@@ -180,6 +183,35 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         compare([read_group(str(kuhn))] * 2)
     with pytest.raises(RunError, match=r"no run that could be compared .*seed-0: waiting"):
         compare([read_group(str(experiment(tmp_path / "none", [], waiting=1)))])
+
+
+def learner(name: str, returns: list[float], *, env: str = "a", final: float = 1.0) -> Group:
+    """A run of one learner, with these returns in training (NaN: no episode ended) and this one in evaluation."""
+    n = np.where(np.isnan(returns), 0.0, 100.0)
+    curve = Curve(("decisions", "n", "mean"), np.array([np.arange(len(n)), n, returns]).T, np.arange(float(len(n))))
+    axes = {axis: np.array([0.0, 10.0]) for axis in AXES}
+    values = {"return": np.array([0.0, final])}
+    ended = ComparedRun(name, Path(name), "finished", env=env, axes=axes, values=values, learning=curve)
+    return Group(name, (ended,), {})
+
+
+def test_returns_in_training_and_in_evaluation_are_not_mixed() -> None:
+    learned, silent = learner("x", [2.0, 3.0, 4.0]), learner("y", [np.nan, np.nan])
+    alone, both = compare([learned]), compare([learned, silent])
+    assert alone.curve_title == "return of the newest 100 episodes"
+    assert alone.groups[0].curves["decisions"].estimates[-1].value == 4.0
+    assert both.curve_title == "return"
+    assert [g.curves["decisions"].estimates[-1].value for g in both.groups] == [1.0, 1.0]
+
+
+def test_a_baseline_is_of_one_environment() -> None:
+    groups = [
+        Group(name, (*learner("k", [1.0], env="a").runs, *learner("l", [1.0], env="b", final=k).runs), {})
+        for k, name in enumerate("xy")
+    ]
+    assert compare(groups).is_normalised
+    with pytest.raises(ConfigError, match="the baseline 'paper' cannot stand beside scores of 2 environments"):
+        compare(groups, baselines=[Baseline("paper", 1.0, 0.0)])
 
 
 def test_the_page_holds_the_figures(tmp_path: Path) -> None:
