@@ -126,7 +126,7 @@ class BotPool:
             key = worker, bot, player, slot
             if seed >= 0:
                 if key not in self._at:
-                    self._at[key] = self._ask(bot, player, copy.deepcopy, self._fresh[bot])
+                    self._at[key] = self._copy(bot, player)
                 self._ask(bot, player, self._at[key].restart, player, seed)
             if key not in self._at:
                 raise PolicyError(
@@ -154,6 +154,16 @@ class BotPool:
             return self._call(bot, question, *arguments)
         except (Exception, SystemExit) as error:
             raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
+
+    def _copy(self, bot: int, player: int) -> Any:
+        """Of the bot that was made, for a slot."""
+        try:
+            return self._ask(bot, player, copy.deepcopy, self._fresh[bot])
+        except PolicyError as error:
+            raise PolicyError(
+                f"{str(error).rstrip('.')}. Each slot plays with a copy of the bot that was made (copy.deepcopy): what cannot be copied, "
+                "such as an open file, is for restart to make, or __deepcopy__ to leave out."
+            ) from error
 
     def _call(self, bot: int, question: Callable[..., Any], *arguments: Any, making: bool = False) -> Any:
         self._tell(bot, making=making)

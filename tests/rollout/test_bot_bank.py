@@ -155,6 +155,10 @@ def test_each_slot_has_a_bot_of_its_own() -> None:
             r"'own_bots:Raises' failed as player 1: Raises.act raised ValueError: no idea \(.*own_bots.py, line \d+\)",
         ),
         ("Leaves", r"'own_bots:Leaves' failed as player 1: Leaves.act raised SystemExit: 4 \("),
+        (
+            "HoldsLock",
+            r"'own_bots:HoldsLock' failed as player 1: TypeError: .*\. Each slot plays with a copy of the bot",
+        ),
     ],
 )
 def test_bad_answers_name_the_bot(text: str, words: str) -> None:
