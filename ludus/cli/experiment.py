@@ -181,18 +181,30 @@ def _show_figures(folder: Path) -> Path | None:
     from ludus.cli.compare import show_figures
     from ludus.view.comparison import compare, page_of, read_group, write_comparison
 
+    metric = _sought(folder)
     try:
-        comparison = compare([read_group(str(folder))])
-    except (RunError, ConfigError):  # nothing has finished a generation, or knows a measure
+        comparison = compare([read_group(str(folder))], metric=metric)
+    except (RunError, ConfigError) as error:  # nothing has finished a generation, or knows a measure
+        if metric is not None:
+            sys.stderr.write(f"{error}\n")
         return None
     show_figures(comparison)
-    if read_experiment(folder).is_sweep:
+    if metric is not None:
         _show_trials(comparison)
     try:
         return write_comparison(comparison, page_of([str(folder)]))
     except RunError as error:  # on a full disk the runs are done nevertheless
         sys.stderr.write(f"{error}\n")
         return None
+
+
+def _sought(folder: Path) -> str | None:
+    """What a sweep is for; None of other experiments."""
+    if not read_experiment(folder).is_sweep:
+        return None
+    from ludus.driver.sweep import load_sweep
+
+    return load_sweep(folder / SWEEP).metric
 
 
 def _show_trials(comparison: Comparison) -> None:

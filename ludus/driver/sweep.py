@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.curves import COUNTERS
-from ludus.core.errors import ConfigError, LudusError, RunError, nearest, one_line
+from ludus.core.errors import ConfigError, LudusError, RunError, either, nearest, one_line
 from ludus.core.files import replace_file
 from ludus.core.types import EnvSpec
 from ludus.driver.control import StopRequest
@@ -41,7 +41,7 @@ from ludus.driver.scenario import Scenario
 from ludus.driver.scenario_files import load_scenario
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
-from ludus.view.comparison import MEASURES, Measure, intermediate_values
+from ludus.view.comparison import MEASURES, Measure, final_value, intermediate_values
 
 Plain = bool | int | float | str | None
 
@@ -188,7 +188,10 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
     """Its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
     require_optuna()
     scenario, spec = sweep.check()
-    sweep = sweep.model_copy(update={"metric": sweep.metric or _metric(scenario, spec)})
+    known = _metrics(scenario, spec)
+    if sweep.metric is not None and sweep.metric not in known:
+        raise ConfigError(f"metric: {sweep.metric} is not known in such runs; expected {either(known)}.")
+    sweep = sweep.model_copy(update={"metric": sweep.metric or known[0]})
     sampler_of(sweep)
     pruner_of(sweep)
     folder = empty_folder(scenario, run_dir=run_dir, name=name)
@@ -210,11 +213,17 @@ def _assigned(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value)}"
 
 
-def _metric(scenario: Scenario, spec: EnvSpec) -> str:
+def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
+    """What runs may know, the one first that is sought unless another is asked for."""
     if len(scenario.population(spec)) == 1:
-        return "return"
-    exploits = spec.enumeration is not None and scenario.evaluation.exploitability != "off"
-    return "nash_conv" if exploits else "against_random"
+        return ("return",)
+    played = ("against_random", "win_rate")
+    if spec.enumeration is None or scenario.evaluation.exploitability == "off":
+        return played
+    # Where a bot, or a script that may be one, plays a part in the meta-strategies, NashConv is not computed.
+    return (
+        (*played, "nash_conv") if any(":" in other.policy for other in scenario.opponents) else ("nash_conv", *played)
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -402,8 +411,8 @@ class _Trials:
         if standing.state == "stopped" and standing.why.startswith(PRUNED):
             self._tell(trial, None, states.PRUNED)
         elif standing.state == "finished":
-            values = intermediate_values(standing.folder, self._sweep.measure)
-            self._tell(trial, values[-1][1] if values else None, None if values else states.FAIL)
+            final = final_value(standing.folder, self._sweep.measure)
+            self._tell(trial, final, states.FAIL if final is None else None)
         elif standing.state in ("failed", "unreadable"):
             self._tell(trial, None, states.FAIL)
 

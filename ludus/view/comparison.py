@@ -247,9 +247,9 @@ class ComparedRun:
         return self.axes[axis][known], value[known]
 
     def final(self, measure: str) -> float:
-        """The last one that is known."""
-        _, value = self.series(measure, "generations")
-        return float(value[-1]) if len(value) else math.nan
+        """After its last generation; NaN if it is not known there."""
+        value = (self.values or {}).get(measure)
+        return float(value[-1]) if value is not None and len(value) else math.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,6 +337,12 @@ def _while_training(reader: Reader, counter: str, amount: float) -> list[tuple[i
                 share = min(_STEPS, int(_STEPS * spent / amount))
                 found[_STEPS * max(0, stored.generation - 1) + share] = float(value)
     return sorted(found.items())
+
+
+def final_value(folder: Path, measure: Measure) -> float | None:
+    """Of a stored run, after its last generation; None if it is not known there."""
+    value = _read_run(folder, folder.name).final(measure.name)
+    return value if math.isfinite(value) else None
 
 
 def newest_returns(curve: Curve, *, episodes: int = 100) -> Array:
@@ -538,7 +544,10 @@ def _counted(group: Group) -> list[ComparedRun]:
 
 
 def _measure(metric: str | None, counted: Mapping[str, Sequence[ComparedRun]]) -> Measure:
-    known = {name: {m for run in runs for m in run.values or ()} for name, runs in counted.items()}
+    known = {
+        name: {m for run in runs for m in run.values or () if math.isfinite(run.final(m))}
+        for name, runs in counted.items()
+    }
     common = [name for name in MEASURES if all(name in names for names in known.values())]
     if metric is None:
         if not common:
@@ -604,7 +613,7 @@ def _result(
 def _left_out(run: ComparedRun, measure: Measure) -> ComparedRun:
     if run.state != "finished" or run.why:
         return run
-    return replace(run, why=f"it has no {measure.title}")
+    return replace(run, why=f"it has no {measure.title} after its last generation")
 
 
 def _curve(

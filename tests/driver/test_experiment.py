@@ -252,6 +252,23 @@ def test_every_trial_has_luck_of_its_own() -> None:
         assert drawn[2] == drawn[3]
 
 
+def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
+    from ludus.driver.sweep import Sweep, load_sweep, new_sweep
+
+    def sought(**facts: object) -> str | None:
+        file = {"scenario": "kuhn", "options": {"seed": {"low": 0, "high": 3}}, **facts}
+        made = new_sweep(Sweep(**file), run_dir=tmp_path / f"{len(list(tmp_path.iterdir()))}", name=None)
+        return load_sweep(made.folder / "sweep.yaml").metric
+
+    played = {"evaluation": {"payoffs": "simulate"}}
+    assert sought() == "nash_conv"
+    assert sought(changes={**played, "opponents": ["bot:uniform_random"]}) == "against_random"
+    with pytest.raises(
+        ConfigError, match="metric: return is not known in such runs; expected nash_conv, against_random or"
+    ):
+        sought(metric="return")
+
+
 def test_what_all_trials_have_is_given_as_changes(tmp_path: Path) -> None:
     from ludus.driver.sweep import load_sweep
 

@@ -141,6 +141,17 @@ def test_a_group_of_which_none_has_ended_is_compared_as_it_is(tmp_path: Path) ->
     assert (found.groups[0].is_unfinished, found.groups[0].iqm.value) == (True, 1.5)
 
 
+def test_what_is_not_known_after_the_last_generation_is_no_value(tmp_path: Path) -> None:
+    """NashConv is not computed where a bot plays a part: that of an earlier generation does not stand for it."""
+    for k, values in enumerate([[4.0, 2.0], [4.0, None]]):
+        run(tmp_path / "a" / f"{k}", values)
+    (group,) = compare([read_group(str(tmp_path / "a"))]).groups
+    assert (group.runs, group.mean.value) == ("1 of 2", 2.0)
+    assert [run.why for run in group.left_out] == ["it has no NashConv after its last generation"]
+    with pytest.raises(ConfigError, match="no measure in common"):
+        compare([read_group(str(tmp_path / "a" / "1"))])
+
+
 def test_several_environments_are_normalised(tmp_path: Path) -> None:
     """0 for the worst run of all on an environment, 1 for the best."""
     for name, finals in (("a", (1.0, 10.0)), ("b", (3.0, 20.0)), ("c", (2.0, 40.0))):
