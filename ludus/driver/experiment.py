@@ -205,9 +205,16 @@ def _changed(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
     text = to_yaml(dict(experiment.scenario))
     scenario = parse_scenario(text, list(overrides), source=str(experiment.folder))
     changed = replace(experiment, scenario=from_yaml(scenario.to_yaml(), what="the scenario"))
+    if scenario != parse_scenario(text):
+        check_here(scenario)
     for standing in experiment.standings():
-        if not _never_began(standing) and read_run(standing.folder, overrides).changed:
-            changed = changed.with_due(standing.name, overrides)
+        if _never_began(standing):
+            continue
+        changed = changed.with_due(standing.name, overrides)
+        if not read_run(
+            standing.folder, changed.due[standing.name]
+        ).changed:  # it is so already, or what was due is taken back
+            changed = changed.with_due(standing.name, ())
     changed.save()
     return changed
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import experiment_children
 import pytest
@@ -145,6 +146,24 @@ def test_what_is_due_outlives_sessions(tmp_path: Path) -> None:
     }
     assert not [line for line in watcher.told if line.startswith("c")]
     assert found.due == {"a": ("end=killed",)}
+
+
+def test_what_is_given_is_due_where_it_changes_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And can be taken back. What no run can have is refused before anything is written."""
+    made = go_on(experiment(tmp_path / "e", a="done", b="done"), observer=Watcher(), stop=StopRequest())
+    changes = {"a": ["generations=5"], "b": []}
+    monkeypatch.setattr(
+        driver, "read_run", lambda folder, given: SimpleNamespace(changed=list(given) == changes[folder.name])
+    )
+    stop = StopRequest()
+    stop.request("before anything begins")
+    found = go_on(made, ["generations=5"], observer=Watcher(), stop=stop)
+    assert standings(found) == {"a": ("stopped", "generations=5 is still to come"), "b": ("finished", "")}
+    with pytest.raises(ConfigError, match="which is one process"):
+        go_on(made, ["runtime.workers=2"], observer=Watcher(), stop=stop)
+    assert read_experiment(made.folder) == found
+    found = go_on(made, ["generations=2"], observer=Watcher(), stop=stop)
+    assert (found.due, found.scenario["generations"]) == ({}, 2)
 
 
 def test_one_at_a_time_goes_on_with_an_experiment(tmp_path: Path) -> None:
