@@ -422,13 +422,15 @@ class LegalMoves:
         except ValueError as error:
             raise PolicyError(f"{wrong}; an action of {space} was expected.") from error
         if isinstance(space, Discrete):
-            if action.shape != () or action.dtype.kind not in "iu":
+            is_whole = action.dtype.kind in "iu" or type(answer) is int  # which may be too long for an array
+            if action.shape != () or not is_whole:
                 raise PolicyError(f"{wrong}; a whole number was expected.")
             known = range(int(space.start), int(space.start + space.n)) if legal is None else legal[0]
             if int(action) not in known:
                 raise PolicyError(f"{wrong}; legal are {list(known)}.")
             return action
-        if action.dtype.kind not in "iuf" or not space.contains(action.astype(space.dtype)):
+        is_number = action.dtype.kind in "iuf" and bool(np.isfinite(action).all())
+        if not is_number or not space.contains(action.astype(space.dtype)):
             raise PolicyError(f"{wrong}; an action of {space} was expected.")
         if legal is not None and not all(n in some for n, some in zip(action.ravel().tolist(), legal, strict=True)):
             raise PolicyError(f"{wrong}; legal are {legal}.")

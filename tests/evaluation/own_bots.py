@@ -66,6 +66,11 @@ class HoldsLock(First):
         self.lock = threading.Lock()
 
 
+class AnswersWithCode(First):
+    def act(self, observation, mask):
+        return lambda: 0
+
+
 class Hangs(First):
     def act(self, observation, mask):
         time.sleep(1e6)
