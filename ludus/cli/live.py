@@ -151,7 +151,7 @@ def _ended(run: str, folder: Path) -> str:
     if (folder / EXPERIMENT).is_file():
         standings = read_experiment(folder).standings()
         done = sum(standing.is_done for standing in standings)
-        rest = "" if done == len(standings) else f"; `ludus resume {shlex.quote(run)}` goes on with the others"
+        rest = "" if done == len(standings) else f"; `ludus resume {shlex.quote(run)}` goes on with it"
         return f"{done} of {len(standings)} runs are done{rest}"
     with Reader(folder, check=False) as reader:
         summary = reader.summary()

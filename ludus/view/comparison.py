@@ -421,6 +421,12 @@ class GroupResult:
         return float(np.mean([run.axes[axis][-1] for run in self.counted if run.axes is not None]))
 
     @property
+    def generations(self) -> tuple[int, int]:
+        """Of the shortest run that counts, and of the longest."""
+        last = [int(run.axes["generations"][-1]) for run in self.counted if run.axes is not None]
+        return min(last, default=0), max(last, default=0)
+
+    @property
     def runs(self) -> str:
         """How many count, of how many."""
         total = len(self.counted) + len(self.left_out)

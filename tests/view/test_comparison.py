@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.cli.compare import left_out
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, PolicySpec
 from ludus.storage.base import RunSummary
@@ -134,6 +135,19 @@ def test_runs_that_did_not_end_are_left_out_and_named(tmp_path: Path) -> None:
         (group.name, "seed-3", "no", "waiting", ""),
     ]
     assert [run["counted"] for run in as_json(found)["groups"][0]["runs"]] == [True, True, False, False]
+
+
+def test_runs_of_several_lengths_are_told_apart(tmp_path: Path) -> None:
+    """Where one was extended alone, say."""
+    folder = experiment(tmp_path / "a", [0.1, 0.3])
+    (same,) = compare([read_group(str(folder))]).groups
+    assert left_out(same) == []
+    run(tmp_path / "a" / "seed-2", [4.0, 2.0, 1.0, 0.5])
+    (other,) = compare([read_group(str(tmp_path / "a"))]).groups
+    assert left_out(other) == []  # an experiment's list does not have it
+    (tmp_path / "a" / "experiment.yaml").unlink()
+    (group,) = compare([read_group(str(folder))]).groups
+    assert left_out(group) == [f"{group.name}: its runs are not of one length; they have 2 to 3 generations."]
 
 
 def test_a_group_of_which_none_has_ended_is_compared_as_it_is(tmp_path: Path) -> None:
