@@ -14,7 +14,6 @@ from ludus.cli.command import Command, seconds
 from ludus.cli.output import write
 from ludus.core.errors import RunError
 from ludus.storage import live
-from ludus.storage.experiments import read_experiment
 from ludus.storage.live import LiveOrder, Status
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, owner_of
 
@@ -146,6 +145,7 @@ def _not_running(run: str, folder: Path) -> RunError:
 
 def _ended(run: str, folder: Path) -> str:
     """How a run, or an experiment, ended, and how to go on."""
+    from ludus.storage.experiments import read_experiment
     from ludus.storage.reader import Reader
 
     if (folder / EXPERIMENT).is_file():
