@@ -119,7 +119,7 @@ class Workspace:
     def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
         """float[rows, inputs] -> `out`."""
         for k, (weight, bias) in enumerate(layers):
-            x = _linear(x, weight, bias, out=self.outputs[k])  # type: ignore[call-arg]  (stubs do not know it)
+            x = _linear(x, weight, bias, out=self.outputs[k])  # type: ignore[call-arg]
             if k < len(layers) - 1:
                 x = x.tanh_() if self.layout.activation == "tanh" else x.relu_()
 
