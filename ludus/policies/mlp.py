@@ -19,6 +19,7 @@ from ludus.core.types import Array, Weights
 Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [out, in], bias [out], as torch has them
 ACTIVATIONS = ("tanh", "relu")
 
+_linear = torch.nn.functional.linear
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input  # what autograd calls, into memory that is there
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 
@@ -90,7 +91,7 @@ def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.
     """float[n, inputs] -> float[n, outputs], without gradients."""
     with torch.no_grad():
         for k, (weight, bias) in enumerate(layers):
-            x = torch.addmm(bias, x, weight.T)
+            x = _linear(x, weight, bias)
             if k < len(layers) - 1:
                 x = x.tanh_() if activation == "tanh" else x.relu_()
     return x
@@ -118,7 +119,7 @@ class Workspace:
     def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
         """float[rows, inputs] -> `out`."""
         for k, (weight, bias) in enumerate(layers):
-            x = torch.addmm(bias, x, weight.T, out=self.outputs[k])
+            x = _linear(x, weight, bias, out=self.outputs[k])  # type: ignore[call-arg]
             if k < len(layers) - 1:
                 x = x.tanh_() if self.layout.activation == "tanh" else x.relu_()
 

@@ -131,7 +131,6 @@ class Ensemble:
         """Copies of parameters and buffers by name."""
         return arrays_of(self.online.module)
 
-    @torch.no_grad()
     def follow(self, share: float) -> None:
         """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
         self.target.values.lerp_(self.online.values, share)

@@ -52,12 +52,15 @@ class Temperature:
         """α, on a CPU."""
         return math.exp(self._log.flat[0])
 
-    def move(
-        self, *, entropy: float | Tensor, target: float | Tensor, rate: float, held: Tensor | None = None
-    ) -> Tensor:
-        """A step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it, unless
-        that is no number; its slope. Nothing happens to one that is fixed."""
-        self._log.slopes.fill_(entropy - target)
+    def move(self, *, entropy: float, target: float, rate: float) -> float:
+        """On a CPU, a step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it,
+        unless that is no number; its slope. Nothing happens to one that is fixed."""
+        self._log.gradient[0] = entropy - target
+        return self._adam.step_here(rate=rate, max_norm=0.0) if self._learned else 0.0
+
+    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, held: Tensor) -> Tensor:
+        """`move` on any device, unless it is `held`."""
+        self._log.slopes.copy_(entropy - target)
         return self._adam.step(rate=rate, max_norm=0.0, held=held) if self._learned else self._log.slopes[0]
 
     def state_dict(self) -> State:
@@ -75,14 +78,17 @@ class _Tempered(OffPolicyLearner):
         """Makes it, once the learner has a place."""
         self._temperature = Temperature(config.temperature, learned=config.learn_temperature, device=self.device)
 
-    def move_temperature(self, entropy: float | Tensor, target: float | Tensor) -> None:
-        """Raises TrainingError if the entropy is no number, or remembers it."""
-        rate, held = self.rate(self._config.learning_rate), None if self.placement.written else self._wrong
-        size = self._temperature.move(entropy=entropy, target=target, rate=rate, held=held)
-        if not self.placement.written:
-            self._wrong = self._wrong | ~size.isfinite()
-        elif not math.isfinite(size):
+    def move_temperature(self, entropy: float, target: float) -> None:
+        """Raises TrainingError if the entropy is no number."""
+        rate = self.rate(self._config.learning_rate)
+        if not math.isfinite(self._temperature.move(entropy=entropy, target=target, rate=rate)):
             raise TrainingError("the policy's entropy became NaN or infinite")
+
+    def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
+        """The same by autograd."""
+        rate, held = self.rate(self._config.learning_rate), self._wrong
+        slope = self._temperature.descend(entropy=entropy, target=target, rate=rate, held=held)
+        self._wrong = held | ~slope.isfinite()
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "temperature": self._temperature.state_dict()}
@@ -120,7 +126,7 @@ class SACLearner(_Tempered, BoxLearner):
         least = self.judged(c["observation"], action).min(dim=0).values
         loss = (alpha * logp - least).sum() / max(1, rows)
         (entropy,) = self.improve(loss, -logp.sum() / max(1, rows))
-        self.move_temperature(entropy, self._wanted)
+        self.descend_temperature(entropy, self._wanted)
         self.critics.follow(self.config.polyak)
         return {
             **fitted,
@@ -244,7 +250,7 @@ class SACDiscreteLearner(_Tempered):
         sums = (part.sum() / max(1, rows) for part in soft_losses(self.answers(x), mask, least, alpha))
         entropy, most = self.improve(*sums)
         wanted = self.config.target_entropy * most
-        self.move_temperature(entropy, wanted)
+        self.descend_temperature(entropy, wanted)
         critics.follow(self.config.polyak)
         return {
             **fitted,
