@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -18,8 +18,8 @@ class FlatModule:
     the same to the last bit in every process.
 
     values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. On a CPU also as NumPy views of the same
-    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). layout: the module's, of a
-    perceptron whose passes may be written out as well: the vector is then the same.
+    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). names: of the parameters
+    in the order in which they lie, if that is not the module's: passes that are written out may want another.
     """
 
     flat: Array
@@ -28,7 +28,7 @@ class FlatModule:
     joint: Array
 
     def __init__(
-        self, module: nn.Module, *, sums: int = 0, layout: Layout | None = None, device: torch.device | str = "cpu"
+        self, module: nn.Module, *, sums: int = 0, names: Sequence[str] = (), device: torch.device | str = "cpu"
     ) -> None:
         """Moves the module to the device."""
         self.device = torch.device(device)
@@ -36,7 +36,7 @@ class FlatModule:
             prepare_learning(module)
         self.module = module.to(self.device)
         named = dict(module.named_parameters())
-        parameters = [named[name] for name in (named if layout is None else layout.shapes())]
+        parameters = [named[name] for name in names or named]
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
         self.slopes = torch.zeros(self.size + sums, device=self.device)
