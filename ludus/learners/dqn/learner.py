@@ -306,17 +306,7 @@ class _Evaluated:
 class CompiledLearner(DQNLearner):
     """On enumerated games the networks run on the states that occur in a batch, each once, and rows gather from there."""
 
-    def __init__(
-        self,
-        config: DQN,
-        context: LearnerContext,
-        spec: PolicySpec,
-        network: ActionValues | TeamValues,
-        placement: Placement,
-    ) -> None:
-        super().__init__(config, context, spec, network, placement)
-        self._every = np.ones((0, self._actions), np.bool_)
-        self._x = torch.zeros(0, math.prod(network.shape))
+    _x, _every = torch.zeros(0, 0), np.ones((0, 0), np.bool_)  # kept from one batch to the next of as many rows
 
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self.ranks.share(rows)
@@ -350,8 +340,8 @@ class CompiledLearner(DQNLearner):
 
     def _evaluate_rows(self, columns: ItemColumns) -> _Evaluated:
         """One pass over the observations, and one without gradients over the next ones."""
-        rows, inputs = len(columns["observation"]), self._x.shape[1]
-        if rows != len(self._x):  # what is read is kept from one batch to the next of as many rows
+        rows, inputs = len(columns["observation"]), math.prod(self._online.shape)
+        if self._x.shape != (rows, inputs):
             self._x, self._every = torch.zeros(rows, inputs), np.ones((rows, self._actions), np.bool_)
         self._x.numpy()[:] = columns["observation"].reshape(rows, inputs)
         after, every = as_rows(columns["next"], inputs), self._every
@@ -392,23 +382,12 @@ _ONLINE, _TARGET, _CHOICE = range(3)
 class ModuleLearner(DQNLearner):
     """By autograd; what they need of chance is drawn from a stream of the update's own."""
 
-    def __init__(
-        self,
-        config: DQN,
-        context: LearnerContext,
-        spec: PolicySpec,
-        network: ActionValues | TeamValues,
-        placement: Placement,
-    ) -> None:
-        super().__init__(config, context, spec, network, placement)
-        self._kind = kind_of(config, self._online)
-
     def _gradient(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         mine = self._rows(columns, rows, weight)
         self.networks.online.zero()
         target = self._targets(mine)
-        chosen = taken(self._asked(self._online, mine.x, mine.legal, mine, _ONLINE), mine.action)
-        losses, errors = self._kind.compare(chosen, target, _pick(mine.levels, _ONLINE))
+        chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
+        losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
         loss = (losses * mine.weight).sum() / max(1, rows)
         if len(mine.action):
             torch.autograd.backward(loss)
@@ -416,33 +395,30 @@ class ModuleLearner(DQNLearner):
         found = QLossResult(loss.detach(), value, errors.sum() / max(1, rows), errors, target.isfinite().all())
         return self._joint(found, rows)
 
-    def _asked(
-        self, module: ActionValues | TeamValues, x: Tensor, legal: Tensor, rows: TransitionRows, which: int
-    ) -> Tensor:
+    def _asked(self, x: Tensor, legal: Tensor, rows: TransitionRows, which: int) -> Tensor:
         """float32[n, A, K]; which: whose chance."""
-        with self.placement.products():
-            out: Tensor = module(x, legal, _pick(rows.noise, which), _pick(rows.levels, which))
-        return out.float()
+        noise, levels = _pick(rows.noise, which), _pick(rows.levels, which)
+        return self.networks(x, legal, noise, levels, target=which == _TARGET)
 
     @torch.no_grad()
     def _targets(self, rows: TransitionRows) -> Tensor:
         """What the online network's answers are compared with."""
-        config, target, head = self.config, self._target, self._online.head
-        after = self._asked(target, rows.after, rows.legal_after, rows, _TARGET)
+        config, head, kind = self.config, self._online.head, kind_of(self.config, self._online)
+        after = self._asked(rows.after, rows.legal_after, rows, _TARGET)
         if config.munchausen:
             policy, log_policy = soft_policy(head.means(after), rows.legal_after, config.munchausen_temperature)
-            now = head.means(self._asked(target, rows.x, rows.legal, rows, _TARGET))
+            now = head.means(self._asked(rows.x, rows.legal, rows, _TARGET))
             _, log_now = soft_policy(now, rows.legal, config.munchausen_temperature)
             bonus = munchausen_bonus(
                 log_now, rows.action, weight=config.munchausen_weight, least=config.munchausen_least
             )
-            return self._kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
+            return kind.target(rows.reward + bonus, rows.discount, Candidates(after, policy, log_policy))
         values = head.means(after)
         if config.double:
-            values = head.means(self._asked(self._online, rows.after, rows.legal_after, rows, _CHOICE))
+            values = head.means(self._asked(rows.after, rows.legal_after, rows, _CHOICE))
         best = double_values(values, after, rows.legal_after)[:, None]
         one = torch.ones(len(best), 1, device=self.device)
-        return self._kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
+        return kind.target(rows.reward, rows.discount, Candidates(best, one, torch.zeros_like(one)))
 
     def _rows(self, columns: ItemColumns, rows: int, weight: NDArray[np.float64] | None) -> TransitionRows:
         share = self.ranks.share(rows)
