@@ -32,7 +32,6 @@ from ludus.replay.trajectories import Trajectories
 # Networks that learn together, and targets that follow them.
 
 _SUMS = 3  # numbers that ranks add up together with the gradient
-_HERE = Placement("cpu", written=True, precision="float32", why="as it is")
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
@@ -50,13 +49,13 @@ class Ensemble:
         module: nn.Module,
         *,
         ranks: Ranks,
-        placement: Placement = _HERE,
-        layouts: Sequence[Layout] = (),
+        placement: Placement,
+        layouts: Sequence[Layout],
         names: Sequence[str] = (),
         epsilon: float = 1e-8,
     ) -> None:
-        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if those are all that it has. names:
-        of the parameters in another order than the module's. epsilon: the optimizer's."""
+        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else
+        none. names: of the parameters in another order than the module's. epsilon: the optimizer's."""
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, names=names, device=device)
         self.target = FlatModule(module.requires_grad_(False), names=names, device=device)

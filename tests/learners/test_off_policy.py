@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from off_policy_tools import AUTOGRAD, NOWHERE, SMALL, assert_both_learn_alike, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
-from ludus.core.device import fetched
+from ludus.core.device import Work, fetched, placed
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU
 from ludus.learners.base import LearnerContext
@@ -232,7 +232,8 @@ def test_regression_by_hand():
 def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
     module = Critics(layout, np.random.default_rng(0), count=2)
-    ensemble = Ensemble(module, ranks=ALONE, layouts=[layout] * 2)
+    placement = placed(CPU, Work(1, 1, written=True))
+    ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):
@@ -251,10 +252,23 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     np.testing.assert_allclose(ensemble.online.gradient, flat, atol=1e-5)
 
 
-@pytest.mark.parametrize(("cls", "size"), [(DDPG, 2), (TD3, 20), (SAC, 20), (SACDiscrete, 2)])
-def test_ranks_learn_what_one_learner_does(cls, size, boxed, tensors):
+@pytest.mark.parametrize(
+    ("cls", "size", "device"),
+    [
+        (DDPG, 2, CPU),
+        (TD3, 20, CPU),
+        (SAC, 20, CPU),
+        (SACDiscrete, 2, CPU),
+        (TD3, 2, AUTOGRAD),
+        (SACDiscrete, 20, AUTOGRAD),
+    ],
+)
+def test_ranks_learn_what_one_learner_does(cls, size, device, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
     batch = batch_of(learner_of(cls(**SMALL), env), env)
     assert_ranks_learn_alike(
-        size, lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks)), [batch] * 4, atol=2e-5
+        size,
+        lambda ranks: cls(**SMALL).learner(LearnerContext(env, (0,), 0, ranks=ranks, device=device)),
+        [batch] * 4,
+        atol=2e-5,
     )
