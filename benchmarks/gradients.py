@@ -35,7 +35,7 @@ from benchmarks.results import result_path, write
 from ludus.core.machine import thread_limits
 from ludus.core.seeding import generator
 from ludus.learners.base import LearnerContext
-from ludus.learners.on_policy.learner import OnPolicyLearner, _assign, _flat
+from ludus.learners.on_policy.learner import OnPolicyLearner
 from ludus.learners.schedule import Schedule
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -51,19 +51,18 @@ class Copy(OnPolicyLearner):
     """A worker's copy of the weights, or the server's."""
 
     def pull(self, weights: Flat) -> None:
-        _assign(weights, self._parameters)
+        self.model.parameters.flat[:] = weights
 
     def held(self) -> Flat:
-        return _flat(self._parameters)
+        return self.model.parameters.flat.copy()
 
     def gradient(self, batch: Sample) -> Flat:
-        rows = self._batch(batch.columns)
-        return self._gradient(rows, len(rows.action))[1]
+        with self.model.learning(self._batch(batch.columns), 0) as rows:
+            self.model.gradient(*self.model.prepare(rows, None), 0.0)
+        return self.model.parameters.gradient.copy()
 
     def push(self, gradient: Flat, rate: float) -> None:
-        weights = self.held()
-        self._adam.step(weights, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
-        self.pull(weights)
+        self._adam.step(self.model.parameters.flat, gradient, rate=rate, max_norm=self.config.max_gradient_norm)
 
 
 class Worker:
@@ -78,7 +77,8 @@ class Worker:
             gae_lambda=0.95,
         )
         self.play = Play(CARTPOLE, algorithm, num_envs=max(2, 16 // parts), amount=ROWS // parts, seed=seed)
-        self.copy = Copy(algorithm, LearnerContext(self.play.spec, (0,), seed % 1000))
+        context = LearnerContext(self.play.spec, (0,), seed % 1000)
+        self.copy = Copy(algorithm, algorithm.model(context), context)
         self.returns: list[float] = []
         self._version = 0
 

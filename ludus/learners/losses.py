@@ -37,6 +37,12 @@ def entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     return -(logp.exp() * finite).sum(dim=-1)
 
 
+def divergence(logp: Tensor, other: Tensor) -> Tensor:
+    """KL(p ‖ q) [n] in nats, of log-probabilities [n, A] that are -inf where illegal."""
+    p, q = (x.masked_fill(torch.isneginf(x), 0.0) for x in (logp, other))
+    return (logp.exp() * (p - q)).sum(dim=-1)
+
+
 def ppo_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
     """-min(r A, clip(r, 1 - ε, 1 + ε) A) with r = π/π_old. (Schulman et al. 2017, equation 7, as a loss.)"""
     ratio = (logp - old_logp).exp()

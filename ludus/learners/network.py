@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import nn
@@ -18,8 +18,8 @@ class FlatModule:
     the same to the last bit in every process.
 
     values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. On a CPU also as NumPy views of the same
-    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). names: of the parameters
-    in the order in which they lie, if that is not the module's: passes that are written out may want another.
+    memory: flat, and gradient, with the sums behind it, which ranks add up together with it (`joint`: both). layouts: the module's, of
+    perceptrons whose passes may be written out as well: the vector is then the same.
     """
 
     flat: Array
@@ -28,7 +28,12 @@ class FlatModule:
     joint: Array
 
     def __init__(
-        self, module: nn.Module, *, sums: int = 0, names: Sequence[str] = (), device: torch.device | str = "cpu"
+        self,
+        module: nn.Module,
+        *,
+        sums: int = 0,
+        layouts: Iterable[Layout] = (),
+        device: torch.device | str = "cpu",
     ) -> None:
         """Moves the module to the device."""
         self.device = torch.device(device)
@@ -36,7 +41,7 @@ class FlatModule:
             prepare_learning(module)
         self.module = module.to(self.device)
         named = dict(module.named_parameters())
-        parameters = [named[name] for name in names or named]
+        parameters = [named[name] for name in [n for layout in layouts for n in layout.shapes()] or named]
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
         self.slopes = torch.zeros(self.size + sums, device=self.device)
@@ -92,6 +97,10 @@ class TrainedNetwork:
     def weights(self) -> dict[str, Array]:
         """Copies of the parameters by name."""
         return split(self.flat, self._shapes)
+
+    def load(self, weights: Weights) -> None:
+        """What `weights` gave, in any order."""
+        self.flat[:] = flatten(weights, list(self._shapes))
 
     def evaluate(self, part: str, x: torch.Tensor) -> Array:
         """Outputs float32[n, outputs] of one part on x float32[n, inputs]."""

@@ -51,14 +51,14 @@ class Ensemble:
         ranks: Ranks,
         placement: Placement,
         layouts: Sequence[Layout],
-        names: Sequence[str] = (),
+        order: Sequence[Layout] = (),
         epsilon: float = 1e-8,
     ) -> None:
         """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else
-        none. names: of the parameters in another order than the module's. epsilon: the optimizer's."""
+        none. order: the same, whether or not they are; see `FlatModule`. epsilon: the optimizer's."""
         device, self._ranks, self._placement = placement.torch, ranks, placement
-        self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, names=names, device=device)
-        self.target = FlatModule(module.requires_grad_(False), names=names, device=device)
+        self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
+        self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
         agree(ranks, self.online.values)
         self.target.values.copy_(self.online.values)
         self._parameters = list(self.online.module.parameters())

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ludus.core.types import Array, Tail
 from ludus.replay.base import ItemColumns
+from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 
@@ -138,6 +139,28 @@ _FAR = 60.0  # logs of ratios beyond this are as good as infinite
 _TINY = 1e-8
 
 
+def learned_columns(
+    rows: Trajectories, *, reward: Floats, value: Floats, after: Floats, gamma: float, lam: float
+) -> dict[str, Array]:
+    """What on-policy learners keep of N rows in S segments: observation, action, logp of the behaviour, advantage, target of the value, and
+    value, float32[N]. reward float64[N] as they learn from it, value float64[N], after float64[S]: of the bootstrap observations."""
+    advantage, target = gae(rows.start, reward, value, bootstrap_values(rows.tail, after), gamma, lam)
+    return {
+        "observation": rows.observation,
+        "action": rows.action,
+        "logp": rows.logp,
+        "advantage": advantage.astype(np.float32),
+        "target": target.astype(np.float32),
+        "value": value.astype(np.float32),
+    }
+
+
+def not_finite(columns: ItemColumns) -> str:
+    """What in `learned_columns` is NaN or infinite; "": nothing."""
+    names = {"advantage": "the advantages", "target": "the value targets"}
+    return next((said for name, said in names.items() if not np.isfinite(columns[name]).all()), "")
+
+
 def trace_columns(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats
 ) -> Mapping[str, Array]:
@@ -151,42 +174,9 @@ def trace_columns(
     return {"reward": reward.astype(np.float64), "ends": ends, "after": after}
 
 
-def corrected(
-    columns: ItemColumns, *, value: Floats, logp: Floats, gamma: float, lam: float, rho_bar: float, c_bar: float
-) -> tuple[Floats, Floats, Floats]:
-    """`returns.vtrace`'s (targets, advantages not yet weighted, weights ρ) of n rows in order of time, from the values and
-    log-probabilities float64[n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch,
-    has the value of when it arrived."""
-    if not len(value):
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    ends = columns["ends"].copy()
-    ends[-1] = True
-    stop = np.flatnonzero(ends) + 1
-    start = np.concatenate([[0], stop])
-    log_ratio = np.clip(logp - columns["logp"].astype(np.float64), -_FAR, _FAR)
-    target, advantage = vtrace(
-        start, columns["reward"], value, columns["after"][stop - 1], log_ratio, gamma, lam, rho_bar, c_bar
-    )
-    weight = np.minimum(rho_bar, np.exp(log_ratio))
-    return target, advantage / weight, weight
-
-
-def normalised(advantage: Floats, weight: Array | None = None) -> Floats:
-    """Advantages float64[n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract
-    a mean from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
-    out: Floats
-    if weight is None:
-        out = (advantage - advantage.mean()) / (advantage.std() + _TINY)
-    else:
-        total = weight.sum()
-        centred = advantage - (weight * advantage).sum() / total
-        out = weight * centred / (np.sqrt((weight * centred**2).sum() / total) + _TINY)
-    return out
-
-
 # --------------------------------------------------------------------------------------------------------------------
-# The same in torch, on any device, for rows of segments side by side: ends bool[n] at the last row of each, and after
-# float[n], the value of what follows each row.
+# In torch, on any device, for rows of segments side by side: ends bool[n] at the last row of each, and after float[n],
+# the value of what follows each row.
 
 
 def scanned(add: Tensor, factor: Tensor) -> Tensor:
@@ -201,7 +191,7 @@ def scanned(add: Tensor, factor: Tensor) -> Tensor:
     return y
 
 
-def corrected_rows(
+def corrected(
     columns: Mapping[str, Tensor],
     *,
     value: Tensor,
@@ -211,7 +201,9 @@ def corrected_rows(
     rho_bar: float,
     c_bar: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `corrected`: float64[n] of tensors on any device."""
+    """`vtrace`'s (targets, advantages not yet weighted, weights ρ) float64[n] of n rows in order of time, from the values and
+    log-probabilities [n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch, has the
+    value of when it arrived."""
     ends = columns["ends"].clone()
     ends[-1:] = True
     inside = (~ends).double()
@@ -226,8 +218,9 @@ def corrected_rows(
     return target, advantage, weight
 
 
-def normalised_rows(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
-    """As `normalised`."""
+def normalised(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Advantages [n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract a mean
+    from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
     if weight is None:
         return (advantage - advantage.mean()) / (advantage.std(correction=0) + _TINY)
     total = weight.sum()

@@ -54,3 +54,16 @@ class StateTable:
 
     def __len__(self) -> int:
         return len(self.mask)
+
+
+def occurring(
+    table: StateTable | None, observation: Array, mask: NDArray[np.bool_] | None, *, inputs: int, actions: int
+) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
+    """x float32[m, inputs] and mask bool[m, A] of the states that n rows observe, and int32[n], which of them. Without a table every row is
+    a state of its own."""
+    if table is not None:
+        states, state = compact(observation - table.base, len(table))
+        return table.x[torch.from_numpy(states)], table.mask[states], state
+    if mask is None:
+        mask = np.ones((len(observation), actions), np.bool_)
+    return as_rows(observation, inputs), mask, np.arange(len(observation), dtype=np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -209,6 +209,10 @@ class ActorCriticAnswer(NamedTuple):
     memory: Rows | None
 
 
+Evaluated: TypeAlias = tuple[Rows, Rows | None, Rows | None]
+"""The same without names, which take as long to make as a row takes to evaluate."""
+
+
 class ActingNetwork:
     """One network as it acts: compiled where it is a perceptron, with or without memory, or has that behind convolutions; else the module.
 
@@ -222,13 +226,16 @@ class ActingNetwork:
         self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = said.head.outputs - said.head.free
-        self._as_it_is = bool(said.layouts) and self.moments is None and said.scale == 1.0
+        self.plainest: Perceptron | None = None  # of observations as they are, and all that the head wants
         self.plain: Perceptron | None = None
         self.cores: Cores | None = None
         self.sight: tuple[Convolutions, ...] = ()
         self.module: ActorCritic | None = None
         if said.layouts:
             self.plain = Perceptron(said.layouts["policy"], flatten(weights, said.names))
+            self._valued = said.layouts["policy"].widths[-1] > self._outputs
+            if self.moments is None and self.free is None and said.scale == 1.0:
+                self.plainest = self.plain
             return
         with torch.random.fork_rng(devices=[]):
             self.module = ActorCritic(spec)
@@ -242,8 +249,11 @@ class ActingNetwork:
         else:
             self.plain = head_behind(self.module)
 
-    def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
+    def evaluate(self, observation: Array, memory: Array | None = None) -> Evaluated:
         """What the network says."""
+        if self.plainest is not None:  # few rows take no longer than these lines do
+            out = self.plainest.outputs(self.shaped(observation))
+            return out, out[:, self._outputs] if self._valued else None, None
         seen = self.seen(observation)
         if self.plain is not None:
             return self.parts(self.plain.outputs(seen[0]))
@@ -255,15 +265,13 @@ class ActingNetwork:
         with torch.no_grad():
             out, value, after = self.module(torch.from_numpy(seen[0]), before)
         shared = self.module.critic is None and value is not None
-        return ActorCriticAnswer(
-            out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
-        )
+        return out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
 
     def seen(self, observation: Array, moments: Sequence[Rows] | None = None) -> tuple[Rows, ...]:
         """What the networks see, the actor's first: features of images; or observations, normalised (by `moments`, or its own) or scaled
         where torch does not do it."""
         x = self.shaped(observation)
-        if self._as_it_is:
+        if self.plainest is not None:
             return (x,)
         if self.sight:
             return tuple(body.features(x) for body in self.sight)
@@ -293,14 +301,14 @@ class ActingNetwork:
             raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
         return np.array(memory, np.float32)
 
-    def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> ActorCriticAnswer:
+    def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> Evaluated:
         """What is compiled, whose last column may be the value; beside it `free`, or its own, which does not depend on observations."""
         mine, free = self._outputs, self.free if free is None else free
         value = out[:, mine] if out.shape[1] > mine else None
         if free is not None:
             given, out = out, np.empty((len(out), mine + free.shape[-1]), np.float32)
             out[:, :mine], out[:, mine:] = given[:, :mine], free
-        return ActorCriticAnswer(out, value, memory)
+        return out, value, memory
 
 
 class ActingNetworks:
@@ -317,9 +325,11 @@ class ActingNetworks:
         known = [network.moments for network in networks if network.moments is not None]
         self._moments = [np.stack(moment) for moment in zip(*known, strict=True)] or None
 
-    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
+    def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
         """As `ActingNetwork.evaluate`, where row i is for network index[i], int[n] in 0 … K - 1."""
         first = self._networks[0]
+        if self._plain is not None and first.plainest:
+            return first.parts(self._plain.outputs(first.shaped(observation), index))
         if self._plain is None and self._cores is None:
             return self._one_by_one(observation, memory, index)
         moments = None if self._moments is None else [moment[index] for moment in self._moments]
@@ -330,7 +340,7 @@ class ActingNetworks:
             out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
         return first.parts(out, after, None if self._free is None else self._free[index])
 
-    def _one_by_one(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> ActorCriticAnswer:
+    def _one_by_one(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
         first, n = self._networks[0].declared, len(index)
         out = np.empty((n, first.head.outputs), np.float32)
         after = self._networks[0].checked(memory, n) if first.memory else None
@@ -338,13 +348,13 @@ class ActingNetworks:
         for k in np.unique(index).tolist():
             rows = np.flatnonzero(index == k)
             answer = self._networks[k].evaluate(observation[rows], None if after is None else after[rows])
-            out[rows] = answer.out[:, : out.shape[1]]
+            out[rows] = answer[0][:, : out.shape[1]]
             if after is not None:
-                after[rows] = answer.memory
-            if answer.value is not None:
+                after[rows] = answer[2]
+            if answer[1] is not None:
                 value = np.empty(n, np.float32) if value is None else value
-                value[rows] = answer.value
-        return ActorCriticAnswer(out, value, after)
+                value[rows] = answer[1]
+        return out, value, after
 
 
 class ActorCriticPolicy(CategoricalPolicy):
@@ -368,6 +378,7 @@ class ActorCriticPolicy(CategoricalPolicy):
             for prefix in prefixes
         ]
         self._team = ActingNetworks(self.networks) if self.agents > 1 else None
+        self._evaluate = self.networks[0].evaluate if self._team is None else self._of_agents
         self.head, self.noise_width = said.head, said.head.noise_width
         self.memory_shape = (said.memory,) if said.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
@@ -384,20 +395,20 @@ class ActorCriticPolicy(CategoricalPolicy):
         """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action, observations or memory of another shape,
         observations without an agent's id where there are several, and outputs that are not finite."""
         check_mode(self, mode)
-        return self.answer(self.evaluate(observation, memory), mask, noise, mode=mode)
+        return self.answer(self._evaluate(observation, memory), mask, noise, mode=mode)
 
-    def answer(
-        self, given: ActorCriticAnswer, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
-    ) -> Act:
+    def answer(self, given: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str) -> Act:
         """The actions that an evaluation, mask and noise give."""
-        action, logp = self.head.act(given.out, mask, noise, greedy=mode == "greedy")
-        extras = {} if given.value is None else {"value": given.value}
-        return Act(action, logp, given.memory, extras)
+        out, value, memory = given
+        action, logp = self.head.act(out, mask, noise, greedy=mode == "greedy")
+        return Act(action, logp, memory, {} if value is None else {"value": value})
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
         """What the network of each row says."""
-        if self._team is None:
-            return self.networks[0].evaluate(observation, memory)
+        return ActorCriticAnswer(*self._evaluate(observation, memory))
+
+    def _of_agents(self, observation: Array, memory: Array | None = None) -> Evaluated:
+        assert self._team is not None
         return self._team.evaluate(observation, memory, agents_of(observation, self.agents))
 
     def probabilities(

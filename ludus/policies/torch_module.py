@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,17 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ludus.core.device import to_host
 from ludus.core.errors import PolicyError
 from ludus.core.own_code import raised
 from ludus.core.parts import load
 from ludus.core.types import Array, PolicySpec, Weights
+from ludus.policies.actor_critic import _SEEDING, arrays_of, load_arrays, shapes_of
 from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
 from ludus.policies.checks import entry, fitted, integer
 from ludus.policies.mlp import as_rows
-
-_SEEDING = threading.Lock()
-"""Modules are initialised from torch's one stream, whoever else is there: one thread at a time."""
 
 
 def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: int) -> PolicySpec:
@@ -54,15 +50,8 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
 def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:
     """The modules of `spec` around copies of `weights`. Raises PolicyError if they do not fit."""
     networks = make_networks(spec)
-    state = networks.state_dict()
-    arrays = fitted(spec, weights, {name: tuple(tensor.shape) for name, tensor in state.items()})
-    networks.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    load_arrays(networks, fitted(spec, weights, shapes_of(networks)))
     return networks
-
-
-def weights_of(networks: nn.ModuleDict) -> dict[str, Array]:
-    """Copies of parameters and buffers, float32, by name."""
-    return {name: to_host(tensor).astype(np.float32) for name, tensor in networks.state_dict().items()}
 
 
 class TorchPolicy(CategoricalPolicy):
@@ -88,4 +77,4 @@ class TorchPolicy(CategoricalPolicy):
         return (one_hot_best if mode == "greedy" else masked_softmax)(logits, mask), {}
 
     def weights(self) -> Weights:
-        return weights_of(self._networks)
+        return arrays_of(self._networks)

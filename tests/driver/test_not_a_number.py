@@ -22,7 +22,7 @@ CONSTANT = {
 }
 """Schedules that do not depend on the length of the training, so that a shorter one shows what the good weights were."""
 PLACE = {
-    "ppo": ("ludus.learners.ppo.learner.gae", 1, 4),
+    "ppo": ("ludus.learners.returns.gae", 1, 4),
     "dqn": ("ludus.learners.replayed.n_step", 0, 4),
     "tabular_q": ("ludus.learners.tabular_q.learner.n_step", 0, 4),
 }

@@ -8,9 +8,10 @@ import torch
 from test_on_policy import ActorCritic
 
 from ludus.core.types import Tail
+from ludus.learners import returns
 from ludus.learners.base import LearnerContext
 from ludus.learners.ppo.options import PPO
-from ludus.learners.returns import corrected, lambda_returns, normalised, trace_columns, vtrace
+from ludus.learners.returns import lambda_returns, trace_columns, vtrace
 from ludus.policies.registry import build_policy
 from ludus.policies.torch_module import networks_of
 from ludus.replay.base import Sample
@@ -34,6 +35,16 @@ def test_columns_say_where_segments_end_and_what_follows():
 def rows(*, first=0, last=4):
     columns = {**trace_columns(START, REWARD, VALUE, TAIL), "logp": BEHAVIOUR}
     return {name: column[first:last] for name, column in columns.items()}
+
+
+def corrected(columns, *, value, logp, **options):
+    tensors = {name: torch.from_numpy(np.array(column)) for name, column in columns.items()}
+    value, logp = torch.from_numpy(np.array(value)), torch.from_numpy(np.array(logp))
+    return [found.numpy() for found in returns.corrected(tensors, value=value, logp=logp, **options)]
+
+
+def normalised(advantage, weight=None):
+    return returns.normalised(torch.from_numpy(advantage), None if weight is None else torch.from_numpy(weight)).numpy()
 
 
 def test_targets_literal():
@@ -78,6 +89,16 @@ def test_a_segment_that_a_batch_cuts_is_bootstrapped_with_what_its_next_row_was_
     assert target.tolist() == [1.0 + 0.5 * 0.75, 0.75]  # 0 + ½ × 1.5; 1 + ½ × .75
     target, _, _ = corrected(rows(first=2), value=VALUE[2:], logp=BEHAVIOUR[2:], **OPTIONS)
     assert target.tolist() == [2.0, 9.0]  # the rest of the segment, and the one after it
+
+
+def test_segments_side_by_side_are_traced_as_one_by_one():
+    rng = np.random.default_rng(0)
+    start, bounds = np.array([0, 1, 4, 9, 23]), {"gamma": 0.9, "lam": 0.8, "rho_bar": 1.2, "c_bar": 0.9}
+    reward, old, value, logp, behaviour = rng.standard_normal((5, 23))
+    columns = {**trace_columns(start, reward, old, tail := rng.standard_normal(4)), "logp": behaviour}
+    target, advantage, weight = corrected(columns, value=value, logp=logp, **bounds)
+    expected = vtrace(start, reward, value, tail, logp - behaviour, *bounds.values())
+    np.testing.assert_allclose([target, weight * advantage], expected, rtol=1e-10)
 
 
 def test_no_rows():
@@ -219,9 +240,8 @@ def test_ppo_counts_ratios_from_the_weights_of_now(kind, normalise, request):
         - logits.max(1, keepdims=True)
     )
     logp = logp[np.arange(t.num_rows), t.action]
-    target, advantage = by_hand(
-        learner, t, algorithm, logp, learner._values(t.observation), learner._values(t.bootstrap_observation)
-    )
+    values = [learner._items._values(seen, None, None) for seen in (t.observation, t.bootstrap_observation)]
+    target, advantage = by_hand(learner, t, algorithm, logp, *values)
     advantage = standardised(advantage, np.exp(logp - t.logp)) if normalise else advantage
     np.testing.assert_allclose(batch.logp, logp, atol=1e-5)
     np.testing.assert_allclose(batch.target, target, atol=1e-5)
@@ -236,6 +256,6 @@ def test_rows_that_waited_are_seen_with_newer_weights(tensors):
     before = learner._batch(sample.columns)
     learner.update(sample)
     after = learner._batch(sample.columns)
-    assert np.abs(before.target - after.target).max() > 1e-2
-    assert np.abs(before.logp - after.logp).max() > 1e-2
+    assert (before.target - after.target).abs().max() > 1e-2
+    assert (before.logp - after.logp).abs().max() > 1e-2
     np.testing.assert_allclose(before.target, sample.columns["target"], atol=1e-5)

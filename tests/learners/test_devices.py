@@ -15,12 +15,12 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import DeviceChoice
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN, IQN, MunchausenDQN, Rainbow
+from ludus.learners.mmd.options import RNaD
 from ludus.learners.network import FlatModule
 from ludus.learners.on_policy.options import A2C, IMPALA, Reinforce
 from ludus.learners.optimizer import ModuleAdam
 from ludus.learners.ppo.options import MAPPO, PPO
 from ludus.learners.r2d2.options import R2D2
-from ludus.learners.returns import corrected, corrected_rows, normalised, normalised_rows, trace_columns
 from ludus.replay.base import Sample
 
 # ------------------------------------------------------------------ which device, and which road
@@ -94,26 +94,6 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
     ModuleAdam(there, fused=True).load_state_dict(compiled.state_dict())
 
 
-def test_corrections_in_torch_are_the_compiled_ones():
-    rng = np.random.default_rng(0)
-    start = np.array([0, 1, 4, 9, 23])
-    reward, old, value, logp, behaviour = rng.standard_normal((5, 23))
-    columns = {**trace_columns(start, reward, old, rng.standard_normal(4)), "logp": behaviour}
-    options = {"gamma": 0.9, "lam": 0.8, "rho_bar": 1.2, "c_bar": 0.9}
-    found = corrected_rows(
-        {name: torch.from_numpy(column) for name, column in columns.items()},
-        value=torch.from_numpy(value),
-        logp=torch.from_numpy(logp),
-        **options,
-    )
-    expected = corrected(columns, value=value, logp=logp, **options)
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
-    for weight in (None, expected[2]):
-        ours = normalised_rows(found[1], None if weight is None else found[2])
-        np.testing.assert_allclose(ours, normalised(expected[1], weight), rtol=1e-10)
-
-
 # ------------------------------------------------------------------ no number is read back
 
 SPACES = {"discrete": Discrete(3), "multi": MultiDiscrete([2, 3]), "box": Box(-1, 1, (2,), np.float32)}
@@ -128,6 +108,8 @@ LEARNERS = {
     "rainbow": (Rainbow(hidden=(8,), atoms=5), "discrete"),
     "iqn": (IQN(hidden=(8,), atoms=4), "discrete"),
     "r2d2": (R2D2(hidden=(8,), memory=4, length=3, period=3, burn_in=2), "discrete"),
+    "ppo, a perceptron": (PPO(batch=20, epochs=2, target_kl=0.1), "discrete"),
+    "rnad": (RNaD(batch=20, epochs=2, announce="magnet"), "discrete"),
 }
 
 

@@ -134,7 +134,7 @@ def test_a_reward_that_is_no_number_leaves_statistics_alone(tensors):
     learner, sample, rollout = learner_and_sample(algorithm, tensors)
     good = learner.weights()
     ((_, columns),) = learner.items(replace(rollout, reward=np.full_like(rollout.reward, np.nan)))
-    with pytest.raises(TrainingError, match="A2C update 1: the loss"):
+    with pytest.raises(TrainingError, match="A2C update 1: the advantages became NaN"):
         learner.update(Sample(columns, sample.index, sample.probability))
     assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
 

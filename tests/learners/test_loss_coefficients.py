@@ -12,7 +12,7 @@ from ludus.core.types import Tail
 from ludus.learners.base import LearnerContext
 from ludus.learners.mmd.options import MMD
 from ludus.learners.on_policy.options import A2C
-from ludus.learners.ppo.learner import PPOLearner
+from ludus.learners.on_policy.written import Written
 from ludus.learners.ppo.options import PPO
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -37,9 +37,8 @@ def updated(cls, env, *, spent, **options):
 def gradient(cls, env, *, spent=False, **options):
     """Of the loss of that batch."""
     learner = updated(cls, env, spent=spent, **options)
-    assert isinstance(learner, PPOLearner) == (cls is PPO)
-    flat = learner._parameters.gradient if cls is A2C else learner._network.gradient
-    return flat.astype(np.float64)
+    assert isinstance(learner.model, Written) == (cls is not A2C)
+    return learner.model.parameters.gradient.astype(np.float64)
 
 
 @pytest.mark.parametrize(("cls", "name"), [(A2C, "entropy"), (PPO, "entropy"), (MMD, "alpha")])

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ludus.core.errors import ConfigError
 from ludus.learners import losses
 from ludus.learners.dqn.losses import next_values, q_loss
-from ludus.learners.ppo.compressed import clipped_value_loss, compress, policy_losses, squared_value_loss
+from ludus.learners.on_policy.written import clipped_value_loss, compress, squared_value_loss
+from ludus.learners.ppo.written import policy_losses
 from ludus.learners.schedule import Schedule
 from ludus.policies.action_values import action_values
 

@@ -8,8 +8,9 @@ import pytest
 from test_mmd import played
 
 from ludus.learners.base import LearnerContext
-from ludus.learners.mmd.losses import MMDTransitions, log_policy
+from ludus.learners.mmd.models import log_policy, regularised_rewards
 from ludus.learners.mmd.options import MMD, RNaD
+from ludus.learners.returns import gae
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
@@ -25,7 +26,7 @@ def followed(algorithm, env, *, updates=5):
 
     def see():
         parts = (
-            (learner._network.flat, learner._magnet.flat)
+            (learner.model.parameters.flat, learner.model.beside.flat)
             if algorithm.network == "mlp"
             else (learner._logp, learner._magnet)
         )
@@ -67,7 +68,7 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
     """Costs 1, 2 | 10, 20 | 3 | 30 of log-probabilities above the magnet's, as in `test_reward_transformation_literal`."""
     rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(5, 0), (5, 1)]])
     magnet = -np.array([1.0, 2.0, 10.0, 20.0, 3.0, 30.0]) / 0.5
-    config = RNaD(alpha=0.5, gae_lambda=1.0)
+    config = RNaD(alpha=0.5)
     general = replace(enumerated, zero_sum=False)
     three = replace(enumerated, utility_range=((-1.0, 1.0),) * 3)
     for env, targets in (
@@ -75,9 +76,9 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
         (general, [-3, -2, -30, -20, -3, -30]),
         (three, [-3, -2, -30, -20, -3, -30]),
     ):
-        data = MMDTransitions(config, LearnerContext(env, (0, 1), 0))
-        columns = data.columns(rows, value=np.zeros(6), after=np.zeros(4), magnet=magnet, progress=0.0)
-        np.testing.assert_allclose(columns["target"], targets, atol=1e-5)
+        reward = regularised_rewards(config, env, rows, rows.reward.astype(np.float64), magnet, 0.0)
+        target, _ = gae(rows.start, reward, np.zeros(6), np.zeros(4), 1.0, 1.0)
+        np.testing.assert_allclose(target, targets, atol=1e-5)
 
 
 @pytest.mark.parametrize("network", ["mlp", "table"])

@@ -198,7 +198,7 @@ def test_dropout_and_transposed_gradients_learn_alike_under_a_seed(tensors):
 def test_a_loss_that_is_no_number_keeps_the_weights(enumerated):
     learner, sample = learner_and_batch(Explodes(), enumerated)
     good = learner.weights()
-    with pytest.raises(TrainingError, match=r"Explodes update 1: the loss \((inf|-inf|nan)\).* in epoch 1"):
+    with pytest.raises(TrainingError, match="Explodes update 1: the loss became NaN or infinite in epoch 1, at a rate"):
         learner.update(sample)
     assert all(good[k].tobytes() == v.tobytes() for k, v in learner.weights().items())
 

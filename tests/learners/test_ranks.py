@@ -16,6 +16,7 @@ from torch import nn
 from ludus.core.errors import RunError, ScenarioError, TrainingError
 from ludus.learners.base import LearnerContext
 from ludus.learners.dqn.options import DQN, IQN, Rainbow
+from ludus.learners.mmd.options import RNaD
 from ludus.learners.ppo.options import PPO
 from ludus.learners.r2d2.options import R2D2
 from ludus.learners.ranks import ALONE, Ranks, agree, share_of
@@ -71,6 +72,7 @@ def compare(algorithm, env, *, size, rows=61):
 
 SMALL = {"hidden": (8,), "learning_rate": 0.003}
 ALGORITHMS = {
+    "rnad": RNaD(epochs=2, minibatches=2, magnet_period=2, hidden=(8,)),
     "ppo": PPO(epochs=3, **SMALL),
     "ppo-minibatches": PPO(epochs=2, minibatches=4, **SMALL),
     "ppo-clipped-separate": PPO(epochs=3, clip_value=0.2, value_network="separate", activation="tanh", **SMALL),

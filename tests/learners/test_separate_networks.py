@@ -17,8 +17,8 @@ from ludus.driver.scenario_check import check_first_observations
 from ludus.learners.base import LearnerContext
 from ludus.learners.on_policy.options import A2C
 from ludus.learners.on_policy.teams import check_ids
-from ludus.learners.ppo.learner import PPOLearner
 from ludus.learners.ppo.options import MAPPO, PPO
+from ludus.learners.ppo.written import WrittenPPO
 from ludus.policies.actor_critic import agents_of, member_spec
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.file import load_policy, save_policy
@@ -127,7 +127,7 @@ def test_networks_differ_from_the_beginning():
 
 def test_one_agent_shares_with_nobody():
     env = team_env(agents=1)
-    assert isinstance(make().learner(LearnerContext(env, (0,), 0)), PPOLearner)
+    assert isinstance(make().model(LearnerContext(env, (0,), 0)), WrittenPPO)
     assert "agents" not in make(MAPPO).policy(env, (0,)).config
 
 

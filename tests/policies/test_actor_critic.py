@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from ludus.core.errors import PolicyError
-from ludus.policies.actor_critic import Packing, initial_weights, load_arrays, make_network
+from ludus.policies.actor_critic import Packing, initial_weights, layouts, load_arrays, make_network
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
@@ -162,6 +162,20 @@ def test_images(body, core, tmp_path):
     again = load_policy(tmp_path / "p")
     _, memory, noise = rows(policy, 4)
     assert np.array_equal(again.act(images, None, memory, noise).logp, policy.act(images, None, memory, noise).logp)
+
+
+def test_perceptrons_are_known_without_a_module():
+    """By the names and shapes that the module has, which a layer that scales moves by one."""
+    options = {"shape": (2, 3), "action": SPACES["discrete"], "body": body_config(hidden=(8, 5))}
+    for value in ("shared", "separate", "none"):
+        spec = actor_critic_spec(**options, value=value, scale=0.5)
+        found = layouts(spec)
+        shapes = {name: shape for layout in found.values() for name, shape in layout.shapes().items()}
+        assert shapes == {name: tuple(p.shape) for name, p in make_network(spec).named_parameters()}
+        assert found["policy"].widths == (6, 8, 5, 4 if value == "shared" else 3)
+        assert "actor.body.2.weight" in shapes
+    for other in ({"core": "gru"}, {"agents": 2}, {"body": body_config("impala"), "shape": (1, 9, 9)}):
+        assert layouts(actor_critic_spec(**{**options, **other})) == {}
 
 
 def test_normalised_observations_are_clipped_and_statistics_travel():

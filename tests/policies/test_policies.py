@@ -8,13 +8,13 @@ from ludus.core.errors import PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.action_values import ActionValuePolicy, action_values
 from ludus.policies.action_values import initial_weights as initial_values
-from ludus.policies.actor_critic import initial_weights
+from ludus.policies.actor_critic import arrays_of, initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.specs import QHeadSpec, action_values_spec, body_config, gru_spec, mlp_spec
 from ludus.policies.tabular import TabularPolicy
-from ludus.policies.torch_module import make_networks, torch_spec, weights_of
+from ludus.policies.torch_module import make_networks, torch_spec
 from ludus.testing.policy import check_policy
 
 INPUTS, ACTIONS = 6, 4
@@ -57,7 +57,7 @@ def make(kind, enumeration, seed=0, **options):
         return build_policy(spec, initial_weights(spec, rng))
     if kind == "torch":
         spec = torch_spec(maker="test_policies:Networks", options={"hidden": 8}, inputs=INPUTS, actions=ACTIONS)
-        return build_policy(spec, weights_of(make_networks(spec, seed=seed)))
+        return build_policy(spec, arrays_of(make_networks(spec, seed=seed)))
     if kind == "action_values":
         given = {key: options.pop(key) for key in ("core", "width") if key in options}
         body = body_config(hidden=options.pop("hidden", (8,)), activation="relu")

@@ -19,7 +19,7 @@ from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_ne
 from ludus.policies.checks import fitted, integer
 from ludus.policies.heads import MultiCategorical
 from ludus.policies.mlp import as_rows
-from ludus.policies.torch_module import make_networks, networks_of, weights_of
+from ludus.policies.torch_module import make_networks, networks_of
 
 
 class CloneModel(Protocol):
@@ -131,7 +131,7 @@ class _Own:
         """It normalises nothing that is known here."""
 
     def weights(self) -> Weights:
-        return weights_of(self._networks)
+        return arrays_of(self._networks)
 
 
 _MODELS: dict[str, Callable[[PolicySpec, int, Weights | None], CloneModel]] = {

@@ -99,10 +99,9 @@ class QLearner(ReplayLearner):
         super().__init__(config, context, spec)
         self.settle(placement)
         layouts = [layout] if layout is not None else []
-        names = [name for layout in layouts for name in layout.shapes()]
         written = layouts if placement.written else []
         self.networks = Ensemble(
-            network, ranks=self.ranks, placement=placement, layouts=written, names=names, epsilon=1e-5
+            network, ranks=self.ranks, placement=placement, layouts=written, order=layouts, epsilon=1e-5
         )
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None

@@ -27,6 +27,14 @@ class MMD(Config):
     In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
 
     about: ClassVar[AlgorithmInfo] = _about("Sokota et al. 2023")
+    # what the learner of on-policy algorithms asks of them, and this one does not have
+    correction: ClassVar[str] = "none"
+    rho_bar: ClassVar[float] = 1.0
+    c_bar: ClassVar[float] = 1.0
+    normalise_advantages: ClassVar[bool] = False
+    team_rewards: ClassVar[bool] = False
+    kl_limit: ClassVar[float | None] = None
+    clip_value: ClassVar[float | None] = None
 
     network: Literal["mlp", "table"] = (
         "mlp"  # table: a row per information state of an enumerated game, and steps in closed form
@@ -86,6 +94,11 @@ class MMD(Config):
         return self
 
     @property
+    def step_rows(self) -> int:
+        """As `Gradient.step_rows`."""
+        return max(1, self.batch * (10 if self.batch_unit == "episodes" else 1) // self.minibatches)
+
+    @property
     def item(self) -> ItemUnit:
         return "decision"
 
@@ -129,9 +142,14 @@ class MMD(Config):
             from ludus.learners.mmd.tabular import TabularMMDLearner
 
             return TabularMMDLearner(self, context, start)
-        from ludus.learners.mmd.learner import MMDLearner  # a scenario can be read without loading torch
+        from ludus.learners.mmd.models import AutogradMMD, WrittenMMD  # a scenario can be read without loading torch
+        from ludus.learners.on_policy.learner import OnPolicyLearner
+        from ludus.learners.on_policy.written import written_placement
 
-        return MMDLearner(self, context, start)
+        placement = written_placement(self, self.plain_policy(context.env, context.seats), context)
+        if placement.written:
+            return OnPolicyLearner(self, WrittenMMD(self, context, start, placement), context)
+        return OnPolicyLearner(self, AutogradMMD(self, context, start), context)
 
 
 class RNaD(MMD):

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import TrainingError
-from ludus.core.types import Metrics, State, Tail, Weights
+from ludus.core.types import Array, Metrics, State, Tail, Weights
 from ludus.learners.base import ROLLOUTS, LearnerContext
-from ludus.learners.mmd.losses import Floats, MMDTransitions, explained, log_policy, log_uniform, not_finite
+from ludus.learners.mmd.models import Floats, log_policy, log_uniform, regularised_rewards
+from ludus.learners.returns import learned_columns, not_finite
 from ludus.learners.schedule import Budget
+from ludus.learners.spaces import reward_scale
 from ludus.policies.categorical import epsilon_mix
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import covered, joined
@@ -34,6 +36,12 @@ def mirror_step(
     return log_policy((beta * before + alpha * magnet + advantage) / (alpha + beta), mask)
 
 
+def _explained(target: Array, value: Array) -> float:
+    """1 - Var(G - V) / Var(G) of the values that the advantages were made with."""
+    spread = float(np.var(target))
+    return 1.0 - float(np.var(target - value)) / spread if spread > 0 else 0.0
+
+
 class TabularMMDLearner:
     """A log-probability per information state and action, and a value per state. The advantage of an action is the mean over a state's
     rows of (advantage / probability) of those that took it, within ±`bound`."""
@@ -49,7 +57,7 @@ class TabularMMDLearner:
             self._logp = self._start(start)
         self._magnet = self._logp.copy() if config.magnet != "uniform" else log_uniform(self._mask)
         self._value = np.zeros(len(self._mask))
-        self._data = MMDTransitions(config, context)
+        self._env, self._scale = context.env, reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
         self._updates = self._waiting = self._blind = 0
@@ -66,9 +74,14 @@ class TabularMMDLearner:
         state, known = rows.observation - self._base, rows.bootstrap_observation >= 0
         self._blind += int(np.count_nonzero(~known & (rows.tail != Tail.TERMINATED)))
         after = np.where(known, self._value[np.where(known, rows.bootstrap_observation - self._base, 0)], 0.0)
-        magnet = self._magnet[state, rows.action.astype(np.int64)] if self._data.transforms else None
-        value = self._value[state]
-        columns = self._data.columns(rows, value=value, after=after, magnet=magnet, progress=self._progress)
+        config, reward = self.config, rows.reward.astype(np.float64) * self._scale
+        if config.regularise == "reward":
+            magnet = self._magnet[state, rows.action.astype(np.int64)]
+            reward = regularised_rewards(config, self._env, rows, reward, magnet, self._progress)
+        columns = learned_columns(
+            rows, reward=reward, value=self._value[state], after=after, gamma=config.gamma, lam=config.gae_lambda
+        )
+        columns["version_lo"] = np.repeat(rows.version_lo, np.diff(rows.start))
         self._budget.add(rows)
         self._waiting += rows.num_rows
         return [(ROLLOUTS, columns)]
@@ -80,7 +93,7 @@ class TabularMMDLearner:
     def update(self, batch: Sample) -> Metrics:
         """One step. Raises TrainingError before anything is changed, if rewards or values are not finite."""
         config, columns = self.config, batch.columns
-        if (bad := not_finite(columns)) is not None:
+        if bad := not_finite(columns):
             raise TrainingError(
                 f"{type(config).__name__} update {self._updates + 1}: {bad} became NaN or infinite. The policy from before this update is "
                 "kept; check the environment's rewards."
@@ -111,7 +124,7 @@ class TabularMMDLearner:
             "entropy": float(-share @ (policy * self._logp).sum(1)),
             "kl_magnet": float(share @ (policy * (self._logp - magnet)).sum(1)),
             "kl": float(share @ (policy * (self._logp - before)).sum(1)),
-            "explained_variance": explained(columns),
+            "explained_variance": _explained(columns["target"], columns["value"]),
             "visited": float(np.count_nonzero(visits)) / len(visits),
             "tails_without_value": float(self._blind),
         }

@@ -8,7 +8,6 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 
@@ -19,9 +18,8 @@ from ludus.learners.base import RESERVOIR, LearnerContext, Priorities, prioritie
 from ludus.learners.network import Passes, TrainedNetwork
 from ludus.learners.optimizer import Adam
 from ludus.learners.schedule import Budget
-from ludus.learners.states import StateTable, compact
+from ludus.learners.states import StateTable, occurring
 from ludus.policies.actor_critic import first_weights, layouts
-from ludus.policies.mlp import as_rows
 from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
@@ -127,7 +125,9 @@ class NFSPLearner:
         return self._priorities
 
     def _imitate(self, columns: ItemColumns) -> None:
-        x, mask, state = self._states_of(columns)
+        x, mask, state = occurring(
+            self._states, columns["observation"], columns.get("mask"), inputs=self._inputs, actions=self._actions
+        )
         passes = Passes(self._network, x)
         passes.forward()
         action = np.ascontiguousarray(columns["action"], np.int32)
@@ -151,15 +151,6 @@ class NFSPLearner:
             "imitation_learning_rate": rate,
             "reservoir_seen": float(self._kept),
         }
-
-    def _states_of(self, columns: ItemColumns) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
-        """x float32[m, inputs] and mask bool[m, A] of the states that occur, and state int32[n] of the rows."""
-        observation = columns["observation"]
-        if self._states is not None:
-            states, state = compact(observation - self._states.base, len(self._states))
-            return self._states.x[torch.from_numpy(states)], self._states.mask[states], state
-        mask = columns.get("mask", np.ones((len(observation), self._actions), np.bool_))
-        return as_rows(observation, self._inputs), mask, np.arange(len(observation), dtype=np.int32)
 
     def _error(self, what: str) -> TrainingError:
         return TrainingError(

@@ -24,6 +24,9 @@ class Batch:
 
     Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. state float32[n, width]: what a
     central critic sees beside x.
+
+    held float32[n, K, A]: K sets of log-probabilities that a loss holds the policy to. Where passes are written out, x and mask are of the
+    m states that occur, and seen int32[n] says which of them a row observes.
     """
 
     x: Tensor
@@ -36,6 +39,8 @@ class Batch:
     start: NDArray[np.int64] | None = None
     memory: Tensor | None = None
     state: Tensor | None = None
+    seen: NDArray[np.int32] | None = None
+    held: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -56,7 +61,7 @@ class Batch:
         return replace(self._rows(to_device(rows, device)), start=start, memory=memory)
 
     def _rows(self, rows: Tensor | slice) -> Batch:
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory")}
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory", "seen")}
         part: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Batch(**part)
 

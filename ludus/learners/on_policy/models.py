@@ -1,9 +1,13 @@
-"""What the learner trains: modules of anybody's own making, or the family's networks, behind one protocol."""
+"""What the learner trains, behind one protocol: by autograd, modules of anybody's own making, or the family's networks. Passes that are
+written out are in `ludus.learners.on_policy.written`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -11,13 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import to_host
+from ludus.core.device import Placement, Work, fetched, placed, to_host
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.own_code import raised
-from ludus.core.types import PolicySpec, State, Weights
+from ludus.core.types import Metrics, PolicySpec, State, Weights
 from ludus.learners.base import LearnerContext
 from ludus.learners.losses import approximate_kl, distribution_of, log_prob, value_loss
+from ludus.learners.network import FlatModule, multiplications
 from ludus.learners.on_policy.batch import Batch
+from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.ranks import agree
+from ludus.learners.states import StateTable
 from ludus.learners.statistics import DiscountedReturns, RunningMoments
 from ludus.policies.actor_critic import (
     ActorCritic,
@@ -26,12 +34,14 @@ from ludus.policies.actor_critic import (
     TeamNetwork,
     agents_in,
     arrays_of,
+    layouts,
     load_arrays,
     make_network,
     shapes_of,
 )
 from ludus.policies.checks import fitted
-from ludus.policies.torch_module import make_networks, networks_of, weights_of
+from ludus.policies.mlp import Layout
+from ludus.policies.torch_module import make_networks, networks_of
 from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -40,22 +50,59 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+class StepOptions(Protocol):
+    """What models ask of an algorithm's options (`ludus.learners.on_policy.options.Gradient` says what they mean)."""
+
+    @property
+    def kl_limit(self) -> float | None: ...
+    @property
+    def max_gradient_norm(self) -> float: ...
+    @property
+    def step_rows(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """After the steps of an epoch. scalars: the loss and those of `Model.names`, of the last step that was made, and the norm of its
+    gradient. stopped: the policy has gone beyond `kl_limit`, and no step was made since. wrong: something is NaN or infinite."""
+
+    scalars: list[float]
+    norm: float
+    stopped: bool
+    wrong: bool
+
+    @staticmethod
+    def nothing(scalars: int) -> Told:
+        """Before the first step."""
+        return Told([0.0] * scalars, 0.0, stopped=False, wrong=False)
+
+    def what(self, names: Sequence[str]) -> str:
+        """What is wrong."""
+        if math.isfinite(self.scalars[0]):
+            return "a weight" if math.isfinite(self.norm) else "the gradient"
+        parts = (name for name, x in zip(names, self.scalars[1:], strict=True) if not math.isfinite(x))
+        return f"the {next(parts, 'loss').replace('_', ' ')}"
+
+
 class Model(Protocol):
-    """shape: of an observation as `values` takes it. memory: floats that one slot remembers, 0: none. sequence: decisions through which
-    gradients flow back, with a memory. actions: width of masks; 0: there are none. state: width of what a central critic sees beside x; 0:
-    there is none. names: of the scalars that `loss` gives beside itself. trusted: it is ours; its loss is a mean over rows, whatever the
-    rows, and takes None for a mask that forbids nothing."""
+    """shape: of an observation as `values` takes it. table: the states of an enumerated game. memory: floats that one slot remembers, 0:
+    none. sequence: decisions through which gradients flow back, with a memory. actions: width of masks; 0: there are none. state: width of
+    what a central critic sees beside x; 0: there is none. names: of the scalars that `steps` finds beside the loss. by_states: it learns
+    from the states that occur, not from rows. trusted: it is ours; its loss is a mean over rows, whatever the rows, and takes None for a
+    mask that forbids nothing."""
 
     spec: PolicySpec
     shape: tuple[int, ...]
+    table: StateTable | None
     memory: int
     sequence: int
     actions: int
     state: int
+    by_states: bool
     trusted: bool
 
-    @property
-    def module(self) -> nn.Module: ...
+    placement: Placement
+
     @property
     def names(self) -> tuple[str, ...]: ...
 
@@ -70,15 +117,33 @@ class Model(Protocol):
         """Log-probabilities [n] of the batch's actions."""
         ...
 
-    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
-        """(the loss, means over rows as `names` says) of at least one row. progress: of the budget."""
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        """Rewards float64[N] of a rollout, as they are learned from; its statistics see them. progress: of the budget."""
         ...
 
-    def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
-        """Rewards float64[N] of a rollout, as they are learned from; its statistics see them."""
+    def kept(self) -> Any:
+        """Parameters, and the optimizer's state: what `restore` goes back to."""
         ...
 
-    def learned(self, batch: Batch) -> None:
+    def restore(self, kept: Any) -> None: ...
+
+    def learning(self, batch: Batch, seed: int) -> AbstractContextManager[Any]:
+        """Around the steps of an update; gives what `prepare` takes. seed: of what is random in them."""
+        ...
+
+    def prepare(self, rows: Any, which: Sequence[NDArray[np.int64]] | None) -> Iterable[Any]:
+        """What the steps on some units of a batch have in common, for each of these lots; None: for all units together."""
+        ...
+
+    def steps(self, parts: Iterable[Any], rate: float, progress: float) -> Told:
+        """One of Adam for each part, until the policy has gone too far or something is no number. progress: of the budget."""
+        ...
+
+    def coefficients(self, progress: float) -> Metrics:
+        """Of the loss, as they are now, for metrics."""
+        ...
+
+    def learned(self, batch: Batch, progress: float) -> None:
         """After an update from these rows: statistics see them."""
         ...
 
@@ -92,11 +157,169 @@ def fresh_seed(context: LearnerContext) -> int:
     return seeding.key(context.seed, "on-policy", "weights") % 2**63
 
 
-class OwnModel:
+def state_table(context: LearnerContext) -> StateTable | None:
+    """Of an enumerated game."""
+    enumeration = context.env.enumeration
+    return StateTable.of(enumeration, context.seats) if enumeration is not None else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# By autograd: any module, and a loss of it.
+
+_TOLERANCE = 1e-3  # of a loss that is summed in another order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """`Told`, on the device."""
+
+    scalars: Tensor
+    norm: Tensor
+    stopped: Tensor
+    wrong: Tensor
+
+    @staticmethod
+    def nothing(scalars: int, device: torch.device) -> Seen:
+        no = torch.zeros((), dtype=torch.bool, device=device)
+        return Seen(torch.zeros(scalars, device=device), torch.zeros((), device=device), no, no)
+
+    def told(self) -> Told:
+        """Read."""
+        *scalars, norm, stopped, wrong = fetched([*self.scalars, self.norm, self.stopped, self.wrong])
+        return Told(scalars, norm, bool(stopped), bool(wrong))
+
+
+class Autograd:
+    """Base of what is learned so. Subclasses give `loss`."""
+
+    by_states, trusted = False, False
+
+    def __init__(
+        self,
+        options: StepOptions,
+        module: nn.Module,
+        context: LearnerContext,
+        *,
+        names: tuple[str, ...] = (),
+        layouts: Iterable[Layout] = (),
+        because: str = "",
+    ) -> None:
+        """layouts: see `FlatModule`. because: why no passes are written out."""
+        self.names, self.table, self._ranks, self._options = names, state_table(context), context.ranks, options
+        work = Work(multiplications(module), options.step_rows, written=False, because=because)
+        self.placement = placed(context.device, work)
+        self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
+        self.adam = ModuleAdam(self.parameters)
+        agree(self._ranks, self.parameters.values)
+        self._checked = self.trusted or context.ranks.size == 1
+        self._last = Seen.nothing(1 + len(names), self.placement.torch)
+
+    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
+        """(the loss, means over rows as `names` says) of at least one row. progress: of the budget."""
+        raise NotImplementedError
+
+    def kept(self) -> Any:
+        state = self.parameters.module.state_dict()
+        return {name: tensor.clone() for name, tensor in state.items()}, self.adam.kept()
+
+    def restore(self, kept: Any) -> None:
+        self.parameters.module.load_state_dict(kept[0])
+        self.adam.restore(kept[1])
+
+    @contextmanager
+    def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
+        module, rank = self.parameters.module, self._ranks.rank
+        self._last = Seen.nothing(1 + len(self.names), self.placement.torch)
+        with torch.random.fork_rng(devices=[]):  # of dropout, say
+            torch.manual_seed((seed + rank) % 2**63)
+            if not self._checked:
+                self._require_mean(batch)
+            module.train()
+            try:
+                yield batch
+            finally:
+                module.eval()
+
+    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64]] | None) -> Iterator[tuple[Batch, int]]:
+        """(this rank's share, how many rows all have)."""
+        for part in [rows] if which is None else map(rows.part, which):
+            yield self._share(part), len(part)
+
+    def _share(self, batch: Batch) -> Batch:
+        return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
+
+    def steps(self, parts: Iterable[tuple[Batch, int]], rate: float, progress: float) -> Told:
+        """What must decide holds steps back on the device, and numbers are read once."""
+        for part in parts:
+            self._last = self._step(part, rate, progress, self._last)
+        finite = self.parameters.values.isfinite().all()
+        return replace(self._last, wrong=self._last.wrong | ~finite).told()
+
+    def _step(self, part: tuple[Batch, int], rate: float, progress: float, seen: Seen) -> Seen:
+        limit, scalars = self._options.kl_limit, self.gradient(part, progress)
+        stopped = seen.stopped
+        if limit is not None:
+            stopped = stopped | (scalars[1 + self.names.index("kl")] > limit)
+        held = stopped | seen.wrong | ~scalars[0].isfinite()
+        norm = self.adam.step(rate=rate, max_norm=self._options.max_gradient_norm, held=held)
+        wrong = seen.wrong | ~stopped & ~(scalars[0].isfinite() & norm.isfinite())
+        over = stopped | seen.wrong
+        return Seen(torch.where(over, seen.scalars, scalars), torch.where(over, seen.norm, norm), stopped, wrong)
+
+    def gradient(self, part: tuple[Batch, int], progress: float) -> Tensor:
+        """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
+        (mine, joint), parameters = part, self.parameters
+        parameters.zero()
+        sums = parameters.slopes[parameters.size :]
+        if len(mine):  # the mean over no rows is no number
+            with self.placement.products():
+                loss, metrics = self.loss(mine, progress)
+            torch.autograd.backward(loss)
+            sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
+        if self._ranks.size > 1:
+            parameters.slopes *= len(mine) / joint
+            self._ranks.sum(parameters.slopes)
+        return sums.clone()
+
+    def _require_mean(self, batch: Batch) -> None:
+        """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
+        joint, mine = len(batch), self._share(batch)
+        share = len(mine)
+        with torch.no_grad():
+            whole = float(self.loss(batch, 0.0)[0])
+            both = np.array([whole, float(self.loss(mine, 0.0)[0]) * share / joint if share else 0.0])
+        self._ranks.sum(both)  # the same on all ranks, so that all of them raise
+        if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
+            raise ScenarioError(
+                f"{type(self._options).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
+                "of it. With several ranks a loss must be the mean over rows of what each row costs, nothing else; or use one rank."
+            )
+        self._checked = True
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        return reward
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {}
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        """It has no statistics but its modules' own."""
+
+    def weights(self) -> Weights:
+        return arrays_of(self.parameters.module)
+
+    def state_dict(self) -> State:
+        return {"weights": self.weights(), "adam": self.adam.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        load_arrays(self.parameters.module, state["weights"])
+        self.adam.load_state_dict(state["adam"])
+
+
+class OwnModel(Autograd):
     """The modules and the loss of an `OnPolicy` algorithm."""
 
-    memory, sequence, state, trusted = 0, 1, 0, False
-    names: tuple[str, ...] = ()
+    memory, sequence, state = 0, 1, 0
 
     def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None) -> None:
         self.config = config
@@ -108,8 +331,9 @@ class OwnModel:
         _require_critic(self.spec, networks)
         if context.ranks.size > 1:
             _require_no_batch_norm(networks)
-        self.module: nn.Module = networks
+        self.module = networks
         self._networks = cast(Mapping[str, nn.Module], networks)
+        super().__init__(config, networks, context)
 
     def values(
         self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
@@ -135,21 +359,6 @@ class OwnModel:
                 f"{name}: loss() answers a number that depends on no network, so nothing would be learned."
             )
         return loss, ()
-
-    def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
-        return reward
-
-    def learned(self, batch: Batch) -> None:
-        """It has no statistics but its modules' own."""
-
-    def weights(self) -> Weights:
-        return weights_of(cast(nn.ModuleDict, self.module))
-
-    def state_dict(self) -> State:
-        return {"weights": self.weights()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in state["weights"].items()})
 
 
 def check_modules(spec: PolicySpec) -> None:
@@ -191,12 +400,15 @@ def _require_no_batch_norm(networks: nn.Module) -> None:
 _ROWS = 4096  # that are evaluated at a time
 
 
-class FamilyModel:
+class FamilyModel(Autograd):
     """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a team has them."""
 
     trusted = True
 
-    def __init__(self, config: PolicyGradient, context: LearnerContext, start: Weights | None) -> None:
+    def __init__(
+        self, config: PolicyGradient, context: LearnerContext, start: Weights | None, *, because: str = ""
+    ) -> None:
+        """because: why no passes are written out."""
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         make = TeamNetwork if agents_in(self.spec) > 1 else make_network
@@ -211,11 +423,14 @@ class FamilyModel:
         action = self.spec.config["action"]
         self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
         self._distribution = distribution_of(action)
-        self.names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
         self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
+        plain = layouts(self.spec).values()
+        whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
+        names = ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
+        super().__init__(config, self.module, context, names=names, layouts=plain if whole else (), because=because)
 
     # ------------------------------------------------------------------------------------------ the network
 
@@ -269,7 +484,7 @@ class FamilyModel:
 
     # ------------------------------------------------------------------------------------------ statistics
 
-    def scaled(self, rows: Trajectories, reward: Floats) -> Floats:
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
         """Divided by the standard deviation of discounted returns, these ones included, if that is wanted. Rewards that are not finite are
         left to fail in the loss."""
         if self._returns is None:
@@ -280,7 +495,10 @@ class FamilyModel:
                 _publish(self._returns.moments, network.returns)
         return reward * self._returns.scale
 
-    def learned(self, batch: Batch) -> None:
+    def coefficients(self, progress: float) -> Metrics:
+        return {"entropy_coefficient": self.config.entropy.at(progress)}
+
+    def learned(self, batch: Batch, progress: float) -> None:
         """The rows were acted and learned from with the statistics of before them; what acts next has these too."""
         if self._seen is not None:
             self._seen.add_rows(batch.x)
@@ -292,27 +510,18 @@ class FamilyModel:
 
     # ------------------------------------------------------------------------------------------ state
 
-    def weights(self) -> Weights:
-        return arrays_of(self.module)
+    @property
+    def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
+        found = {"observations": self._seen, "states": self._states, "returns": self._returns}
+        return {name: statistics for name, statistics in found.items() if statistics is not None}
 
     def state_dict(self) -> State:
-        out: dict[str, State] = {"weights": self.weights()}
-        if self._seen is not None:
-            out["observations"] = self._seen.state_dict()
-        if self._states is not None:
-            out["states"] = self._states.state_dict()
-        if self._returns is not None:
-            out["returns"] = self._returns.state_dict()
-        return out
+        return {**super().state_dict(), **{name: each.state_dict() for name, each in self._statistics.items()}}
 
     def load_state_dict(self, state: State) -> None:
-        load_arrays(self.module, state["weights"])
-        if self._seen is not None:
-            self._seen.load_state_dict(state["observations"])
-        if self._states is not None:
-            self._states.load_state_dict(state["states"])
-        if self._returns is not None:
-            self._returns.load_state_dict(state["returns"])
+        super().load_state_dict(state)
+        for name, each in self._statistics.items():
+            each.load_state_dict(state[name])
 
 
 def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:

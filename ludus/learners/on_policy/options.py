@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ludus.learners.on_policy.batch import Batch
+    from ludus.learners.on_policy.models import Model
 
 
 class Gradient(Config):
@@ -63,6 +64,15 @@ class Gradient(Config):
 
     def collect(self) -> Collect:
         return Collect(self.batch_unit, self.batch)
+
+    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
+        """What is trained, and how its gradient is found."""
+        raise NotImplementedError
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        from ludus.learners.on_policy.learner import OnPolicyLearner  # a scenario can be read without loading torch
+
+        return OnPolicyLearner(self, self.model(context, start), context)
 
     def _require_loss(self, base: type, method: str, says: str) -> None:
         """Raises ScenarioError for a class that has the learner of `base`, and has not written `method`. says: what that is."""
@@ -117,11 +127,10 @@ class OnPolicy(Gradient):
         cls = type(self)
         return torch_spec(maker=f"{cls.__module__}:{cls.__qualname__}", options=own, inputs=inputs, actions=actions)
 
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.on_policy.learner import OnPolicyLearner
+    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         from ludus.learners.on_policy.models import OwnModel
 
-        return OnPolicyLearner(self, OwnModel(self, context, start), context)
+        return OwnModel(self, context, start)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -245,16 +254,16 @@ class PolicyGradient(Gradient):
             agents=1 if self.share_weights else separate_networks(env, seats, algorithm=name),
         )
 
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        from ludus.learners.on_policy.learner import OnPolicyLearner
+    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         from ludus.learners.on_policy.models import FamilyModel
 
-        return OnPolicyLearner(self, FamilyModel(self, context, start), context)
+        why = needs_autograd(self.policy(context.env, context.seats))
+        return FamilyModel(self, context, start, because=f"autograd learns {why}" if why else "")
 
 
 def needs_autograd(spec: PolicySpec) -> str:
-    """What of the network that a spec declares the passes that are written out (`ludus.learners.ppo.learner`) cannot do, so that autograd
-    learns it; "": nothing, they serve."""
+    """What of the network that a spec declares cannot be done by passes that are written out (`ludus.learners.on_policy.written`), so that
+    autograd learns it; "": nothing, they serve."""
     config = spec.config
     why = {
         f"a body of kind {config['body']['kind']!r}": config["body"]["kind"] != "mlp",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ludus.core.types import Weights
-from ludus.learners.base import ROLLOUTS, AlgorithmInfo, Learner, LearnerContext
+from ludus.learners.base import ROLLOUTS, AlgorithmInfo, LearnerContext
 from ludus.learners.on_policy.options import PolicyGradient, needs_autograd
 from ludus.learners.schedule import Schedule, Scheduled
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ludus.learners.on_policy.batch import Batch
+    from ludus.learners.on_policy.models import Model
 
 
 class PPO(PolicyGradient):
     """Proximal policy optimisation (Schulman et al. 2017); see the README beside this file.
 
-    Perceptrons with discrete actions, without memory and normalisation, have a learner of their own, which is several times faster
-    (`ludus.learners.ppo.learner`); everything else is learned by autograd (`needs_autograd` says why). The defaults suit games of some
+    Perceptrons with discrete actions, without memory and normalisation, have passes that are written out, and several times as fast
+    (`ludus.learners.ppo.written`); everything else is learned by autograd (`needs_autograd` says why). The defaults suit games of some
     hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
@@ -58,12 +59,15 @@ class PPO(PolicyGradient):
     def kl_limit(self) -> float | None:
         return None if self.target_kl is None else 1.5 * self.target_kl
 
-    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        if needs_autograd(self.policy(context.env, context.seats)):
-            return super().learner(context, start)
-        from ludus.learners.ppo.learner import PPOLearner  # a scenario can be read without loading torch
+    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
+        spec = self.policy(context.env, context.seats)
+        if not needs_autograd(spec):
+            from ludus.learners.on_policy.written import written_placement
+            from ludus.learners.ppo.written import WrittenPPO
 
-        return PPOLearner(self, context, start)
+            if (placement := written_placement(self, spec, context)).written:
+                return WrittenPPO(self, context, start, placement)
+        return super().model(context, start)
 
 
 class MAPPO(PPO):

@@ -1,0 +1,411 @@
+"""The losses of magnetic mirror descent over compressed rows (`ludus.learners.on_policy.written`), and their compiled gradients.
+
+Per row, with r = π(a|s) / π_old(a|s) and advantage A, the loss is
+
+    -min(r A, clip(r, 1 ± ε) A) + α KL(π(·|s) ‖ magnet(·|s)) + β KL(π(·|s) ‖ before(·|s))
+
+whose minimiser over one state's π, unclipped and with exact advantages, is the mirror descent step of Sokota et al. (2023, equation 6, for
+negative entropy): π ∝ [before^β magnet^α exp(A)]^(1 / (α + β)), β being 1 / η. The two divergences are taken over all actions and weighted
+by visits, so they cost one pass over the states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core.device import Placement, to_device, to_host
+from ludus.core.types import Array, EnvSpec, Metrics, State, Weights
+from ludus.learners.base import LearnerContext
+from ludus.learners.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
+from ludus.learners.network import FlatModule, TrainedNetwork
+from ludus.learners.on_policy.batch import Batch
+from ludus.learners.on_policy.models import Autograd, fresh_seed, state_table
+from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, WrittenRows
+from ludus.learners.states import occurring
+from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import joined, part_of
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.learners.mmd.options import MMD
+
+# --------------------------------------------------------------------------------------------------------------------
+# R-NaD's reward transformation (Perolat et al. 2022, "Mastering the game of Stratego", supplement A): a player pays
+# η log(π/π_reg) for each of its actions, and is paid as much for each of its opponent's, so that a zero-sum game
+# stays one.
+
+Floats = NDArray[np.float64]
+
+
+def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opponents: bool) -> Floats:
+    """Rewards float64[N] of rows that cost float64[N] = η log(π(a|s) / π_reg(a|s)).
+
+    opponents: pay each row's cost to the other seats' segments of the same episode, where they are in the trajectories: to the last
+    decision at or before it. (What the opponent does before a player's first decision is not in its hands, and is left out.)
+    """
+    out = reward - cost
+    if opponents:
+        order = np.argsort(trajectories.episode, kind="stable")
+        _pay(out, cost, trajectories.start, trajectories.t, trajectories.seat, trajectories.episode, order)
+    return out
+
+
+@njit(cache=True)
+def _pay(out, cost, start, t, seat, episode, order):  # type: ignore[no-untyped-def]
+    begin = 0
+    while begin < len(order):
+        end = begin
+        while end < len(order) and episode[order[end]] == episode[order[begin]]:
+            end += 1
+        for receiver in order[begin:end]:
+            for payer in order[begin:end]:
+                if seat[receiver] == seat[payer]:
+                    continue
+                last = start[receiver] - 1
+                for k in range(start[payer], start[payer + 1]):
+                    while last + 1 < start[receiver + 1] and t[last + 1] <= t[k]:
+                        last += 1
+                    if last >= start[receiver]:
+                        out[last] += cost[k]
+        begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class MMDLosses:
+    """Means over rows: the surrogate (a loss), entropy in nats, KL(π ‖ magnet), KL(π ‖ before), share of rows outside the clip range."""
+
+    surrogate: float
+    entropy: float
+    magnet: float
+    moved: float
+    clipped: float
+
+
+@njit(cache=True)
+def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
+    """Log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
+    logp = np.zeros(mask.shape)
+    for s in range(len(mask)):
+        _log_softmax(out[s], mask[s], logp[s])
+    return logp
+
+
+@njit(cache=True)
+def log_uniform(mask: NDArray[np.bool_]) -> Floats:
+    """Log-probabilities float64[m, A] of the uniform policy; 0 where illegal."""
+    return log_policy(np.zeros(mask.shape), mask)
+
+
+def policy_losses(
+    out: Array,
+    mask: NDArray[np.bool_],
+    compressed: CompressedRows,
+    *,
+    magnet: Floats,
+    before: Floats,
+    alpha: float,
+    beta: float,
+    clip: float | None,
+    gradient: Array,
+) -> MMDLosses:
+    """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
+    surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
+    columns = (
+        compressed.state,
+        compressed.action,
+        compressed.logp,
+        compressed.up,
+        compressed.down,
+        compressed.weight,
+        compressed.count,
+    )
+    bound = math.inf if clip is None else clip
+    return MMDLosses(
+        *_losses(out, mask, *columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
+    )
+
+
+@njit(cache=True)
+def _log_softmax(out, mask, logp):  # type: ignore[no-untyped-def]
+    top = -np.inf
+    for a in range(len(mask)):
+        if mask[a] and not (out[a] <= top):  # a NaN is taken, so that it cannot hide
+            top = float(out[a])
+    total = 0.0
+    for a in range(len(mask)):
+        if mask[a]:
+            total += math.exp(float(out[a]) - top)
+    shift = top + math.log(total) if total != 0.0 else 0.0
+    for a in range(len(mask)):
+        logp[a] = float(out[a]) - shift if mask[a] else 0.0
+
+
+@njit(cache=True)
+def _losses(  # type: ignore[no-untyped-def]
+    out, mask, state, action, old, up, down, weight, count, rows, magnet, before, alpha, beta, clip, gradient
+):
+    actions = mask.shape[1]
+    logp, prob = np.zeros(mask.shape), np.zeros(mask.shape)
+    entropy, attracted, moved = 0.0, 0.0, 0.0
+    for s in range(len(mask)):
+        _log_softmax(out[s], mask[s], logp[s])
+        share, h, to_magnet, to_before = count[s] / rows, 0.0, 0.0, 0.0
+        for a in range(actions):
+            if mask[s, a]:
+                p = math.exp(logp[s, a])
+                prob[s, a] = p
+                h -= p * logp[s, a]
+                to_magnet += p * (logp[s, a] - magnet[s, a])
+                to_before += p * (logp[s, a] - before[s, a])
+        entropy += share * h
+        attracted += share * to_magnet
+        moved += share * to_before
+        for a in range(actions):  # d KL(p ‖ q) / d logit = p (log p - log q - KL)
+            pull = alpha * (logp[s, a] - magnet[s, a] - to_magnet) + beta * (logp[s, a] - before[s, a] - to_before)
+            gradient[s, a] = share * prob[s, a] * pull
+    surrogate, clipped = 0.0, 0.0
+    for c in range(len(state)):
+        s, taken = state[c], action[c]
+        ratio = math.exp(logp[s, taken] - old[c])
+        slope = 0.0
+        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
+            surrogate -= up[c] * (1.0 + clip)
+        else:
+            slope += up[c]
+            surrogate -= up[c] * ratio
+        if ratio <= 1.0 - clip:
+            surrogate -= down[c] * (1.0 - clip)
+        else:
+            slope += down[c]
+            surrogate -= down[c] * ratio
+        if abs(ratio - 1.0) > clip:
+            clipped += weight[c]
+        slope *= ratio / rows
+        for a in range(actions):
+            gradient[s, a] += slope * prob[s, a]
+        gradient[s, taken] -= slope
+    return surrogate / rows, entropy, attracted, moved, clipped / rows
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is trained so.
+
+
+def regularised_rewards(
+    config: MMD, env: EnvSpec, rows: Trajectories, reward: Floats, magnet: Floats, progress: float
+) -> Floats:
+    """`regularised` by the magnet's log-probabilities float64[N] of the actions taken."""
+    cost = config.alpha.at(progress) * (rows.logp - magnet)
+    return regularised(rows, reward, cost, opponents=env.zero_sum and env.num_players == 2)
+
+
+class Magnet:
+    """What both ways to learn share: a network beside the learner's own that follows it, as flat parameters, and what is said of it."""
+
+    def __init__(self, config: MMD, context: LearnerContext, own: Tensor, kept: Tensor) -> None:
+        self.config, self.own, self.kept, self.moves = config, own, kept, 0
+        self._env, self.table = context.env, state_table(context)
+
+    def rewards(
+        self, rows: Trajectories, reward: Floats, progress: float, *, inputs: int, actions: int, policy: PolicyOf
+    ) -> Floats:
+        """As `Model.rewards`, from the magnet's policy."""
+        if self.config.regularise != "reward":
+            return reward
+        x, mask, state = occurring(self.table, rows.observation, rows.mask, inputs=inputs, actions=actions)
+        magnet = policy(x, mask)[state, rows.action.astype(np.int64)]
+        return regularised_rewards(self.config, self._env, rows, reward, magnet, progress)
+
+    def strengths(self, progress: float) -> tuple[float, float]:
+        """(of the magnet, of the policy before the update) in the loss."""
+        alpha, eta = self.config.alpha.at(progress), self.config.eta.at(progress)
+        return alpha if self.config.regularise == "loss" else 0.0, 1.0 / eta if eta > 0.0 else 0.0
+
+    def coefficients(self, progress: float) -> Metrics:
+        """As `Model.coefficients`."""
+        return {"alpha": self.config.alpha.at(progress), "eta": self.config.eta.at(progress)}
+
+    @torch.no_grad()
+    def follow(self, progress: float) -> None:
+        """After an update."""
+        self.moves += 1
+        if self.config.magnet == "moving":
+            self.kept.lerp_(self.own, self.config.magnet_rate.at(progress))
+        elif self.config.magnet == "policy" and self.moves % self.config.magnet_period == 0:
+            self.kept.copy_(self.own)
+
+    def announced(self, newest: Weights, magnet: Callable[[], Weights]) -> Weights:
+        """The weights of a version."""
+        return newest if self.config.announce == "newest" else joined({"newest": newest, "average": magnet()})
+
+
+PolicyOf = Callable[[Tensor, NDArray[np.bool_]], Floats]
+"""Log-probabilities float64[m, A] of states x float32[m, inputs], mask bool[m, A]."""
+NAMES = ("policy_loss", "value_loss", "entropy", "kl_magnet", "kl", "clip_fraction")
+
+
+def _first(config: MMD, context: LearnerContext, start: Weights | None) -> Weights:
+    """What the network begins with: fresh weights, or of what was announced."""
+    if start is not None and config.announce == "magnet":
+        start = part_of(build_policy(config.policy(context.env, context.seats), start).weights(), "average")
+    return first_weights(config.plain_policy(context.env, context.seats), start, seed=fresh_seed(context))
+
+
+class WrittenMMD(Written):
+    """A perceptron that learns by mirror descent."""
+
+    names = NAMES
+
+    def __init__(self, config: MMD, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
+        self.config, spec = config, config.plain_policy(context.env, context.seats)
+        super().__init__(config, spec, context, _first(config, context, start), placement)
+        self.beside = TrainedNetwork(layouts(spec), self.parameters.weights())
+        self.magnet = Magnet(config, context, *(torch.from_numpy(n.flat) for n in (self.parameters, self.beside)))
+        self.spec = config.policy(context.env, context.seats)
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        sizes = {"inputs": self.shape[0], "actions": self.actions}
+        return self.magnet.rewards(rows, reward, progress, **sizes, policy=self._magnet_of)
+
+    def _magnet_of(self, x: Tensor, mask: NDArray[np.bool_]) -> Floats:
+        """Its log-probabilities float64[m, A]; 0 where illegal."""
+        uniform = self.config.magnet == "uniform"
+        return log_uniform(mask) if uniform else log_policy(self.beside.evaluate("policy", x), mask)
+
+    def rows(self, batch: Batch) -> WrittenRows:
+        """As `Written.rows`, held to the policy of now and to the magnet."""
+        assert batch.mask is not None
+        mask = batch.mask.numpy()
+        before = log_policy(self.parameters.evaluate("policy", batch.x), mask)
+        return WrittenRows.of(batch, before, self._magnet_of(batch.x, mask))
+
+    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+        passes, (before, magnet) = part.passes, part.rows.held
+        alpha, beta = self.magnet.strengths(progress)
+        found = policy_losses(
+            passes.outputs["policy"],
+            part.rows.mask,
+            part.compressed,
+            magnet=magnet,
+            before=before,
+            alpha=alpha,
+            beta=beta,
+            clip=self.config.clip,
+            gradient=passes.gradients["policy"],
+        )
+        loss = found.surrogate + alpha * found.magnet + beta * found.moved
+        return loss, (found.surrogate, found.entropy, found.magnet, found.moved, found.clipped)
+
+    def coefficients(self, progress: float) -> Metrics:
+        return self.magnet.coefficients(progress)
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        self.magnet.follow(progress)
+
+    def weights(self) -> Weights:
+        return self.magnet.announced(self.parameters.weights(), self.beside.weights)
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "magnet": self.beside.weights(), "moves": self.magnet.moves}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.beside.load(state["magnet"])
+        self.magnet.moves = int(state["moves"])
+
+
+class AutogradMMD(Autograd):
+    """The same by autograd, on any device."""
+
+    memory, sequence, state, trusted = 0, 1, 0, True
+
+    def __init__(self, config: MMD, context: LearnerContext, start: Weights | None) -> None:
+        self.config, spec = config, config.plain_policy(context.env, context.seats)
+        networks = make_network(spec), make_network(spec)
+        for network in networks:
+            load_arrays(network, _first(config, context, start))
+        self.module, magnet = networks
+        self.shape, self.actions = self.module.shape, self.module.head_of.outputs
+        plain = layouts(spec).values()
+        super().__init__(config, self.module, context, names=NAMES, layouts=plain)
+        self.beside = FlatModule(magnet, device=self.placement.torch, layouts=plain)
+        self.beside.values.copy_(self.parameters.values)
+        self.magnet = Magnet(config, context, self.parameters.values, self.beside.values)
+        self.spec = config.policy(context.env, context.seats)
+
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self.module.value_of(x).float(), None
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        return log_prob(self.module(batch.x)[0], batch.action, batch.mask)
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        device = self.placement.torch
+
+        def policy(x: Tensor, mask: NDArray[np.bool_]) -> Floats:
+            found = self._magnet_of(x.reshape(-1, *self.shape).to(device), to_device(mask, device))
+            return to_host(found).astype(np.float64)
+
+        sizes = {"inputs": math.prod(self.shape), "actions": self.actions}
+        return self.magnet.rewards(rows, reward, progress, **sizes, policy=policy)
+
+    @torch.no_grad()
+    def _magnet_of(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Its log-probabilities [n, A]; -inf where illegal."""
+        uniform = self.config.magnet == "uniform"
+        out = x.new_zeros(len(x), self.actions) if uniform else self.beside.module(x)[0].float()
+        return masked_log_softmax(out, mask)
+
+    @contextmanager
+    def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
+        with torch.no_grad():
+            before = masked_log_softmax(self.module(batch.x)[0].float(), batch.mask)
+        held = torch.stack([before, self._magnet_of(batch.x, batch.mask)], dim=1)
+        with super().learning(replace(batch, held=held), seed) as rows:
+            yield rows
+
+    def loss(self, batch: Batch, progress: float) -> tuple[Tensor, Sequence[Tensor]]:
+        config, (alpha, beta) = self.config, self.magnet.strengths(progress)
+        out, value, _ = self.module(batch.x)
+        logp, clip = masked_log_softmax(out.float(), batch.mask), math.inf if config.clip is None else config.clip
+        taken = logp.gather(1, batch.action[:, None])[:, 0]
+        surrogate = ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip).mean()
+        assert batch.held is not None
+        moved, attracted = (divergence(logp, batch.held[:, k]).mean() for k in range(2))
+        worth = value_loss(value.float(), batch.target).mean()
+        loss = surrogate + alpha * attracted + beta * moved + config.value_coefficient * worth
+        with torch.no_grad():
+            clipped = ((taken - batch.logp).exp().sub(1.0).abs() > clip).float().mean()
+            spread = entropy(out.float(), batch.mask).mean()
+        return loss, (surrogate, worth, spread, attracted, moved, clipped)
+
+    def coefficients(self, progress: float) -> Metrics:
+        return self.magnet.coefficients(progress)
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        self.magnet.follow(progress)
+
+    def weights(self) -> Weights:
+        return self.magnet.announced(super().weights(), lambda: arrays_of(self.beside.module))
+
+    def state_dict(self) -> State:
+        more = {"magnet": arrays_of(self.beside.module), "moves": self.magnet.moves}
+        return {**super().state_dict(), "weights": super().weights(), **more}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        load_arrays(self.beside.module, state["magnet"])
+        self.magnet.moves = int(state["moves"])

@@ -1,0 +1,117 @@
+"""PPO's loss of compressed rows (`ludus.learners.on_policy.written`), and its compiled gradient."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ludus.core.device import Placement
+from ludus.core.types import Array, Metrics, Weights
+from ludus.learners.base import LearnerContext
+from ludus.learners.on_policy.models import fresh_seed
+from ludus.learners.on_policy.written import CompressedRows, Written, WrittenPart, log_softmax
+from ludus.policies.actor_critic import first_weights
+
+if TYPE_CHECKING:
+    from ludus.learners.ppo.options import PPO
+
+
+@dataclass(frozen=True, slots=True)
+class PPOLosses:
+    """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows
+    outside the clip range."""
+
+    surrogate: float
+    entropy: float
+    kl: float
+    clipped: float
+
+
+def policy_losses(
+    out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
+) -> PPOLosses:
+    """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
+    return PPOLosses(
+        *_policy(
+            *(
+                out,
+                mask,
+                compressed.state,
+                compressed.action,
+                compressed.logp,
+                compressed.up,
+                compressed.down,
+                compressed.weight,
+                compressed.count,
+            ),
+            *(float(compressed.rows), clip, entropy, gradient),
+            *np.zeros((2, *mask.shape)),
+        )
+    )
+
+
+@njit(cache=True)
+def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient, logp, prob):  # type: ignore[no-untyped-def]
+    actions = mask.shape[1]
+    entropy = 0.0
+    for s in range(len(mask)):
+        h = log_softmax(out[s], mask[s], logp[s], prob[s])
+        share = count[s] / rows
+        entropy += share * h
+        for a in range(actions):  # d entropy / d logit = -p (log p + entropy)
+            gradient[s, a] = bonus * share * prob[s, a] * (logp[s, a] + h) if prob[s, a] > 0.0 else 0.0
+    surrogate, kl, clipped = 0.0, 0.0, 0.0
+    for c in range(len(state)):
+        s, taken = state[c], action[c]
+        log_ratio = logp[s, taken] - old[c]
+        ratio = math.exp(log_ratio)
+        kl += weight[c] * (ratio - 1.0 - log_ratio)
+        slope = 0.0
+        if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
+            surrogate -= up[c] * (1.0 + clip)
+        else:
+            slope += up[c]
+            surrogate -= up[c] * ratio
+        if ratio <= 1.0 - clip:
+            surrogate -= down[c] * (1.0 - clip)
+        else:
+            slope += down[c]
+            surrogate -= down[c] * ratio
+        if abs(ratio - 1.0) > clip:
+            clipped += weight[c]
+        slope *= ratio / rows
+        for a in range(actions):
+            gradient[s, a] += slope * prob[s, a]
+        gradient[s, taken] -= slope
+    return surrogate / rows, entropy, kl / rows, clipped / rows
+
+
+class WrittenPPO(Written):
+    """A perceptron that learns by PPO."""
+
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+
+    def __init__(self, config: PPO, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
+        self.config = config
+        spec = config.policy(context.env, context.seats)
+        super().__init__(config, spec, context, first_weights(spec, start, seed=fresh_seed(context)), placement)
+
+    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+        bonus, passes = self.config.entropy.at(progress), part.passes
+        found = policy_losses(
+            passes.outputs["policy"],
+            part.rows.mask,
+            part.compressed,
+            clip=self.config.clip,
+            entropy=bonus,
+            gradient=passes.gradients["policy"],
+        )
+        return found.surrogate - bonus * found.entropy, (found.surrogate, found.entropy, found.kl, found.clipped)
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {"entropy_coefficient": self.config.entropy.at(progress)}
