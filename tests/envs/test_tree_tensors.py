@@ -66,7 +66,7 @@ def test_batches_equal_the_compiled_sweeps(name: str) -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_payoffs_of_all_profiles_equal_the_compiled_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = compile_tree(name)
-    stacks = compiled_plans(tree, [random_tables(tree, p, n) for p, n in zip(range(tree.num_players), (3, 2, 4))])
+    stacks = compiled_plans(tree, [random_tables(tree, p, n) for p, n in enumerate((3, 2, 4)[: tree.num_players])])
     tensors, placed = TreeTensors(tree, "cpu"), [torch.from_numpy(stack) for stack in stacks]
     close(tensors.payoffs(placed), tree.payoffs(stacks))
     monkeypatch.setattr("ludus.envs.tree.tensors._ROOM", 1)  # one policy at a time

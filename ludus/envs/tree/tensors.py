@@ -150,7 +150,7 @@ class TreeTensors:
         entry = side.entry.index_select(0, side.deep[1:] - 1)
         chances = tables.flatten(1).t().contiguous().index_select(0, entry)
         blocks = [tables.new_ones(1, len(tables))]
-        for level, chance in zip(side.levels, torch.split(chances, side.sizes[1:]), strict=True):
+        for level, chance in zip(side.levels, torch.split(chances, list(side.sizes[1:])), strict=True):
             blocks.append(blocks[-1].index_select(0, level.above) * chance)
         return torch.cat(blocks).index_select(0, side.place).t()
 
@@ -193,7 +193,7 @@ class TreeTensors:
     def _maximise(self, player: int, gradient: Tensor) -> tuple[Tensor, list[Tensor]]:
         """(values float64[B], the best choice of each level's states int64[n, B]) for float64[S_p, B]."""
         side, chosen = self._sides[player], []
-        blocks = list(torch.split(gradient.index_select(0, side.deep), side.sizes))
+        blocks = list(torch.split(gradient.index_select(0, side.deep), list(side.sizes)))
         never = torch.full_like(gradient[:1], -torch.inf)
         for k in range(len(side.levels), 0, -1):
             level = side.levels[k - 1]
