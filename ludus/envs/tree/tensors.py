@@ -94,9 +94,8 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Summed:
-    """A player who is summed out of the outcomes. sequence int64[G] by what remains; order int64[G]: where each of these was."""
+    """A player who is summed out, or the last. sequence int64[G] by what remains; order int64[G]: where each of these was."""
 
-    player: int
     sequence: Tensor
     order: Tensor
     rest: _Segments
@@ -252,7 +251,7 @@ class TreeTensors:
             for level in contraction(self.tree.arrays.outcomes, order).levels:
                 by = np.argsort(level.group, kind="stable")
                 rest = self._segments(level.group, level.groups)
-                levels.append(_Summed(level.player, self._put(level.sequence[by]), self._put(by), rest))
+                levels.append(_Summed(self._put(level.sequence[by]), self._put(by), rest))
             known = self._orders[order] = tuple(levels)
         return known
 
