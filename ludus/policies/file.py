@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ from safetensors.numpy import load, save
 
 from ludus.core.errors import LudusError, PolicyError
 from ludus.core.files import aside_of, replace_file
-from ludus.core.types import PolicySpec, Weights
+from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
+from ludus.policies.specs import (
+    QHeadSpec,
+    action_values_spec,
+    actor_critic_spec,
+    body_config,
+    joined,
+    part_of,
+    spec_of,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # What tells one policy from another.
@@ -34,7 +44,7 @@ def digest_of(policy: Policy) -> str:
     return found.hexdigest()
 
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True) -> str:
@@ -69,13 +79,14 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
             f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {found[:12]}…, {sha256[:12]}… was recorded."
         )
     try:
-        spec = _spec(data)
-        return build_policy(spec, load(data))
+        form, spec = _spec(data)
+        return build_policy(*(_modern(spec, load(data)) if form == 1 else (spec, load(data))))
     except (SafetensorError, LudusError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
 
 
-def _spec(data: bytes) -> PolicySpec:
+def _spec(data: bytes) -> tuple[int, PolicySpec]:
+    """(the file's format, what it says)."""
     length = int.from_bytes(data[:8], "little")  # safetensors: 8 bytes of length, then a JSON header
     if not 0 < length <= len(data) - 8:
         raise ValueError("it is cut off, or not a safetensors file")
@@ -83,6 +94,68 @@ def _spec(data: bytes) -> PolicySpec:
     if "ludus" not in metadata:
         raise ValueError("its header has no 'ludus' entry, so another program wrote it")
     header: dict[str, Any] = json.loads(metadata["ludus"])
-    if header.get("format") != FORMAT:
-        raise ValueError(f"its format is {header.get('format')!r}; this version reads {FORMAT}")
-    return PolicySpec(str(header["kind"]), dict(header["config"]))
+    form = header.get("format")
+    if form not in (1, FORMAT):
+        raise ValueError(f"its format is {form!r}; this version reads 1 to {FORMAT}")
+    return form, PolicySpec(str(header["kind"]), dict(header["config"]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Format 1 had a kind for each way to compute a network, and perceptrons' weights were [in, out].
+
+_PERCEPTRONS = {"mlp": "policy", "q_network": "q", "deterministic": "actor", "squashed_gaussian": "actor"}
+
+
+def _modern(spec: PolicySpec, weights: Weights) -> tuple[PolicySpec, Weights]:
+    """A policy of format 1 as one of format 2 that plays the same."""
+    kind, config = spec.kind, spec.config
+    if kind in ("nfsp", "averaged"):
+        parts = {name: _modern(spec_of(spec, name), part_of(weights, name)) for name in config}
+        entries = {name: {"kind": part.kind, "config": dict(part.config)} for name, (part, _) in parts.items()}
+        return PolicySpec(kind, entries), joined({name: arrays for name, (_, arrays) in parts.items()})
+    if kind == "actor_critic_team":
+        return PolicySpec("actor_critic", config), weights
+    if kind in ("q_module", "q_recurrent"):
+        scale = 1.0 / 255.0 if config.get("image") else 1.0
+        head = QHeadSpec(**config["head"]) if kind == "q_module" else QHeadSpec(dueling=config["dueling"])
+        memory = {"core": config["core"], "width": config["memory"]} if kind == "q_recurrent" else {}
+        seen = {"shape": config["shape"], "body": config["body"], "scale": scale, "agents": config.get("agents", 1)}
+        return action_values_spec(actions=config["actions"], head=head, **seen, **memory), weights
+    if kind not in _PERCEPTRONS:
+        return spec, weights
+    seen = {"shape": (config["inputs"],), "body": body_config(hidden=config["hidden"], activation=config["activation"])}
+    prefix = _PERCEPTRONS[kind]
+    arrays = {name: array for name, array in weights.items() if "." not in name}  # of one number each
+    if kind == "q_network":
+        split = {"head.advantage": config["actions"], **({"head.value": 1} if config["dueling"] else {})}
+        arrays |= _renamed(weights, prefix, "body", split)
+        return action_values_spec(actions=config["actions"], head=QHeadSpec(dueling=config["dueling"]), **seen), arrays
+    if kind == "mlp":
+        action: dict[str, Any] = {"kind": "categorical", "actions": config["actions"]}
+        split = {"head": config["actions"], **({"value": 1} if config["value"] == "shared" else {})}
+        if config["value"] == "separate":
+            arrays |= _renamed(weights, "value", "critic.body", {"value": 1})
+    else:
+        action = (
+            {"kind": "point"} if kind == "deterministic" else {"kind": "tanh", "log_std": [-20.0, 2.0], "warm_up": True}
+        )
+        action |= {key: config[key] for key in ("shape", "low", "high")}
+        split = {"head": len(weights[f"{prefix}.{len(config['hidden'])}.bias"])}
+    arrays |= _renamed(weights, prefix, "actor.body", split)
+    return actor_critic_spec(action=action, value=config.get("value", "none"), **seen), arrays
+
+
+def _renamed(weights: Weights, old: str, body: str, split: Mapping[str, int]) -> dict[str, Array]:
+    """The layers `old.K` of a perceptron, turned: hidden ones those of a body, the last one cut into modules of so many outputs."""
+    last = sum(name.startswith(f"{old}.") and name.endswith(".bias") for name in weights) - 1
+    out: dict[str, Array] = {}
+    for k in range(last):
+        out[f"{body}.{2 * k + 1}.weight"] = np.ascontiguousarray(weights[f"{old}.{k}.weight"].T)
+        out[f"{body}.{2 * k + 1}.bias"] = weights[f"{old}.{k}.bias"]
+    begin = 0
+    for name, outputs in split.items():
+        end = begin + outputs
+        out[f"{name}.weight"] = np.ascontiguousarray(weights[f"{old}.{last}.weight"].T[begin:end])
+        out[f"{name}.bias"] = weights[f"{old}.{last}.bias"][begin:end]
+        begin = end
+    return out

@@ -21,7 +21,7 @@ from ludus.core.errors import RunError
 from ludus.core.files import sync, write_file
 from ludus.core.types import Array, State
 
-FORMAT = 2
+FORMAT = 3
 """Of the state that the driver saves; another one when a part's `state_dict` changes."""
 _ARRAY = "$array"
 

@@ -1,5 +1,6 @@
 """The policy file: round trips, and every kind of damage."""
 
+import json
 import os
 
 import numpy as np
@@ -111,3 +112,87 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, weights, monkeypatc
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["p"]
     load_policy(path, digest)
+
+
+# ------------------------------------------------------------------ format 1, whose perceptrons had weights [in, out]
+
+X = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]], np.float32)
+SEEN = {"inputs": 3, "hidden": [2], "activation": "relu"}
+
+
+def old_file(path, kind, config, arrays):
+    header = json.dumps({"format": 1, "kind": kind, "config": config})
+    path.write_bytes(save(arrays, metadata={"ludus": header}))
+    return load_policy(path)
+
+
+def old_layers(name, outputs, rng=None):
+    rng = np.random.default_rng(0) if rng is None else rng
+    shapes = {
+        f"{name}.0.weight": (3, 2),
+        f"{name}.0.bias": (2,),
+        f"{name}.1.weight": (2, outputs),
+        f"{name}.1.bias": (outputs,),
+    }
+    return {key: rng.standard_normal(shape).astype(np.float32) for key, shape in shapes.items()}
+
+
+def through(arrays, name):
+    hidden = np.maximum(X @ arrays[f"{name}.0.weight"] + arrays[f"{name}.0.bias"], 0.0)
+    return hidden @ arrays[f"{name}.1.weight"] + arrays[f"{name}.1.bias"]
+
+
+@pytest.mark.parametrize("value", ["shared", "separate", "none"])
+def test_a_perceptron_of_format_1_plays_as_it_did(tmp_path, value):
+    arrays = old_layers("policy", 4 + (value == "shared"))
+    given = {**arrays, **(old_layers("value", 1) if value == "separate" else {})}
+    policy = old_file(tmp_path / "p", "mlp", {**SEEN, "actions": 4, "value": value}, given)
+    assert policy.spec == mlp_spec(inputs=3, actions=4, hidden=(2,), activation="relu", value=value)
+    np.testing.assert_allclose(policy.evaluate(X).out[:, :4], through(arrays, "policy")[:, :4], rtol=1e-5)
+    if value == "shared":
+        np.testing.assert_allclose(policy.evaluate(X).value, through(arrays, "policy")[:, 4], rtol=1e-5)
+
+
+def test_action_values_of_format_1_play_as_they_did(tmp_path):
+    config, arrays = {**SEEN, "actions": 4, "dueling": True}, old_layers("q", 5)
+    policy = old_file(tmp_path / "p", "q_network", config, {**arrays, "epsilon": np.array([0.1], np.float32)})
+    out, mask = through(arrays, "q"), np.array([[True, True, False, True], [True, False, True, True]])
+    best = np.where(mask, out[:, :4], -np.inf).argmax(axis=1)
+    assert np.array_equal(policy.act(X, mask, None, np.zeros((2, 1), np.float32), mode="greedy").action, best)
+    assert policy.weights()["epsilon"] == np.float32(0.1)
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "squashed_gaussian"])
+def test_actors_of_format_1_play_as_they_did(tmp_path, kind):
+    arrays = old_layers("actor", 2 * (1 + (kind != "deterministic")))
+    numbers = {name: np.zeros(1, np.float32) for name in ("warm_up", *(["noise"] if kind == "deterministic" else []))}
+    bounds = {"shape": [2], "low": [-1.0, 0.0], "high": [1.0, 4.0]}
+    policy = old_file(tmp_path / "p", kind, {**SEEN, **bounds}, {**arrays, **numbers})
+    unit = np.tanh(through(arrays, "actor")[:, :2])
+    found = policy.act(X, None, None, np.full((2, 2), 0.5, np.float32), mode="greedy").action
+    np.testing.assert_allclose(found, np.stack([unit[:, 0], 2.0 + 2.0 * unit[:, 1]], axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_policies_of_two_of_format_1_have_both_parts_turned(tmp_path):
+    parts = {
+        "best_response": ("q_network", {**SEEN, "actions": 4, "dueling": False}, "q"),
+        "average": ("mlp", {**SEEN, "actions": 4, "value": "none"}, "policy"),
+    }
+    arrays = {
+        f"{part}/{name}": array for part, (_, _, own) in parts.items() for name, array in old_layers(own, 4).items()
+    }
+    config = {part: {"kind": kind, "config": config} for part, (kind, config, _) in parts.items()}
+    policy = old_file(tmp_path / "p", "nfsp", config, {**arrays, "best_response/epsilon": np.zeros(1, np.float32)})
+    assert [policy.spec.config[part]["kind"] for part in parts] == ["action_values", "actor_critic"]
+    assert set(policy.weights()) >= {
+        "best_response/head.advantage.weight",
+        "average/actor.body.1.weight",
+        "average/head.bias",
+    }
+
+
+def test_a_file_of_a_format_to_come_is_refused(tmp_path):
+    header = json.dumps({"format": 3, "kind": "random", "config": {"actions": 2}})
+    (tmp_path / "p").write_bytes(save({"x": np.zeros(1)}, metadata={"ludus": header}))
+    with pytest.raises(PolicyError, match="its format is 3; this version reads 1 to 2"):
+        load_policy(tmp_path / "p")
