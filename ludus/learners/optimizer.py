@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from ludus.core.device import to_host
+from ludus.core.device import fetched, to_host
 from ludus.core.types import Array, State
 from ludus.learners.network import FlatModule
 
@@ -166,3 +168,82 @@ class ModuleAdam:
         self._steps.fill_(float(state["steps"]))
         self._m.copy_(torch.from_numpy(state["m"]))
         self._v.copy_(torch.from_numpy(state["v"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What became of a step. told: what was to be told of it. wrong: what became NaN or infinite, "" if all is well."""
+
+    loss: float
+    norm: float
+    told: Sequence[float]
+    wrong: str
+
+
+class GuardedAdam:
+    """Steps of Adam after which all weights are finite.
+
+    On a CPU each step is looked at, and one that fails is not made. Elsewhere a number is read only of a step that is to be looked at: what
+    is not finite holds back all steps from then on, and when it is seen, all is as it was after the last one that was looked at.
+    """
+
+    def __init__(self, module: FlatModule, *beside: torch.Tensor) -> None:
+        """beside: what goes back together with the weights."""
+        self._module, self._moved = module, (module.values, *beside)
+        self._adam = ModuleAdam(module)
+        self.here = module.device.type == "cpu"
+        self._kept: tuple[list[torch.Tensor], Any] | None = None
+        self._wrong = torch.zeros((), dtype=torch.bool, device=module.device)
+
+    def step(
+        self, loss: torch.Tensor | float, told: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
+    ) -> Stepped | None:
+        """Down the gradient that the module holds. told: numbers, or scalars on the device. None where this step is not looked at."""
+        return (
+            self._step_here(float(loss), told, rate, max_norm)
+            if self.here
+            else self._step_there(torch.as_tensor(loss), told, rate, max_norm, look)
+        )
+
+    def _step_here(self, loss: float, told: Sequence[Any], rate: float, max_norm: float) -> Stepped:
+        flat, numbers = self._module.flat, [float(number) for number in told]
+        if not math.isfinite(loss):
+            return Stepped(loss, 0.0, numbers, "the loss")
+        weights, kept = flat.copy(), self._adam.kept()
+        norm = self._adam.step_here(rate=rate, max_norm=max_norm)
+        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
+            total = float(flat.sum())
+        if math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all()):
+            return Stepped(loss, norm, numbers, "")
+        flat[:] = weights
+        self._adam.restore(kept)
+        return Stepped(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
+
+    def _step_there(
+        self, loss: torch.Tensor, told: Sequence[Any], rate: float, max_norm: float, look: bool
+    ) -> Stepped | None:
+        values = self._module.values
+        if self._kept is None:
+            self._kept = [tensor.clone() for tensor in self._moved], self._adam.kept()
+        held = self._wrong | ~loss.isfinite()
+        norm = self._adam.step(rate=rate, max_norm=max_norm, held=held)
+        self._wrong = held | ~(norm.isfinite() & values.isfinite().all())
+        if not look:
+            return None
+        (before, optimizer), self._kept = self._kept, None
+        seen, length, *numbers, wrong = fetched([loss, norm, *told, self._wrong])
+        if not wrong:
+            return Stepped(seen, length, numbers, "")
+        for tensor, old in zip(self._moved, before, strict=True):
+            tensor.copy_(old)
+        self._adam.restore(optimizer)
+        self._wrong = torch.zeros_like(self._wrong)
+        if not math.isfinite(seen):
+            return Stepped(seen, length, numbers, "the loss")
+        return Stepped(seen, length, numbers, "a number of this round" if math.isfinite(length) else "the gradient")
+
+    def state_dict(self) -> State:
+        return self._adam.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self._adam.load_state_dict(state)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import seeding
-from ludus.core.device import Placement, Work, fetched, placed, to_device, to_host
+from ludus.core.device import Placement, Work, placed, to_device, to_host
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.learners.base import REPLAY, LearnerContext, Priorities
@@ -32,7 +31,7 @@ from ludus.learners.dqn.losses import (
     taken,
 )
 from ludus.learners.network import FlatModule, multiplications
-from ludus.learners.optimizer import ModuleAdam
+from ludus.learners.optimizer import GuardedAdam
 from ludus.learners.ranks import agree
 from ludus.learners.returns import follow, n_step
 from ludus.learners.schedule import Budget
@@ -84,8 +83,8 @@ class QLearner(ABC):
     """Draws items from the replay table, takes one step of Adam for each batch, and lets the target network follow. Subclasses say what
     items are and how their gradient is found.
 
-    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only the last one that is due does: what is not finite holds
-    back all steps from then on, and the error comes at the end, with the weights from before the first of them.
+    On a CPU, and for priorities, every update looks at its numbers. Elsewhere only the last one that is due does (`GuardedAdam`): an error
+    comes at the end, with the weights from before the first of them.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class QLearner(ABC):
         )
         agree(self._ranks, self._online_parameters.values)
         self._target_parameters.values.copy_(self._online_parameters.values)
-        self._adam = ModuleAdam(self._online_parameters)
+        self._adam = GuardedAdam(self._online_parameters, self._target_parameters.values)
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         self._inputs = None if self._states is None else self._states.x.to(self._device)
@@ -120,8 +119,6 @@ class QLearner(ABC):
         self._updates = 0
         self._blind = 0  # rows that should have been bootstrapped and have no observation
         self._due = 0  # updates of this round that are left
-        self._kept: tuple[Tensor, Tensor, Any] | None = None  # weights, target and optimizer to go back to
-        self._wrong = torch.zeros((), dtype=torch.bool, device=self._device)
 
     @abstractmethod
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -149,58 +146,32 @@ class QLearner(ABC):
         weight = (batch.probability / batch.probability.min(initial=1.0)) ** -importance if config.prioritised else None
         found = self._gradient(batch.columns, rows, weight)
         self._due -= 1
-        told = (self._step_here if self._device.type == "cpu" else self._step_there)(found, rate)
+        step = self._adam.step(
+            found.loss,
+            (found.error, found.value, found.finite),
+            rate=rate,
+            max_norm=config.max_gradient_norm,
+            look=config.prioritised or self._due <= 0,
+        )
+        if step is not None and step.wrong:
+            raise self._error("the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong)
         self._updates += 1
         self._follow_target()
-        if not told:
+        if step is None:
             return {}
         self._found = []
         if config.prioritised:
             self._found = [(REPLAY, batch.index, to_host(found.errors).astype(np.float64) + _LEAST)]
         return {
-            **told,
+            "loss": step.loss,
+            "td_error": step.told[0],
+            "q_mean": step.told[1],
+            "gradient_norm": step.norm,
             "rows": float(rows),
             "learning_rate": rate,
             "epsilon": self._epsilon,
             "tails_without_value": float(self._blind),
         }
-
-    def _step_here(self, found: QLossResult, rate: float) -> Metrics:
-        """Moves the weights by their gradient. Raises TrainingError, and moves nothing, if something is not finite."""
-        online, adam, loss = self._online_parameters, self._adam, float(found.loss)
-        if not math.isfinite(loss):
-            raise self._error(_culprit(loss, finite=bool(found.finite)))
-        weights, kept = online.flat.copy(), adam.kept()
-        norm = adam.step_here(rate=rate, max_norm=self.config.max_gradient_norm)
-        with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
-            total = float(online.flat.sum())
-        if not (math.isfinite(norm) and (math.isfinite(total) or np.isfinite(online.flat).all())):
-            online.flat[:] = weights
-            adam.restore(kept)
-            raise self._error(_culprit(loss, norm))
-        return {"loss": loss, "td_error": float(found.error), "q_mean": float(found.value), "gradient_norm": norm}
-
-    def _step_there(self, found: QLossResult, rate: float) -> Metrics:
-        """The same on a card: decided there, and looked at for priorities, and at the end of a round; {} else."""
-        online, target, adam = self._online_parameters.values, self._target_parameters.values, self._adam
-        if self._kept is None:
-            self._kept = online.clone(), target.clone(), adam.kept()
-        held = self._wrong | ~torch.as_tensor(found.loss).isfinite()
-        norm = adam.step(rate=rate, max_norm=self.config.max_gradient_norm, held=held)
-        self._wrong = held | ~(norm.isfinite() & online.isfinite().all())
-        if self._due > 0 and not self.config.prioritised:
-            return {}
-        seen: list[Any] = [found.loss, found.error, found.value, norm, found.finite, self._wrong]
-        loss, error, value, norm_, finite, wrong = fetched(seen)
-        kept, self._kept = self._kept, None
-        if wrong:
-            online.copy_(kept[0])
-            target.copy_(kept[1])
-            adam.restore(kept[2])
-            self._wrong = torch.zeros_like(self._wrong)
-            earlier = math.isfinite(loss) and math.isfinite(norm_)
-            raise self._error("a number of this round" if earlier else _culprit(loss, norm_, finite=bool(finite)))
-        return {"loss": loss, "td_error": error, "q_mean": value, "gradient_norm": norm_}
 
     def priorities(self) -> Priorities:
         """See `Prioritises`: the absolute errors."""
@@ -266,13 +237,6 @@ class QLearner(ABC):
         self._adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
         self._inserted, self._updates, self._blind = (int(state[key]) for key in ("inserted", "updates", "blind"))
-
-
-def _culprit(loss: float, norm: float = 0.0, *, finite: bool = True) -> str:
-    """What became NaN or infinite."""
-    if not math.isfinite(loss):
-        return "the loss" if finite else "the rewards or targets"
-    return "the gradient" if not math.isfinite(norm) else "the weights"
 
 
 def begin(spec: PolicySpec, context: LearnerContext, start: Weights | None) -> ActionValues | TeamValues:
